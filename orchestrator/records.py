@@ -1,0 +1,95 @@
+"""What the journal holds: one record for each thing that must not be forgotten, in the order it happened.
+
+    Header                          once, when the run is made
+    Segment                         each time a process begins to work on the run (the first time, and each resume)
+    ZygoteStarted                   what the shared start-up cost
+    Start  Spawned  End             an attempt: intended, running, over
+    Finished                        no more work, or stopped on request
+
+An End that names a result is written after that result is safely on disk. A Start without an End is an attempt that
+was interrupted.
+"""
+
+import msgspec
+
+from protocol.failure import Failure
+
+
+class _Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag=True):
+    """A record: a map whose "type" is the class's name. Wall times are seconds since the epoch."""
+
+
+class Header(_Record, frozen=True, kw_only=True):
+    """Which run this is. `plan_hash` is that of the plan in run.yaml; another plan is not resumed."""
+
+    run_id: str
+    plan_hash: str
+    tool_version: str
+    created: float
+    hostname: str
+    devices: tuple[str, ...]
+
+
+class Segment(_Record, frozen=True, kw_only=True):
+    """A process takes the run over. wall and monotonic_ns are read together: they place monotonic times on the calendar."""
+
+    boot_id: str
+    driver_version: str | None
+    tool_version: str
+    pid: int
+    wall: float
+    monotonic_ns: int
+
+
+class ZygoteStarted(_Record, frozen=True, kw_only=True):
+    """The zygote is ready. start_ms: from its process's start to Ready; failed: module → error of the import."""
+
+    start_ms: float
+    failed: dict[str, str]
+
+
+class Start(_Record, frozen=True, kw_only=True):
+    """An attempt is about to be made. `attempt` counts from 1 within the cell, over all its rounds."""
+
+    launch: int
+    cell: str
+    round: int
+    attempt: int
+    batch_size: int
+    device: str
+    at_ns: int
+
+
+class Spawned(_Record, frozen=True, kw_only=True):
+    """The attempt's process. start_ticks (field 22 of /proc/PID/stat) tells it from a later one of the same number."""
+
+    launch: int
+    pid: int
+    start_ticks: int
+
+
+class End(_Record, frozen=True, kw_only=True):
+    """An attempt is over, with a result or a failure, never both.
+
+    result_sha256: of result.msgpack. teardown_ms: from the outcome's arrival to the process's end and the device free
+    again. exit_code, signal: how the process ended, None where it never started or was not seen to end.
+    """
+
+    launch: int
+    at_ns: int
+    result_sha256: str | None = None
+    failure: Failure | None = None
+    exit_code: int | None = None
+    signal: int | None = None
+    teardown_ms: float | None = None
+
+
+class Finished(_Record, frozen=True, kw_only=True):
+    """The process leaves the run. interrupted: cells of the plan were left over because a person asked to stop."""
+
+    at_ns: int
+    interrupted: bool
+    reason: str = ""
+
+
+Record = Header | Segment | ZygoteStarted | Start | Spawned | End | Finished

@@ -1,0 +1,152 @@
+"""What is measured: a cell, the device it runs on, and the model it runs.
+
+A cell's identity is everything that must agree before two numbers may be compared. The batch size belongs to it.
+"""
+
+import enum
+import hashlib
+import re
+from typing import Final
+
+import msgspec
+
+Scalar = bool | int | float | str
+
+
+class Workload(enum.StrEnum):
+    """What a cell measures. Each has a module of the same name in worker/workloads/."""
+
+    LOAD = "load"
+    INFERENCE = "inference"
+    TRAINING = "training"
+    FAULT = "fault"
+
+
+class Precision(enum.StrEnum):
+    """How numbers are held and multiplied. docs/method.md says what each word means."""
+
+    FP32 = "fp32"
+    BF16 = "bf16"
+
+
+class Mode(enum.StrEnum):
+    """Whether the other GPUs of the node work at the same time. The ratio of the two is a result of its own."""
+
+    SOLO = "solo"
+    LOADED = "loaded"
+
+
+class Cell(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One thing to measure on one device.
+
+    devices: UUIDs (or "cpu:N"), in order; one for now, several once cells may span a gang of devices.
+    input_size: side of the image in pixels or length of the sequence in tokens; None for a model without one.
+    """
+
+    devices: tuple[str, ...]
+    model: str
+    workload: Workload
+    precision: Precision
+    batch_size: int
+    input_size: int | None = None
+    mode: Mode = Mode.LOADED
+    compile_mode: str = "eager"
+    seed: int = 0
+
+    @property
+    def id(self) -> str:
+        """A name for files and people: readable slug and a hash of the whole identity."""
+        digest = hashlib.sha256(msgspec.json.encode(self)).hexdigest()[:8]
+        words = (self.model, self.workload, self.precision, f"b{self.batch_size}", *self.devices)
+        return f"{slug('-'.join(words))}-{digest}"
+
+
+_SLUG_CHARACTERS: Final = re.compile(r"[^a-z0-9.]+")
+_SLUG_LENGTH: Final = 64
+
+
+def slug(text: str) -> str:
+    """A file name made of `text`: lower-case letters, digits, dots and dashes, never a path and never hidden."""
+    return _SLUG_CHARACTERS.sub("-", text.lower()).strip("-.")[:_SLUG_LENGTH] or "unnamed"
+
+
+class DeviceKind(enum.StrEnum):
+    """What a device is driven by."""
+
+    CUDA = "cuda"
+    CPU = "cpu"
+
+
+class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One device of the run, as it was found before the first cell.
+
+    uuid: the GPU's UUID as NVML gives it, or "cpu:N" for a slice of the cores; the key everywhere.
+    gpu_id: the number by which the user knows it (the index within CUDA_VISIBLE_DEVICES where that is set).
+    cpus: cores near the device, to which its workers are bound; empty where unknown.
+    shared_cores: a CPU device whose cores another CPU device of the run uses too.
+    Fields that could not be read are None.
+    """
+
+    uuid: str
+    gpu_id: int
+    kind: DeviceKind
+    name: str
+    cpus: tuple[int, ...] = ()
+    shared_cores: bool = False
+    memory_total_bytes: int | None = None
+    memory_used_bytes: int | None = None
+    driver_version: str | None = None
+    cuda_driver_version: str | None = None
+    compute_capability: str | None = None
+    architecture: str | None = None
+    serial: str | None = None
+    pci_address: str | None = None
+    part_number: str | None = None
+    vbios_version: str | None = None
+    power_limit_w: float | None = None
+    ecc_enabled: bool | None = None
+    mig_enabled: bool | None = None
+    persistence_mode: bool | None = None
+    pcie_generation: int | None = None
+    pcie_width: int | None = None
+
+    @property
+    def label(self) -> str:
+        """How people call it: "GPU 0" or "cpu:0"."""
+        return self.uuid if self.kind is DeviceKind.CPU else f"GPU {self.gpu_id}"
+
+
+class InputSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One input tensor of a model.
+
+    shape: whole numbers, and the words "batch" and "size" for what the cell decides.
+    dtype: "float" (the cell's precision) or "int64"; high: exclusive upper end of whole numbers.
+    """
+
+    name: str
+    shape: tuple[int | str, ...]
+    dtype: str = "float"
+    high: int = 0
+
+
+class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A model, as configs/models.yaml describes it.
+
+    family: module of worker/models/ that builds it; config: what that module is given.
+    preload: modules that the zygote imports ahead of every launch.
+    parameters: how many it has; inference_gflops: of one forward pass of one item, for estimates of time.
+    item: what one sample is called in reports, in the plural.
+    """
+
+    name: str
+    title: str
+    type: str
+    family: str
+    config: dict[str, Scalar] = {}
+    inputs: tuple[InputSpec, ...]
+    input_size: int | None = None
+    item: str = "samples"
+    parameters: int
+    inference_gflops: float
+    memory_mb: int
+    preload: tuple[str, ...] = ()

@@ -1,0 +1,57 @@
+"""Messages to bytes and back: MessagePack, a strict schema, a cap on size, and one error for whatever is wrong."""
+
+import math
+from typing import Final, TypeVar
+
+import msgspec
+
+from protocol.errors import ProtocolError
+
+MAX_MESSAGE_BYTES: Final = 64 * 1024 * 1024
+"""A result with an hour of 1 ms iterations is 15 MB; anything much larger is not ours."""
+
+T = TypeVar("T")
+_encoder: Final = msgspec.msgpack.Encoder()
+
+
+def encode(message: object) -> bytes:
+    """MessagePack bytes of a message. Raises ProtocolError when it is too large or holds NaN or infinity."""
+    _require_finite(message)
+    try:
+        data = _encoder.encode(message)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise ProtocolError(f"{type(message).__name__} cannot be encoded: {error}") from error
+    if len(data) > MAX_MESSAGE_BYTES:
+        raise ProtocolError(f"{type(message).__name__} takes {len(data)} bytes, more than {MAX_MESSAGE_BYTES}")
+    return data
+
+
+def decode(data: bytes, kind: type[T]) -> T:
+    """The message of type `kind` (a struct or a union of structs) in `data`.
+
+    Raises ProtocolError for anything else: too long, torn, of another shape, with unknown fields, NaN or infinity.
+    """
+    if len(data) > MAX_MESSAGE_BYTES:
+        raise ProtocolError(f"a message of {len(data)} bytes is longer than {MAX_MESSAGE_BYTES}")
+    try:
+        message = msgspec.msgpack.decode(data, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError, OverflowError) as error:
+        raise ProtocolError(f"not a valid message: {error}") from error
+    _require_finite(message)
+    return message
+
+
+def _require_finite(value: object) -> None:
+    """Raise ProtocolError when `value` holds a float that is not finite, at any depth."""
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise ProtocolError(f"{value} is not a finite number")
+    elif isinstance(value, msgspec.Struct):
+        for field in value.__struct_fields__:
+            _require_finite(getattr(value, field))
+    elif isinstance(value, dict):
+        for item in value.values():
+            _require_finite(item)
+    elif isinstance(value, tuple | list):
+        for item in value:
+            _require_finite(item)

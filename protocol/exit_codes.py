@@ -1,0 +1,36 @@
+"""How the commands end. One table for `--help`, the docs and the code."""
+
+import enum
+from typing import Final
+
+
+class ExitCode(enum.IntEnum):
+    """Exit status of every command."""
+
+    PASSED = 0
+    MISSED = 1
+    USAGE = 2
+    HARDWARE = 3
+    INCOMPLETE = 4
+    INTERNAL = 5
+
+
+MEANING: Final = {
+    ExitCode.PASSED: "everything passed (degraded and does-not-fit results included; --strict makes them 1)",
+    ExitCode.MISSED: "a threshold was missed, or a regression",
+    ExitCode.USAGE: "usage or configuration; nothing was run",
+    ExitCode.HARDWARE: "a hardware verdict FAIL",
+    ExitCode.INCOMPLETE: "incomplete: interrupted, or a planned cell without a result",
+    ExitCode.INTERNAL: "gpubench itself failed",
+}
+
+
+class WorkerExit(enum.IntEnum):
+    """Exit status of a worker. Zero is the only one that follows an acknowledged outcome."""
+
+    DONE = 0
+    NOT_ADOPTED = 101
+    WRONG_ROOMS = 102
+    NO_ASSIGNMENT = 103
+    DISMISSED = 104
+    NO_ACKNOWLEDGEMENT = 105

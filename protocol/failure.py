@@ -1,0 +1,77 @@
+"""What went wrong in a launch, in the words of one table.
+
+The categories are the rows of the fault matrix (docs/failures.md). A worker names what it can see itself (an
+exception); the orchestrator names what only a parent can see (a signal, a deadline, silence). All evidence is kept.
+"""
+
+import enum
+from typing import Final
+
+import msgspec
+
+
+class Category(enum.StrEnum):
+    """Cause of a failure, from the most to the least certain sign of it."""
+
+    # The device
+    DEVICE_LOST = "device lost"
+    DEVICE_HARDWARE = "device hardware error"
+    DEVICE_UNAVAILABLE = "device unavailable"
+    DEVICE_NOT_FREED = "device memory not freed"
+    CUDA_STICKY = "CUDA error that poisons the process"
+    CUDA_ERROR = "CUDA error"
+    # Memory
+    OUT_OF_MEMORY = "out of memory"
+    HOST_OUT_OF_MEMORY = "host out of memory"
+    # The model, or the user's code
+    IMPORT_ERROR = "import error"
+    EXCEPTION = "exception"
+    NOT_FINITE = "loss is not finite"
+    WRONG_RESULT = "wrong result"
+    # The process
+    CRASHED = "crashed"
+    KILLED = "killed, cause unknown"
+    DEADLINE = "deadline exceeded"
+    NO_OUTCOME = "ended without an outcome"
+    UNKILLABLE = "cannot be killed"
+    # The machinery
+    START_FAILED = "could not be started"
+    ZYGOTE_DIED = "zygote died"
+    PROTOCOL = "protocol error"
+    # Validity of the result
+    THROTTLED = "throttled"
+    CONTAMINATED = "contaminated by another process"
+    # The run
+    INTERRUPTED = "interrupted"
+
+
+class Phase(enum.StrEnum):
+    """Where a launch is. Each has a deadline of its own."""
+
+    START = "start"
+    IMPORT = "import"
+    BUILD = "build"
+    WARM_UP = "warm-up"
+    MEASURE = "measure"
+    FINISH = "finish"
+
+
+MESSAGE_LIMIT: Final = 2_000
+TRACEBACK_LIMIT: Final = 16_000
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Why a launch has no result.
+
+    message: one line for people. code: a CUDA or exit code; signal: the number that ended the process.
+    evidence: whatever helps to believe or doubt the category (free memory, the end of stderr, …), as text.
+    """
+
+    category: Category
+    message: str
+    phase: Phase
+    code: int | None = None
+    signal: int | None = None
+    exception: str | None = None
+    traceback: str | None = None
+    evidence: dict[str, str] = {}

@@ -1,0 +1,34 @@
+"""Series of measured times as bytes: float32, little endian, one after the other.
+
+A night holds millions of times; as bytes they cost four each and read back with one call (`numpy.frombuffer`, "<f4").
+"""
+
+import array
+import math
+import sys
+from collections.abc import Iterable
+
+from protocol.errors import ProtocolError
+
+
+def pack(values: Iterable[float]) -> bytes:
+    """Bytes of `values` as float32. Raises ProtocolError for a value that is not finite."""
+    packed = array.array("f", values)
+    if not all(map(math.isfinite, packed)):
+        raise ProtocolError("a series of times holds a value that is not finite")
+    if sys.byteorder == "big":
+        packed.byteswap()
+    return packed.tobytes()
+
+
+def unpack(data: bytes) -> list[float]:
+    """The values in `data`. Raises ProtocolError when it is not whole float32 values, or one is not finite."""
+    unpacked = array.array("f")
+    if len(data) % unpacked.itemsize:
+        raise ProtocolError(f"a series of times is {len(data)} bytes long, not a multiple of {unpacked.itemsize}")
+    unpacked.frombytes(data)
+    if sys.byteorder == "big":
+        unpacked.byteswap()
+    if not all(map(math.isfinite, unpacked)):
+        raise ProtocolError("a series of times holds a value that is not finite")
+    return unpacked.tolist()

@@ -1,0 +1,235 @@
+"""The words of the conversation, and who says them.
+
+    orchestrator ── Assign, Ack, Dismiss ──▶ worker
+    orchestrator ◀── Hello, PhaseEntered, Progress, Outcome ── worker          DEALER ═ ipc ═ ROUTER
+
+    orchestrator ── Fork ──▶ zygote                                            a socket pair
+    orchestrator ◀── Ready, Forked, ForkFailed ── zygote
+
+    orchestrator ── AwaitFree ──▶ sampler                                      a socket pair
+    orchestrator ◀── Digest, DeviceFree, Unavailable ── sampler
+
+Every message of a worker names its launch and carries that launch's token; what does not match is stale and dropped.
+"""
+
+import msgspec
+
+from protocol.cell import Cell, Device, ModelSpec, Scalar
+from protocol.failure import Failure, Phase
+from protocol.result import Result
+
+
+class _Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag=True):
+    """A message on the wire: a map whose "type" is the class's name."""
+
+
+# ── what a launch needs to begin, and to measure ──────────────────────────────────────────────────────────────────────
+
+
+class LaunchSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All that a new process must know before it can connect.
+
+    folder: where its log files go, made by the parent. environment: set after the fork (CUDA_VISIBLE_DEVICES).
+    cpus: cores to run on, empty for no change. requested_ns: monotonic time at which the parent asked for it.
+    """
+
+    launch: int
+    token: str
+    endpoint: str
+    parent_pid: int
+    folder: str
+    environment: dict[str, str]
+    cpus: tuple[int, ...]
+    preload: tuple[str, ...]
+    isolation: str
+    requested_ns: int
+
+
+class Deadlines(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Seconds that each phase of a launch may take, beyond what the profile itself allows it."""
+
+    start: float
+    import_: float = msgspec.field(name="import")
+    build: float
+    warm_up: float
+    measure: float
+    finish: float
+
+    def of(self, phase: Phase) -> float:
+        """Seconds for `phase`."""
+        return {
+            Phase.START: self.start,
+            Phase.IMPORT: self.import_,
+            Phase.BUILD: self.build,
+            Phase.WARM_UP: self.warm_up,
+            Phase.MEASURE: self.measure,
+            Phase.FINISH: self.finish,
+        }[phase]
+
+
+class Measurement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How long to warm up and to measure, in seconds. Fixed numbers of iterations override adaptive stopping."""
+
+    relative_half_width: float
+    block_s: float
+    warm_up_cap_s: float
+    min_s: float
+    max_s: float
+    warm_up_iterations: int | None = None
+    iterations: int | None = None
+
+
+class Assign(_Message, frozen=True, kw_only=True):
+    """The work of one launch. `cell.batch_size` is what to run now, after any halving."""
+
+    launch: int
+    token: str
+    cell: Cell
+    device: Device
+    model: ModelSpec
+    measurement: Measurement
+    deadlines: Deadlines
+    cache_folder: str
+    options: dict[str, Scalar] = {}
+
+
+class Ack(_Message, frozen=True, kw_only=True):
+    """The outcome is on disk; the worker may leave."""
+
+    launch: int
+    token: str
+
+
+class Dismiss(_Message, frozen=True, kw_only=True):
+    """Nobody waits for this launch any more; the worker leaves at once."""
+
+    launch: int
+    reason: str
+
+
+class Hello(_Message, frozen=True, kw_only=True):
+    """The worker is alive. `root` is the folder that its rooms were imported from; the parent's must be the same."""
+
+    launch: int
+    token: str
+    version: int
+    pid: int
+    root: str
+
+
+class PhaseEntered(_Message, frozen=True, kw_only=True):
+    """A phase begins, and with it its deadline."""
+
+    launch: int
+    token: str
+    phase: Phase
+    at_ns: int
+
+
+class Progress(_Message, frozen=True, kw_only=True):
+    """How far the phase has come: 0 to 1."""
+
+    launch: int
+    token: str
+    phase: Phase
+    fraction: float
+
+
+class Outcome(_Message, frozen=True, kw_only=True):
+    """How the launch ended, seen from inside. Exactly one of the two is set."""
+
+    launch: int
+    token: str
+    result: Result | None = None
+    failure: Failure | None = None
+
+
+# ── zygote ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Fork(_Message, frozen=True, kw_only=True):
+    """Make a fresh process for this launch."""
+
+    spec: LaunchSpec
+
+
+class Ready(_Message, frozen=True, kw_only=True):
+    """The zygote has imported what it was told to. failed: module → what was raised."""
+
+    pid: int
+    import_ms: float
+    threads: int
+    failed: dict[str, str] = {}
+
+
+class Forked(_Message, frozen=True, kw_only=True):
+    """The process of a launch exists; it is, or is about to become, the orchestrator's child."""
+
+    launch: int
+    pid: int
+
+
+class ForkFailed(_Message, frozen=True, kw_only=True):
+    """The kernel refused."""
+
+    launch: int
+    message: str
+
+
+# ── telemetry ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Sample(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One reading of one GPU. at_ns: monotonic. A field that could not be read is None.
+
+    power in milliwatts, energy in millijoules since the driver was loaded, clocks in MHz, utilisation in percent,
+    reasons: NVML's bit mask of clock event reasons, as read; violations in nanoseconds since the driver was loaded.
+    """
+
+    at_ns: int
+    gpu_percent: int | None = None
+    memory_percent: int | None = None
+    memory_used_bytes: int | None = None
+    power_mw: int | None = None
+    energy_mj: int | None = None
+    temperature_c: int | None = None
+    sm_clock_mhz: int | None = None
+    memory_clock_mhz: int | None = None
+    reasons: int | None = None
+    thermal_violation_ns: int | None = None
+    power_violation_ns: int | None = None
+
+
+class Digest(_Message, frozen=True, kw_only=True):
+    """Once a second: the newest sample of each GPU, by UUID."""
+
+    samples: dict[str, Sample]
+
+
+class AwaitFree(_Message, frozen=True, kw_only=True):
+    """Say when the GPU's used memory is back at or below `limit_bytes`, or that it was not within `timeout_s`."""
+
+    uuid: str
+    limit_bytes: int
+    timeout_s: float
+
+
+class DeviceFree(_Message, frozen=True, kw_only=True):
+    """Answer to AwaitFree. used_bytes is None where NVML could not say."""
+
+    uuid: str
+    free: bool
+    used_bytes: int | None
+    at_ns: int
+
+
+class Unavailable(_Message, frozen=True, kw_only=True):
+    """NVML cannot be read, and why, in words for the report."""
+
+    reason: str
+
+
+FromWorker = Hello | PhaseEntered | Progress | Outcome
+ToWorker = Assign | Ack | Dismiss
+FromZygote = Ready | Forked | ForkFailed
+FromSampler = Digest | DeviceFree | Unavailable

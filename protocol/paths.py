@@ -1,0 +1,84 @@
+"""Where everything of a run lies. All paths of a run are made here and nowhere else.
+
+runs/<time>-<id>/
+run.yaml   journal.gpj   lock
+launches/<cell>/<n>/   stdout.log stderr.log fault.log error.json result.msgpack
+telemetry/<uuid>.samples
+report.json .csv .txt
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from protocol.cell import slug
+
+
+@dataclass(frozen=True)
+class LaunchPaths:
+    """The folder of one attempt."""
+
+    folder: Path
+
+    @property
+    def stdout(self) -> Path:
+        """What the process printed."""
+        return self.folder / "stdout.log"
+
+    @property
+    def stderr(self) -> Path:
+        """What it complained about."""
+        return self.folder / "stderr.log"
+
+    @property
+    def fault(self) -> Path:
+        """Stacks that faulthandler dumped: on a crash, and shortly before a deadline."""
+        return self.folder / "fault.log"
+
+    @property
+    def error(self) -> Path:
+        """The failure as the process saw it, written before it is sent."""
+        return self.folder / "error.json"
+
+    @property
+    def result(self) -> Path:
+        """The result, written by the orchestrator before the journal says so."""
+        return self.folder / "result.msgpack"
+
+
+@dataclass(frozen=True)
+class RunPaths:
+    """The folder of one run."""
+
+    folder: Path
+
+    @property
+    def config(self) -> Path:
+        """The configuration as resolved."""
+        return self.folder / "run.yaml"
+
+    @property
+    def journal(self) -> Path:
+        """Append-only record of every attempt."""
+        return self.folder / "journal.gpj"
+
+    @property
+    def lock(self) -> Path:
+        """Held by the one process that works on this run."""
+        return self.folder / "lock"
+
+    @property
+    def telemetry(self) -> Path:
+        """NVML samples of the whole run, a file for each GPU."""
+        return self.folder / "telemetry"
+
+    def samples(self, uuid: str) -> Path:
+        """Samples of one GPU."""
+        return self.telemetry / f"{slug(uuid)}.samples"
+
+    def launch(self, cell_id: str, attempt: int) -> LaunchPaths:
+        """Folder of the n-th attempt, counted from 1, at a cell."""
+        return LaunchPaths(self.folder / "launches" / cell_id / str(attempt))
+
+    def report(self, suffix: str) -> Path:
+        """The report in one of its formats."""
+        return self.folder / f"report.{suffix}"

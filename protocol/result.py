@@ -1,0 +1,118 @@
+"""What a worker measured: raw times, raw sizes, no statistics. Those are derived in the parent.
+
+History of the format: 1, the first.
+"""
+
+import enum
+
+import msgspec
+
+from protocol import floats
+from protocol.cell import Cell
+
+
+class SteadyState(enum.StrEnum):
+    """Whether warm-up ended because times had become steady."""
+
+    REACHED = "reached"
+    NONE = "none"
+    FIXED = "fixed number of iterations"
+
+
+class StopReason(enum.StrEnum):
+    """Why measuring ended."""
+
+    TARGET = "interval target reached"
+    TIME_CAP = "time cap"
+    FIXED = "fixed number of iterations"
+
+
+class Block(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Iterations between two synchronisations, on the monotonic clock of the host (nanoseconds)."""
+
+    start_ns: int
+    enqueued_ns: int
+    end_ns: int
+    iterations: int
+
+
+class WarmUp(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What was done before measuring. Times in milliseconds; the first two iterations are kept apart."""
+
+    steady_state: SteadyState
+    iterations: int
+    first_iteration_ms: float
+    second_iteration_ms: float | None
+
+
+class Memory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Peaks in bytes. On a CPU device allocated and reserved are None, and the resident set is what counts.
+
+    model_bytes: parameters and buffers. `cold` includes the first iterations, `warm` the measured blocks alone.
+    """
+
+    model_bytes: int
+    cold_allocated_bytes: int | None = None
+    cold_reserved_bytes: int | None = None
+    warm_allocated_bytes: int | None = None
+    warm_reserved_bytes: int | None = None
+    resident_bytes: int
+
+
+class Ledger(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where a launch's time went, in milliseconds, in the order it happens.
+
+    start: from the parent's request to the first line of the worker; load: weights from the file and to the device
+    (load cells alone). What comes after the outcome was sent (teardown) only the parent sees.
+    """
+
+    start_ms: float
+    import_ms: float
+    context_ms: float
+    build_ms: float
+    load_ms: float
+    warm_up_ms: float
+    measure_ms: float
+
+
+class Environment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The stack that the worker really ran on, and the state of its process."""
+
+    python: str
+    torch: str | None = None
+    cuda: str | None = None
+    cudnn: str | None = None
+    torchvision: str | None = None
+    transformers: str | None = None
+    threads: int
+    collector_enabled: bool
+    isolation: str
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Everything that one launch measured.
+
+    series: name → float32 milliseconds in measured order (see protocol.floats): "iteration" always; "forward",
+    "backward", "optimizer" for training, "forward" for inference, "instantiate", "weights", "to_device" for load.
+    group: iterations that each value of a series covers (very short iterations are timed several at once).
+    launch_bound: the device waited for the host; None where that has no meaning (CPU devices).
+    """
+
+    cell: Cell
+    parameters: int
+    items_per_iteration: int
+    ledger: Ledger
+    warm_up: WarmUp
+    stop_reason: StopReason
+    blocks: tuple[Block, ...]
+    series: dict[str, bytes]
+    group: int = 1
+    launch_bound: bool | None = None
+    memory: Memory
+    loss: float | None = None
+    environment: Environment
+    format: int = 1
+
+    def times_ms(self, name: str) -> list[float]:
+        """The series `name` in milliseconds an iteration, empty if it was not measured."""
+        return floats.unpack(self.series.get(name, b""))
