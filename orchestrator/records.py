@@ -31,7 +31,7 @@ class Header(_Record, frozen=True, kw_only=True):
 
 
 class Segment(_Record, frozen=True, kw_only=True):
-    """A process takes the run over. wall and monotonic_ns are read together: they place monotonic times on the calendar."""
+    """A process takes the run over. wall and monotonic_ns, read together, place monotonic times on the calendar."""
 
     boot_id: str
     driver_version: str | None

@@ -1,0 +1,68 @@
+"""What a person sees of a run while it goes on: plain values that the loop makes and a display shows."""
+
+from typing import Protocol
+
+import msgspec
+
+from protocol.failure import Failure, Phase
+
+
+class DeviceLine(msgspec.Struct, frozen=True, kw_only=True):
+    """One device, now. Readings are None where there is no telemetry; `cell` is None while it is idle."""
+
+    uuid: str
+    label: str
+    name: str
+    cell: str | None = None
+    batch_size: int | None = None
+    attempt: int = 1
+    phase: Phase | None = None
+    fraction: float = 0.0
+    temperature_c: int | None = None
+    power_w: float | None = None
+    sm_clock_mhz: int | None = None
+    note: str = ""
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole run, now. eta_s is None until it can be told."""
+
+    devices: tuple[DeviceLine, ...]
+    done: int
+    total: int
+    failed: int
+    elapsed_s: float
+    eta_s: float | None
+
+
+class CellEnded(msgspec.Struct, frozen=True, kw_only=True):
+    """A launch is over. `next_step` says in words what will be done about a failure, empty where nothing is."""
+
+    label: str
+    cell: str
+    batch_size: int
+    attempt: int
+    summary: str
+    failure: Failure | None = None
+    next_step: str = ""
+
+
+class Notice(msgspec.Struct, frozen=True, kw_only=True):
+    """Something a person should know: a warning about the run as a whole, a stop that was asked for."""
+
+    level: str
+    message: str
+    fields: dict[str, str] = {}
+
+
+class Display(Protocol):
+    """Shows a run. Called from the loop, so every method returns at once."""
+
+    def show(self, snapshot: Snapshot) -> None:
+        """The state changed, or a second went by."""
+
+    def tell(self, event: CellEnded | Notice) -> None:
+        """Something happened."""
+
+    def close(self) -> None:
+        """The run is over; leave the terminal as it was found."""

@@ -1,0 +1,46 @@
+"""Where a launch is and where its time went: what a workload tells the session while it works."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from protocol.failure import Phase
+from protocol.result import Ledger
+
+
+class Stage:
+    """Announces phases and keeps the ledger of one launch. Durations in milliseconds.
+
+    announce: called with each phase as it begins; progressed: with the phase and how far it has come, 0 to 1.
+    requested_ns: monotonic time at which the parent asked for this process.
+    """
+
+    def __init__(
+        self, announce: Callable[[Phase], None], progressed: Callable[[Phase, float], None], requested_ns: int
+    ) -> None:
+        self._announce = announce
+        self._progressed = progressed
+        self.phase = Phase.START
+        self._spent_ms = {"start": (time.monotonic_ns() - requested_ns) / 1e6}
+
+    def enter(self, phase: Phase) -> None:
+        """A phase begins."""
+        self.phase = phase
+        self._announce(phase)
+
+    def progress(self, fraction: float) -> None:
+        """The phase has come this far. Called between blocks, never inside one."""
+        self._progressed(self.phase, min(max(fraction, 0.0), 1.0))
+
+    @contextmanager
+    def timed(self, entry: str) -> Iterator[None]:
+        """Add the time of the body to an entry of the ledger: import, context, build, load, warm_up or measure."""
+        begin = time.monotonic_ns()
+        try:
+            yield
+        finally:
+            self._spent_ms[entry] = self._spent_ms.get(entry, 0.0) + (time.monotonic_ns() - begin) / 1e6
+
+    def ledger(self) -> Ledger:
+        """What was spent so far."""
+        return Ledger(**{field: self._spent_ms.get(field[:-3], 0.0) for field in Ledger.__struct_fields__})
