@@ -3,7 +3,7 @@
     Header                          once, when the run is made
     Segment                         each time a process begins to work on the run (the first time, and each resume)
     ZygoteStarted                   what the shared start-up cost
-    Start  Spawned  End             an attempt: intended, running, over
+    Start  Spawned  End  Left       an attempt: intended, running, over, its process gone
     Finished                        no more work, or stopped on request
 
 An End that names a result is written after that result is safely on disk. A Start without an End is an attempt that
@@ -69,19 +69,25 @@ class Spawned(_Record, frozen=True, kw_only=True):
 
 
 class End(_Record, frozen=True, kw_only=True):
-    """An attempt is over, with a result or a failure, never both.
-
-    result_sha256: of result.msgpack. teardown_ms: from the outcome's arrival to the process's end and the device free
-    again. exit_code, signal: how the process ended, None where it never started or was not seen to end.
-    """
+    """An attempt is over, with a result or a failure, never both. result_sha256: of result.msgpack."""
 
     launch: int
     at_ns: int
     result_sha256: str | None = None
     failure: Failure | None = None
-    exit_code: int | None = None
-    signal: int | None = None
-    teardown_ms: float | None = None
+
+
+class Left(_Record, frozen=True, kw_only=True):
+    """The process of an attempt is gone and its device free again. Follows End, and may be missing.
+
+    exit_code, signal: how it ended, exactly one of them set. teardown_ms: from the end of measuring (the outcome's
+    arrival, or the process's end where there was none) to the device free again.
+    """
+
+    launch: int
+    exit_code: int | None
+    signal: int | None
+    teardown_ms: float
 
 
 class Finished(_Record, frozen=True, kw_only=True):
@@ -92,4 +98,4 @@ class Finished(_Record, frozen=True, kw_only=True):
     reason: str = ""
 
 
-Record = Header | Segment | ZygoteStarted | Start | Spawned | End | Finished
+Record = Header | Segment | ZygoteStarted | Start | Spawned | End | Left | Finished

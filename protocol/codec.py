@@ -1,7 +1,7 @@
 """Messages to bytes and back: MessagePack, a strict schema, a cap on size, and one error for whatever is wrong."""
 
 import math
-from typing import Final, TypeVar
+from typing import Final, Generic, TypeVar
 
 import msgspec
 
@@ -26,19 +26,30 @@ def encode(message: object) -> bytes:
     return data
 
 
-def decode(data: bytes, kind: type[T]) -> T:
-    """The message of type `kind` (a struct or a union of structs) in `data`.
+class Decoder(Generic[T]):
+    """Reads messages of one kind: `Decoder[ToWorker](ToWorker)`. The kind is a struct or a union of tagged structs."""
 
-    Raises ProtocolError for anything else: too long, torn, of another shape, with unknown fields, NaN or infinity.
-    """
-    if len(data) > MAX_MESSAGE_BYTES:
-        raise ProtocolError(f"a message of {len(data)} bytes is longer than {MAX_MESSAGE_BYTES}")
-    try:
-        message = msgspec.msgpack.decode(data, type=kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError, OverflowError) as error:
-        raise ProtocolError(f"not a valid message: {error}") from error
-    _require_finite(message)
-    return message
+    def __init__(self, kind: object) -> None:
+        self._decoder: msgspec.msgpack.Decoder[T] = msgspec.msgpack.Decoder(kind)
+
+    def decode(self, data: bytes) -> T:
+        """The message in `data`.
+
+        Raises ProtocolError for anything else: too long, torn, of another shape, with unknown fields, NaN or infinity.
+        """
+        if len(data) > MAX_MESSAGE_BYTES:
+            raise ProtocolError(f"a message of {len(data)} bytes is longer than {MAX_MESSAGE_BYTES}")
+        try:
+            message = self._decoder.decode(data)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError, OverflowError) as error:
+            raise ProtocolError(f"not a valid message: {error}") from error
+        _require_finite(message)
+        return message
+
+
+def decode(data: bytes, kind: type[T]) -> T:
+    """The struct of type `kind` in `data`. Raises ProtocolError as Decoder.decode does."""
+    return Decoder[T](kind).decode(data)
 
 
 def _require_finite(value: object) -> None:

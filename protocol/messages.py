@@ -3,7 +3,7 @@
     orchestrator ── Assign, Ack, Dismiss ──▶ worker
     orchestrator ◀── Hello, PhaseEntered, Progress, Outcome ── worker          DEALER ═ ipc ═ ROUTER
 
-    orchestrator ── Fork ──▶ zygote                                            a socket pair
+    orchestrator ── Prepare, Fork ──▶ zygote                                   a socket pair
     orchestrator ◀── Ready, Forked, ForkFailed ── zygote
 
     orchestrator ── AwaitFree ──▶ sampler                                      a socket pair
@@ -14,7 +14,7 @@ Every message of a worker names its launch and carries that launch's token; what
 
 import msgspec
 
-from protocol.cell import Cell, Device, ModelSpec, Scalar
+from protocol.cell import Cell, Device, ModelSpec
 from protocol.failure import Failure, Phase
 from protocol.result import Result
 
@@ -31,6 +31,7 @@ class LaunchSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     folder: where its log files go, made by the parent. environment: set after the fork (CUDA_VISIBLE_DEVICES).
     cpus: cores to run on, empty for no change. requested_ns: monotonic time at which the parent asked for it.
+    root: folder that the rooms must come from.
     """
 
     launch: int
@@ -40,13 +41,13 @@ class LaunchSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     folder: str
     environment: dict[str, str]
     cpus: tuple[int, ...]
-    preload: tuple[str, ...]
     isolation: str
     requested_ns: int
+    root: str
 
 
 class Deadlines(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Seconds that each phase of a launch may take, beyond what the profile itself allows it."""
+    """Seconds that each phase of a launch may take, beyond what the profile itself gives it."""
 
     start: float
     import_: float = msgspec.field(name="import")
@@ -55,14 +56,14 @@ class Deadlines(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     measure: float
     finish: float
 
-    def of(self, phase: Phase) -> float:
-        """Seconds for `phase`."""
+    def allowance(self, phase: Phase, measurement: "Measurement") -> float:
+        """Seconds that `phase` may take, counted from its beginning or, with fixed iterations, its last progress."""
         return {
             Phase.START: self.start,
             Phase.IMPORT: self.import_,
             Phase.BUILD: self.build,
-            Phase.WARM_UP: self.warm_up,
-            Phase.MEASURE: self.measure,
+            Phase.WARM_UP: self.warm_up + measurement.warm_up_cap_s,
+            Phase.MEASURE: self.measure + measurement.max_s,
             Phase.FINISH: self.finish,
         }[phase]
 
@@ -78,6 +79,11 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     warm_up_iterations: int | None = None
     iterations: int | None = None
 
+    def fixed(self, phase: Phase) -> bool:
+        """Whether `phase` goes on for a number of iterations, however long they take."""
+        number = {Phase.WARM_UP: self.warm_up_iterations, Phase.MEASURE: self.iterations}.get(phase)
+        return number is not None
+
 
 class Assign(_Message, frozen=True, kw_only=True):
     """The work of one launch. `cell.batch_size` is what to run now, after any halving."""
@@ -90,7 +96,6 @@ class Assign(_Message, frozen=True, kw_only=True):
     measurement: Measurement
     deadlines: Deadlines
     cache_folder: str
-    options: dict[str, Scalar] = {}
 
 
 class Ack(_Message, frozen=True, kw_only=True):
@@ -145,6 +150,14 @@ class Outcome(_Message, frozen=True, kw_only=True):
 
 
 # ── zygote ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Prepare(_Message, frozen=True, kw_only=True):
+    """First word to a zygote: what to import, whose child it must be, and where its rooms must come from."""
+
+    preload: tuple[str, ...]
+    parent_pid: int
+    root: str
 
 
 class Fork(_Message, frozen=True, kw_only=True):
@@ -231,5 +244,6 @@ class Unavailable(_Message, frozen=True, kw_only=True):
 
 FromWorker = Hello | PhaseEntered | Progress | Outcome
 ToWorker = Assign | Ack | Dismiss
+ToZygote = Prepare | Fork
 FromZygote = Ready | Forked | ForkFailed
 FromSampler = Digest | DeviceFree | Unavailable

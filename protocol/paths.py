@@ -1,10 +1,12 @@
-"""Where everything of a run lies. All paths of a run are made here and nowhere else.
+"""Where everything of a run lies.
 
-runs/<time>-<id>/
-run.yaml   journal.gpj   lock
-launches/<cell>/<n>/   stdout.log stderr.log fault.log error.json result.msgpack
-telemetry/<uuid>.samples
-report.json .csv .txt
+    runs/<time>-<id>/
+      run.yaml   journal.gpj   lock   zygote.log   sampler.log
+      launches/<cell>/<n>/   stdout.log stderr.log fault.log error.json result.msgpack
+      telemetry/<uuid>.samples
+      report.json .csv .txt
+
+All paths of a run are made here and nowhere else.
 """
 
 from dataclasses import dataclass
@@ -65,6 +67,10 @@ class RunPaths:
     def lock(self) -> Path:
         """Held by the one process that works on this run."""
         return self.folder / "lock"
+
+    def log(self, process: str) -> Path:
+        """What one of the long-lived processes (zygote, sampler) printed."""
+        return self.folder / f"{process}.log"
 
     @property
     def telemetry(self) -> Path:

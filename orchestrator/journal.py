@@ -1,0 +1,183 @@
+"""The journal: what a run must not forget, in a file that only ever grows.
+
+    file    MAGIC, then records
+    record  length (u32)  CRC of the body (u32)  sequence number (u64)  CRC of these three (u32)  │  body, MessagePack
+
+One writer. Each record is on the disk before `append` returns. A record that was being written when the machine died is
+cut off when the file is opened again; damage anywhere else is an error, never skipped.
+"""
+
+import os
+import struct
+import zlib
+from pathlib import Path
+from typing import Final, Self
+
+from orchestrator.errors import RunFolderError, StorageError
+from orchestrator.records import Record
+from protocol import codec
+from protocol.errors import ProtocolError
+
+_RECORD: Final = codec.Decoder[Record](Record)
+MAGIC: Final = b"gpubench journal 1\n"
+_HEADER: Final = struct.Struct("<IIQ")
+_HEADER_CRC: Final = struct.Struct("<I")
+_PREFIX: Final = _HEADER.size + _HEADER_CRC.size
+
+
+class Journal:
+    """The writer. Opening recovers: the records that are there are in `recovered`, a torn last one is cut off."""
+
+    def __init__(self, path: Path) -> None:
+        """Open or make the journal at `path`.
+
+        Raises RunFolderError for a file that is not a journal or is damaged before its end, StorageError when the disk
+        refuses.
+        """
+        fresh = not path.exists()
+        self._path = path
+        try:
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise StorageError(f"{path}: cannot be opened: {error.strerror}") from error
+        try:
+            self.recovered, whole = _scan(path.read_bytes(), path)
+            self._sequence = len(self.recovered)
+            self._repair(whole, fresh=fresh)
+        except BaseException:
+            os.close(self._fd)
+            raise
+        self._broken = False
+
+    def append(self, record: Record) -> None:
+        """Write one record and wait until it is on the disk.
+
+        Raises StorageError when that fails; what the disk then holds is unknown, so every later call fails too.
+        """
+        if self._broken:
+            raise StorageError(f"{self._path}: an earlier write failed; nothing more can be recorded")
+        body = codec.encode(record)
+        header = _HEADER.pack(len(body), zlib.crc32(body), self._sequence)
+        self._write(header + _HEADER_CRC.pack(zlib.crc32(header)) + body)
+        self._sequence += 1
+
+    def close(self) -> None:
+        """Give the file back."""
+        os.close(self._fd)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _repair(self, whole: int, *, fresh: bool) -> None:
+        """Cut a torn tail off, or begin a new file and make its name durable too."""
+        try:
+            os.ftruncate(self._fd, whole)
+            if whole == 0:
+                self._write(MAGIC)
+            os.fdatasync(self._fd)
+            if fresh:
+                sync_folder(self._path.parent)
+        except OSError as error:
+            raise StorageError(f"{self._path}: cannot be written: {error.strerror}") from error
+
+    def _write(self, data: bytes) -> None:
+        """Write all of `data`: a full disk first shows as a short write without an error."""
+        self._broken = True
+        rest = memoryview(data)
+        try:
+            while rest:
+                rest = rest[os.write(self._fd, rest) :]
+            os.fdatasync(self._fd)
+        except OSError as error:
+            raise StorageError(f"{self._path}: cannot be written: {error.strerror}") from error
+        self._broken = False
+
+
+def read(path: Path) -> tuple[Record, ...]:
+    """The records of the journal at `path`, also while a run is still writing it.
+
+    Raises RunFolderError when there is none, it is not a journal, or it is damaged before its end.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise RunFolderError(f"{path}: the journal cannot be read: {error.strerror}") from error
+    return _scan(data, path)[0]
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in `folder` durable."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def write_durably(path: Path, data: bytes) -> None:
+    """Put `data` at `path` whole or not at all: a temporary name, synced, renamed, the folder synced.
+
+    Raises StorageError when the disk refuses.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.rename(path)
+        sync_folder(path.parent)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise StorageError(f"{path}: cannot be written: {error.strerror}") from error
+
+
+def _scan(data: bytes, path: Path) -> tuple[tuple[Record, ...], int]:
+    """The whole records in `data`, and the length up to which it is sound."""
+    if not data.startswith(MAGIC):
+        if MAGIC.startswith(data):
+            return (), 0
+        raise RunFolderError(f"{path}: not a journal of gpubench")
+    records: list[Record] = []
+    offset = len(MAGIC)
+    while offset < len(data):
+        body = _body_at(data, offset, len(records))
+        if body is None:
+            if _later_record(data, offset + 1, len(records)):
+                raise RunFolderError(
+                    f"{path}: damaged at byte {offset}: record {len(records)} is unreadable, but later ones follow. "
+                    "The results are still in the folder launches/; the run cannot be continued."
+                )
+            break
+        try:
+            records.append(_RECORD.decode(body))
+        except ProtocolError as error:
+            raise RunFolderError(f"{path}: record {len(records)} is of an unknown kind: {error}") from error
+        offset += _PREFIX + len(body)
+    return tuple(records), offset
+
+
+def _body_at(data: bytes, offset: int, sequence: int) -> bytes | None:
+    """The body of the record at `offset`, or None when it is not whole, not sound or not the one expected."""
+    header = data[offset : offset + _HEADER.size]
+    check = data[offset + _HEADER.size : offset + _PREFIX]
+    if len(check) < _HEADER_CRC.size or _HEADER_CRC.unpack(check)[0] != zlib.crc32(header):
+        return None
+    length, crc, found = _HEADER.unpack(header)
+    body = data[offset + _PREFIX : offset + _PREFIX + length]
+    if found != sequence or len(body) < length or zlib.crc32(body) != crc:
+        return None
+    return body
+
+
+def _later_record(data: bytes, start: int, sequence: int) -> bool:
+    """Whether a sound header of a later record stands anywhere behind `start`: then damage is not a torn tail."""
+    for offset in range(start, len(data) - _PREFIX + 1):
+        header = data[offset : offset + _HEADER.size]
+        (check,) = _HEADER_CRC.unpack_from(data, offset + _HEADER.size)
+        if check == zlib.crc32(header) and _HEADER.unpack(header)[2] > sequence:
+            return True
+    return False

@@ -1,0 +1,61 @@
+"""How well the mean of a series of times is known. The worker stops by it, the report prints it: one formula for both.
+
+Plain Python, because the worker may not wait for an import and the orchestrator has no numpy at hand: 100,000 values
+take less than two milliseconds.
+"""
+
+import itertools
+import math
+from collections.abc import Sequence
+from statistics import fmean
+from typing import Final
+
+BATCHES: Final = 20
+"""Over 20 batch means the interval was right 92 % of the time at autocorrelation 0.9; over iterations, 32 %."""
+MIN_BATCHES: Final = 5
+_Z: Final = 1.959963984540054
+_MAX_AUTOCORRELATION: Final = 0.99
+
+
+def relative_half_width(times_ms: Sequence[float], batches: int = BATCHES) -> float:
+    """Relative half-width of the 95 % interval of the mean.
+
+    times_ms: n >= batches values in the order they were measured.
+    The interval is taken over `batches` batch means and widened for their lag-1 autocorrelation r by
+    sqrt((1 + r) / (1 - r)), never narrowed; see docs/method.md, "When to stop".
+    Raises ValueError for fewer values than batches, fewer than MIN_BATCHES batches, or a mean that is not above zero.
+    """
+    if batches < MIN_BATCHES:
+        raise ValueError(f"an interval needs at least {MIN_BATCHES} batches, got {batches}")
+    if len(times_ms) < batches:
+        raise ValueError(f"an interval over {batches} batches needs as many values, got {len(times_ms)}")
+    means = _batch_means(times_ms, batches)
+    centre = fmean(means)
+    if not centre > 0:
+        raise ValueError(f"the mean of a series of times must be above zero, got {centre}")
+    deviations = [mean - centre for mean in means]
+    squares = sum(deviation * deviation for deviation in deviations)
+    if squares == 0:
+        return 0.0
+    products = sum(a * b for a, b in itertools.pairwise(deviations))
+    autocorrelation = min(max(products / squares, 0.0), _MAX_AUTOCORRELATION)
+    widening = math.sqrt((1 + autocorrelation) / (1 - autocorrelation))
+    standard_error = math.sqrt(squares / (batches - 1) / batches)
+    return student_t_975(batches - 1) * standard_error * widening / centre
+
+
+def _batch_means(values: Sequence[float], batches: int) -> list[float]:
+    """Means of `batches` runs of values as equal in length as can be, so that no value is left out."""
+    edges = [len(values) * index // batches for index in range(batches + 1)]
+    return [fmean(values[begin:end]) for begin, end in itertools.pairwise(edges)]
+
+
+def student_t_975(degrees: int) -> float:
+    """The 97.5 % point of Student's t, by Hill's expansion: right to 0.3 % from 4 degrees of freedom on."""
+    z3, z5, z7 = _Z**3, _Z**5, _Z**7
+    return (
+        _Z
+        + (z3 + _Z) / (4 * degrees)
+        + (5 * z5 + 16 * z3 + 3 * _Z) / (96 * degrees**2)
+        + (3 * z7 + 19 * z5 + 17 * z3 - 15 * _Z) / (384 * degrees**3)
+    )

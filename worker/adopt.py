@@ -1,0 +1,117 @@
+"""A new process becomes the launch it was made for, and a child that its orchestrator can trust to end.
+
+    zygote ── fork ──▶ middle ── fork ──▶ worker        (or: orchestrator ── spawn ──▶ worker)
+                         └ exits                └ is adopted by the orchestrator, the nearest child subreaper
+
+Only a parent can read an exit status through a pidfd, so the worker waits until its parent is the orchestrator. It asks
+the kernel to be killed with it, and checks again, because the orchestrator may have died in between.
+"""
+
+import ctypes
+import faulthandler
+import gc
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Final
+
+from protocol.exit_codes import WorkerExit
+from protocol.messages import LaunchSpec
+from protocol.paths import LaunchPaths
+
+_PR_SET_PDEATHSIG: Final = 1
+_ADOPTION_TIMEOUT_S: Final = 10.0
+_ADOPTION_POLL_S: Final = 0.0005
+_OOM_SCORE: Final = "1000"
+
+
+def become(spec: LaunchSpec) -> int:
+    """Turn this process into the launch `spec`: parent, session, log files, environment, cores.
+
+    Returns the descriptor of its fault.log.
+
+    Leaves the process with WorkerExit.NOT_ADOPTED when its parent is not, and does not become, the orchestrator.
+    """
+    if os.getsid(0) != os.getpid():
+        os.setsid()
+    fault_log = _redirect(LaunchPaths(Path(spec.folder)))
+    _await_parent(spec.parent_pid)
+    die_with_parent(spec.parent_pid)
+    _offer_to_the_oom_killer()
+    os.environ.update(spec.environment)
+    if spec.cpus:
+        os.sched_setaffinity(0, set(spec.cpus) & os.sched_getaffinity(0) or os.sched_getaffinity(0))
+    return fault_log
+
+
+def die_with_parent(parent_pid: int) -> None:
+    """Be killed when the parent dies; leave at once if it already has, or if it is somebody else."""
+    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) failed")
+    if os.getppid() != parent_pid:
+        os._exit(WorkerExit.NOT_ADOPTED)
+
+
+def settle() -> None:
+    """Collect once and freeze what is left: a later collection would touch, and so copy, every page of a fork."""
+    gc.collect()
+    gc.freeze()
+
+
+def rooms_root() -> str:
+    """The folder from which this process imported its rooms."""
+    return str(Path(__file__).resolve().parents[1])
+
+
+def check_rooms(expected: str) -> None:
+    """Leave with WorkerExit.WRONG_ROOMS when the rooms come from elsewhere than the orchestrator's."""
+    import protocol
+
+    for room, file in (("worker", __file__), ("protocol", protocol.__file__)):
+        found = str(Path(str(file)).resolve().parents[1])
+        if found != expected:
+            print(  # noqa: T201 - the log file is the one place where this can be said
+                f"the package '{room}' was imported from {found}, which shadows the one in {expected}", file=sys.stderr
+            )
+            sys.stderr.flush()
+            os._exit(WorkerExit.WRONG_ROOMS)
+
+
+def _await_parent(parent_pid: int) -> None:
+    """Wait until the process in between has left and the orchestrator is the parent."""
+    first = os.getppid()
+    give_up = time.monotonic() + _ADOPTION_TIMEOUT_S
+    while (parent := os.getppid()) != parent_pid:
+        if parent != first or time.monotonic() > give_up:
+            os._exit(WorkerExit.NOT_ADOPTED)
+        time.sleep(_ADOPTION_POLL_S)
+
+
+def _redirect(paths: LaunchPaths) -> int:
+    """Standard streams and stack dumps go to the launch's files; returns the descriptor of the dumps.
+
+    All are appended to, so that the parent may punch holes into them.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+    for path, target in ((paths.stdout, 1), (paths.stderr, 2)):
+        opened = os.open(path, flags, 0o644)
+        os.dup2(opened, target)
+        os.close(opened)
+    null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    os.dup2(null, 0)
+    os.close(null)
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # TextIO lacks what TextIOWrapper has
+    fault_log = os.open(paths.fault, flags, 0o644)
+    faulthandler.enable(file=fault_log, all_threads=True)
+    return fault_log
+
+
+def _offer_to_the_oom_killer() -> None:
+    """Ask the kernel to take this process first when memory runs out, never the orchestrator."""
+    try:
+        Path("/proc/self/oom_score_adj").write_text(_OOM_SCORE, encoding="ascii")
+    except OSError as error:
+        print(f"oom_score_adj could not be raised: {error}", file=sys.stderr)  # noqa: T201 - kept as evidence in the log

@@ -1,0 +1,24 @@
+"""The process of a launch as a new interpreter (`--isolation exec`): for profilers, and for the sceptical.
+
+The LaunchSpec comes on standard input, because a command line is visible to every user of the machine.
+"""
+
+import signal
+import sys
+from typing import NoReturn
+
+from protocol import codec
+from protocol.messages import LaunchSpec
+from worker import adopt, session
+
+
+def main() -> NoReturn:
+    """Become the launch that standard input describes."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    spec = codec.decode(sys.stdin.buffer.read(), LaunchSpec)
+    adopt.check_rooms(spec.root)
+    session.run(spec, adopt.become(spec))
+
+
+if __name__ == "__main__":
+    main()

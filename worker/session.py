@@ -1,0 +1,184 @@
+"""One launch, from the first word to the last.
+
+    Hello ──▶        ◀── Assign
+    PhaseEntered, Progress ──▶       the workload runs
+    Outcome ──▶      ◀── Ack         only now is the result safe, and the process leaves
+
+Runs in a process of its own and never returns.
+"""
+
+import faulthandler
+import importlib
+import os
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Final, NoReturn
+
+import msgspec
+import zmq
+
+import protocol
+from protocol import codec
+from protocol.errors import ProtocolError
+from protocol.exit_codes import WorkerExit
+from protocol.failure import Failure, Phase
+from protocol.messages import (
+    Ack,
+    Assign,
+    Dismiss,
+    FromWorker,
+    Hello,
+    LaunchSpec,
+    Outcome,
+    PhaseEntered,
+    Progress,
+    ToWorker,
+)
+from protocol.paths import LaunchPaths
+from protocol.result import Result
+from worker import adopt
+from worker.stage import Stage
+
+_TO_WORKER: Final = codec.Decoder[ToWorker](ToWorker)
+_ASSIGN_TIMEOUT_S: Final = 60.0
+_SEND_TIMEOUT_MS: Final = 30_000
+_DUMP_AHEAD_S: Final = 2.0
+"""Stacks are dumped this long before the orchestrator's deadline."""
+
+
+def run(spec: LaunchSpec, fault_log: int) -> NoReturn:
+    """Do the launch `spec` and leave the process. The exit status is a WorkerExit.
+
+    fault_log: descriptor that stacks are dumped to shortly before a deadline.
+    """
+    link = _Link(spec)
+    link.send(
+        Hello(
+            launch=spec.launch,
+            token=spec.token,
+            version=protocol.VERSION,
+            pid=os.getpid(),
+            root=adopt.rooms_root(),
+        )
+    )
+    assign = link.receive(_ASSIGN_TIMEOUT_S)
+    if not isinstance(assign, Assign):
+        _leave(WorkerExit.DISMISSED if isinstance(assign, Dismiss) else WorkerExit.NO_ASSIGNMENT)
+    outcome = _work(spec, assign, link, fault_log)
+    link.announce(Phase.FINISH)
+    _arm(assign, Phase.FINISH, fault_log)
+    link.send(outcome)
+    answer = link.receive(assign.deadlines.finish)
+    if isinstance(answer, Ack):
+        _leave(WorkerExit.DONE)
+    _leave(WorkerExit.DISMISSED if isinstance(answer, Dismiss) else WorkerExit.NO_ACKNOWLEDGEMENT)
+
+
+def _work(spec: LaunchSpec, assign: Assign, link: "_Link", fault_log: int) -> Outcome:
+    """Run the workload; whatever it raises becomes a Failure."""
+
+    def announce(phase: Phase) -> None:
+        link.announce(phase)
+        _arm(assign, phase, fault_log)
+
+    def progressed(phase: Phase, fraction: float) -> None:
+        link.progress(phase, fraction)
+        if assign.measurement.fixed(phase):
+            _arm(assign, phase, fault_log)
+
+    stage = Stage(announce, progressed, spec.requested_ns)
+    try:
+        stage.enter(Phase.IMPORT)
+        with stage.timed("import"):
+            workload = importlib.import_module(f"worker.workloads.{assign.cell.workload}")
+            for module in assign.model.preload:
+                importlib.import_module(module)
+            adopt.settle()
+        result: Result = workload.run(assign, stage, spec.isolation)
+        outcome = Outcome(launch=spec.launch, token=spec.token, result=result)
+        codec.encode(outcome)
+    except BaseException as error:  # noqa: BLE001 - this is the boundary: the parent decides what it means
+        failure = _describe(error, stage.phase)
+        _keep(failure, LaunchPaths(Path(spec.folder)))
+        return Outcome(launch=spec.launch, token=spec.token, failure=failure)
+    return outcome
+
+
+def _describe(error: BaseException, phase: Phase) -> Failure:
+    """What was raised, classified. Also printed, so that the log shows what a person expects to find there."""
+    traceback.print_exception(error)
+    from worker import classify
+
+    return classify.failure(error, phase)
+
+
+def _keep(failure: Failure, paths: LaunchPaths) -> None:
+    """Leave error.json behind, in case nobody hears the message."""
+    temporary = paths.error.with_suffix(".tmp")
+    try:
+        temporary.write_bytes(msgspec.json.format(msgspec.json.encode(failure), indent=2))
+        temporary.rename(paths.error)
+    except OSError as error:
+        print(f"{paths.error} could not be written: {error}", file=sys.stderr)  # noqa: T201 - the message still goes out
+
+
+def _arm(assign: Assign, phase: Phase, fault_log: int) -> None:
+    """Have every thread's stack dumped shortly before the deadline of `phase`, also when the GIL is held."""
+    allowed = assign.deadlines.allowance(phase, assign.measurement)
+    faulthandler.dump_traceback_later(max(allowed - _DUMP_AHEAD_S, allowed / 2), file=fault_log)
+
+
+def _leave(status: WorkerExit) -> NoReturn:
+    """End without interpreter shutdown: at that point destructors can only do harm."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
+class _Link:
+    """The worker's end of the conversation."""
+
+    def __init__(self, spec: LaunchSpec) -> None:
+        self._spec = spec
+        self._context = zmq.Context()
+        self._socket = self._context.socket(zmq.DEALER)
+        self._socket.setsockopt(zmq.IDENTITY, str(spec.launch).encode())
+        self._socket.setsockopt(zmq.LINGER, 0)
+        self._socket.setsockopt(zmq.SNDTIMEO, _SEND_TIMEOUT_MS)
+        self._socket.setsockopt(zmq.MAXMSGSIZE, codec.MAX_MESSAGE_BYTES)
+        self._socket.connect(spec.endpoint)
+
+    def send(self, message: FromWorker) -> None:
+        """Send, waiting for room."""
+        self._socket.send(codec.encode(message))
+
+    def announce(self, phase: Phase) -> None:
+        """Say that a phase begins."""
+        self.send(
+            PhaseEntered(launch=self._spec.launch, token=self._spec.token, phase=phase, at_ns=time.monotonic_ns())
+        )
+
+    def progress(self, phase: Phase, fraction: float) -> None:
+        """Say how far it is; dropped when there is no room."""
+        message = Progress(launch=self._spec.launch, token=self._spec.token, phase=phase, fraction=fraction)
+        try:
+            self._socket.send(codec.encode(message), zmq.NOBLOCK)
+        except zmq.Again:
+            return
+
+    def receive(self, timeout_s: float) -> ToWorker | None:
+        """The parent's next word for this launch, None when there is none in time."""
+        give_up = time.monotonic() + timeout_s
+        while (left := give_up - time.monotonic()) > 0:
+            if not self._socket.poll(int(left * 1000) + 1):
+                return None
+            try:
+                message = _TO_WORKER.decode(self._socket.recv())
+            except ProtocolError as error:
+                print(f"dropped: {error}", file=sys.stderr)  # noqa: T201 - kept as evidence in the log
+                continue
+            if message.launch == self._spec.launch:
+                return message
+        return None

@@ -1,0 +1,118 @@
+"""The process that has imported everything, and forks a fresh process for each launch.
+
+It is single-threaded, never touches CUDA and makes no tensor: what it forks is as clean as a new interpreter, and ready
+in milliseconds. It imports the model classes of the plan and never user code. Nothing else in this project forks.
+
+    orchestrator ── Prepare ──▶ zygote          imports, gc.freeze
+                 ◀── Ready ────
+                 ── Fork(spec) ▶ zygote ── fork ──▶ middle ── fork ──▶ worker → adopt.become → session.run
+                 ◀── Forked ───         ◀── pid ── exits
+"""
+
+import importlib
+import os
+import signal
+import socket
+import struct
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Final, NoReturn
+
+from protocol import codec
+from protocol.messages import Fork, Forked, ForkFailed, LaunchSpec, Prepare, Ready, ToZygote
+from worker import adopt, session
+
+CONTROL_FD: Final = 3
+"""Descriptor of the socket to the orchestrator."""
+
+_TO_ZYGOTE: Final = codec.Decoder[ToZygote](ToZygote)
+_MAX_REQUEST_BYTES: Final = 256 * 1024
+_PID: Final = struct.Struct("<i")
+
+
+def main() -> NoReturn:
+    """Serve until the orchestrator closes its end."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    control = socket.socket(fileno=CONTROL_FD)
+    prepare = _receive(control)
+    if not isinstance(prepare, Prepare):
+        os._exit(0)
+    adopt.die_with_parent(prepare.parent_pid)
+    adopt.check_rooms(prepare.root)
+    control.send(codec.encode(_prepare(prepare.preload)))
+    while isinstance(request := _receive(control), Fork):
+        answer = _fork(request.spec, control)
+        control.send(codec.encode(answer))
+    os._exit(0)
+
+
+def import_all(modules: tuple[str, ...]) -> dict[str, str]:
+    """Import `modules`, in order. Returns module → error for those that failed: they disable their own models only."""
+    failed = {}
+    for module in modules:
+        try:
+            importlib.import_module(module)
+        except Exception as error:  # noqa: BLE001 - a broken third-party package may raise anything while it is imported
+            traceback.print_exc()
+            failed[module] = f"{type(error).__name__}: {error}"
+    return failed
+
+
+def _prepare(preload: tuple[str, ...]) -> Ready:
+    begin = time.monotonic_ns()
+    failed = import_all(preload)
+    adopt.settle()
+    import_ms = (time.monotonic_ns() - begin) / 1e6
+    threads = len(list(Path("/proc/self/task").iterdir()))
+    return Ready(pid=os.getpid(), import_ms=import_ms, threads=threads, failed=failed)
+
+
+def _receive(control: socket.socket) -> ToZygote | None:
+    """The next request, None when the orchestrator is gone."""
+    data = control.recv(_MAX_REQUEST_BYTES)
+    return _TO_ZYGOTE.decode(data) if data else None
+
+
+def _fork(spec: LaunchSpec, control: socket.socket) -> Forked | ForkFailed:
+    """Make the process of a launch through one in between, so that the orchestrator adopts it."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    reader, writer = os.pipe()
+    try:
+        middle = os.fork()
+    except OSError as error:
+        os.close(reader)
+        os.close(writer)
+        return ForkFailed(launch=spec.launch, message=f"fork: {error.strerror}")
+    if middle == 0:
+        _leave_worker_behind(spec, control, reader, writer)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        answer = pipe.read(_PID.size)
+    os.waitpid(middle, 0)
+    if len(answer) < _PID.size:
+        return ForkFailed(launch=spec.launch, message="the process in between died before it could fork")
+    return Forked(launch=spec.launch, pid=_PID.unpack(answer)[0])
+
+
+def _leave_worker_behind(spec: LaunchSpec, control: socket.socket, reader: int, writer: int) -> NoReturn:
+    """In the middle process: fork the worker, tell its PID, leave. A failed second fork is told by saying nothing."""
+    try:
+        worker = os.fork()
+        if worker == 0:
+            os.close(reader)
+            os.close(writer)
+            control.close()
+            session.run(spec, adopt.become(spec))
+        os.write(writer, _PID.pack(worker))
+    except BaseException:  # noqa: BLE001 - whatever it is, this process must not go on as a second zygote
+        traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(1)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
