@@ -2,7 +2,7 @@
 
     runs/<time>-<id>/
       run.yaml   journal.gpj   lock   zygote.log   sampler.log
-      launches/<cell>/<n>/   stdout.log stderr.log fault.log error.json result.msgpack
+      launches/<cell>/<n>/   stdout.log stderr.log fault.log phase error.json result.msgpack
       telemetry/<uuid>.samples
       report.json .csv .txt
 
@@ -35,6 +35,11 @@ class LaunchPaths:
     def fault(self) -> Path:
         """Stacks that faulthandler dumped: on a crash, and shortly before a deadline."""
         return self.folder / "fault.log"
+
+    @property
+    def phase(self) -> Path:
+        """The phase that the process has reached: known also when it dies before its message is on the way."""
+        return self.folder / "phase"
 
     @property
     def error(self) -> Path:

@@ -155,7 +155,8 @@ class _Link:
         self._socket.send(codec.encode(message))
 
     def announce(self, phase: Phase) -> None:
-        """Say that a phase begins."""
+        """Say that a phase begins: in a file first, because a process that dies now takes unsent messages with it."""
+        LaunchPaths(Path(self._spec.folder)).phase.write_text(phase, encoding="ascii")
         self.send(
             PhaseEntered(launch=self._spec.launch, token=self._spec.token, phase=phase, at_ns=time.monotonic_ns())
         )

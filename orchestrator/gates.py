@@ -1,0 +1,75 @@
+"""Lets a device go only when its memory is back: between the end of a process and the next launch on its device.
+
+    Gone ──admit──▶ AwaitFree ─▶ sampler ─▶ DeviceFree ──answered──▶ Passed
+
+Without telemetry there is nobody to ask, and a device is taken as free when its process is gone.
+"""
+
+import time
+from dataclasses import dataclass
+from typing import Final
+
+from orchestrator.fleet import Gone
+from orchestrator.telemetry import Telemetry
+from protocol.cell import Device, DeviceKind
+from protocol.messages import DeviceFree
+
+TIMEOUT_S: Final = 30.0
+TOLERANCE_BYTES: Final = 64 * 1024 * 1024
+"""Above what was in use when the run began."""
+
+
+@dataclass(frozen=True)
+class Passed:
+    """A device whose launch is over. obstacle: why it must not be used again, empty when it may."""
+
+    gone: Gone
+    device: Device
+    teardown_ms: float
+    obstacle: str
+
+
+class Gates:
+    """The devices that are being waited for."""
+
+    def __init__(self, devices: tuple[Device, ...]) -> None:
+        self._devices = {device.uuid: device for device in devices}
+        self._waiting: dict[str, Gone] = {}
+
+    def __bool__(self) -> bool:
+        """Whether any device is being waited for."""
+        return bool(self._waiting)
+
+    def admit(self, gone: Gone, telemetry: Telemetry | None) -> Passed | None:
+        """A process is gone. Returns the passage where there is nothing to wait for."""
+        device = self._devices[gone.live.next.device]
+        if gone.unkillable:
+            return self._pass(gone, "a process on it cannot be killed")
+        if device.kind is not DeviceKind.CUDA or device.memory_used_bytes is None or telemetry is None:
+            return self._pass(gone, "")
+        try:
+            telemetry.await_free(device.uuid, device.memory_used_bytes + TOLERANCE_BYTES, TIMEOUT_S)
+        except EOFError:  # its end is seen in the poller too, and told there
+            return self._pass(gone, "")
+        self._waiting[device.uuid] = gone
+        return None
+
+    def answered(self, answer: DeviceFree) -> Passed | None:
+        """The sampler says how it stands. None for a device that nobody waits for any more."""
+        gone = self._waiting.pop(answer.uuid, None)
+        if gone is None:
+            return None
+        if answer.free or answer.used_bytes is None:
+            return self._pass(gone, "")
+        used = f"{answer.used_bytes / 2**30:.1f} GiB"
+        return self._pass(gone, f"its memory was not given back within {TIMEOUT_S:.0f} s ({used} in use)")
+
+    def open_all(self) -> list[Passed]:
+        """Nobody can be asked any more: wait for none of them."""
+        waiting, self._waiting = self._waiting, {}
+        return [self._pass(gone, "") for gone in waiting.values()]
+
+    def _pass(self, gone: Gone, obstacle: str) -> Passed:
+        now_ns = time.monotonic_ns()
+        teardown_ms = (now_ns - (gone.live.over_ns or now_ns)) / 1e6
+        return Passed(gone, self._devices[gone.live.next.device], teardown_ms, obstacle)

@@ -1,0 +1,65 @@
+"""What the kernel tells about this machine and its processes. Small readings of /proc and /sys, nothing else."""
+
+from pathlib import Path
+from typing import Final
+
+_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+_CGROUP: Final = Path("/sys/fs/cgroup")
+
+
+def boot_id() -> str:
+    """Identity of this boot; empty where the kernel does not tell."""
+    return _first_line(_BOOT_ID)
+
+
+def start_ticks(pid: int) -> int | None:
+    """When a process started, in clock ticks since boot; with the PID, its identity. None when there is none."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    # The name in field 2 may hold spaces and brackets: count from the last bracket.
+    return int(stat.rpartition(")")[2].split()[19])
+
+
+def state_of(pid: int) -> str | None:
+    """State letter of a process (R, S, D, T, Z …), None when there is none."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    return stat.rpartition(")")[2].split()[0]
+
+
+def oom_kills() -> int | None:
+    """How many processes the kernel has killed for want of memory: in our cgroup where it counts, else on the host."""
+    for path in (
+        _own_cgroup() / "memory.events",
+        _CGROUP / "memory" / "memory.oom_control",
+        Path("/proc/vmstat"),
+    ):
+        for line in _lines(path):
+            key, _, value = line.partition(" ")
+            if key == "oom_kill":
+                return int(value)
+    return None
+
+
+def _own_cgroup() -> Path:
+    """Folder of this process's cgroup (version 2)."""
+    for line in _lines(Path("/proc/self/cgroup")):
+        hierarchy, _, path = line.split(":", 2)
+        if hierarchy == "0":
+            return _CGROUP / path.lstrip("/")
+    return _CGROUP
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
+
+
+def _first_line(path: Path) -> str:
+    return next(iter(_lines(path)), "").strip()

@@ -1,0 +1,141 @@
+"""The socket that workers connect to: ROUTER on ipc://, in a private folder that outlives nobody.
+
+<XDG_RUNTIME_DIR or temporary folder>/gpubench-<uid>/<run>/   0700
+    lock      held while the run goes on; a folder whose lock is free was left by a killed run and is removed
+    link      the socket
+"""
+
+import fcntl
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, Self
+
+import zmq
+
+from orchestrator.errors import UserError
+from protocol import codec
+from protocol.errors import ProtocolError
+from protocol.messages import FromWorker, ToWorker
+
+_MAX_SOCKET_PATH: Final = 107
+_SEND_TIMEOUT_MS: Final = 1_000
+_FROM_WORKER: Final = codec.Decoder[FromWorker](FromWorker)
+
+
+class Link:
+    """The orchestrator's end. It checks who sends; the caller checks the token."""
+
+    def __init__(self, name: str) -> None:
+        """Bind a socket for the run `name`. Raises UserError when no private folder can be made."""
+        base = _base()
+        with _sweeping(base):
+            self._folder = base / name
+            self._folder.mkdir(mode=0o700, exist_ok=True)
+            self._lock = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        self.endpoint = f"ipc://{self._folder / 'link'}"
+        self._context = zmq.Context()
+        self.socket = self._context.socket(zmq.ROUTER)
+        self.socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
+        self.socket.setsockopt(zmq.LINGER, 0)
+        self.socket.setsockopt(zmq.SNDTIMEO, _SEND_TIMEOUT_MS)
+        self.socket.setsockopt(zmq.MAXMSGSIZE, codec.MAX_MESSAGE_BYTES)
+        previous = os.umask(0o077)
+        try:
+            self.socket.bind(self.endpoint)
+        finally:
+            os.umask(previous)
+
+    def receive(self) -> FromWorker | ProtocolError | None:
+        """One message, the error where it is not one, None when there is nothing more to read now."""
+        try:
+            frames = self.socket.recv_multipart(zmq.NOBLOCK)
+        except zmq.Again:
+            return None
+        try:
+            if len(frames) != 2:
+                raise ProtocolError(f"{len(frames)} frames instead of 2")
+            message = _FROM_WORKER.decode(frames[1])
+            if frames[0] != str(message.launch).encode():
+                raise ProtocolError(f"a message of launch {message.launch} came from another worker")
+        except ProtocolError as error:
+            return error
+        return message
+
+    def send(self, launch: int, message: ToWorker) -> bool:
+        """Send to the worker of a launch. False when it is not, or no longer, connected."""
+        try:
+            self.socket.send_multipart([str(launch).encode(), codec.encode(message)])
+        except zmq.ZMQError as error:
+            if error.errno in (zmq.EHOSTUNREACH, zmq.EAGAIN):
+                return False
+            raise
+        return True
+
+    def close(self) -> None:
+        """Unbind, and remove the folder."""
+        self.socket.close(linger=0)
+        self._context.term()
+        shutil.rmtree(self._folder)
+        os.close(self._lock)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _base() -> Path:
+    """The private folder of this user, made and checked: ours, a real folder, closed to others, short enough."""
+    name = f"gpubench-{os.getuid()}"
+    longest = "/20260101-000000-abcdef/link"
+    for parent in filter(None, (os.environ.get("XDG_RUNTIME_DIR"), tempfile.gettempdir(), "/tmp")):  # noqa: S108 - checked below
+        base = Path(parent) / name
+        if len(str(base)) + len(longest) > _MAX_SOCKET_PATH:
+            continue
+        try:
+            base.mkdir(mode=0o700, exist_ok=True)
+        except OSError:
+            continue
+        found = base.lstat()
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+            raise UserError(
+                f"{base} is not a private folder of yours, and sockets are to be made there. Remove it, or set "
+                "XDG_RUNTIME_DIR to a folder that only you can enter."
+            )
+        return base
+    raise UserError(
+        "no folder for sockets can be made. Set XDG_RUNTIME_DIR to a folder of yours whose path is below 60 characters."
+    )
+
+
+@contextmanager
+def _sweeping(base: Path) -> Iterator[None]:
+    """Remove folders of killed runs, and keep others from sweeping while the body makes a new one."""
+    gate = os.open(base / ".gate", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(gate, fcntl.LOCK_EX)
+        for folder in base.iterdir():
+            if folder.is_dir() and _abandoned(folder):
+                shutil.rmtree(folder)
+        yield
+    finally:
+        os.close(gate)
+
+
+def _abandoned(folder: Path) -> bool:
+    """Whether nobody holds the lock in `folder`."""
+    lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(lock)
+    return True

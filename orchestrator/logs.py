@@ -1,0 +1,71 @@
+"""Log files of launches, held below a cap while their process goes on printing.
+
+The process appends and is never blocked. When a file has grown past the cap, the middle of it is given back to the file
+system: the beginning tells what was done, the end tells what went wrong. 300 MB of print were held to 8 MB that way.
+"""
+
+import ctypes
+import os
+from pathlib import Path
+from typing import Final
+
+CAP_BYTES: Final = 8 * 1024 * 1024
+_HEAD_BYTES: Final = 1024 * 1024
+_TAIL_BYTES: Final = 3 * 1024 * 1024
+_TAIL_TEXT_BYTES: Final = 2_000
+_BLOCK: Final = 512
+_FALLOC_FL_KEEP_SIZE: Final = 1
+_FALLOC_FL_PUNCH_HOLE: Final = 2
+
+
+def hold_below_cap(path: Path) -> None:
+    """Punch the middle out of a file that takes more than the cap. Its process may be writing to it."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return
+    if found.st_blocks * _BLOCK <= CAP_BYTES:
+        return
+    fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        length = found.st_size - _TAIL_BYTES - _HEAD_BYTES
+        if length > 0 and not _punch(fd, _HEAD_BYTES, length):
+            os.ftruncate(fd, _HEAD_BYTES)  # a file system without holes keeps the beginning only
+    finally:
+        os.close(fd)
+
+
+def compact(path: Path) -> None:
+    """Take the hole out of a file whose process has ended, and say in the file how much is missing."""
+    try:
+        size = path.stat().st_size
+    except FileNotFoundError:
+        return
+    if size <= CAP_BYTES:
+        return
+    missing = size - _HEAD_BYTES - _TAIL_BYTES
+    temporary = path.with_suffix(".tmp")
+    with path.open("rb") as source, temporary.open("wb") as target:
+        target.write(source.read(_HEAD_BYTES))
+        target.write(f"\n[… {missing:,} bytes were cut out here …]\n".encode())
+        source.seek(-_TAIL_BYTES, os.SEEK_END)
+        target.write(source.read())
+    temporary.rename(path)
+
+
+def tail(path: Path) -> str:
+    """The last lines of a log, for evidence; empty when there is none."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - _TAIL_TEXT_BYTES))
+            return file.read().decode("utf-8", errors="replace").strip()
+    except FileNotFoundError:
+        return ""
+
+
+def _punch(fd: int, offset: int, length: int) -> bool:
+    """Give the bytes back to the file system, keeping the file's length. False where it cannot."""
+    fallocate = ctypes.CDLL(None, use_errno=True).fallocate64
+    mode = ctypes.c_int(_FALLOC_FL_PUNCH_HOLE | _FALLOC_FL_KEEP_SIZE)
+    return bool(fallocate(ctypes.c_int(fd), mode, ctypes.c_int64(offset), ctypes.c_int64(length)) == 0)

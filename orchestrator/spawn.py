@@ -1,0 +1,224 @@
+"""Processes: how they are started, how their end is read, how they are ended.
+
+Everything here is a child of the orchestrator, or becomes one: it is a child subreaper, so a forked worker is adopted
+by it and its exit status can be read through a pidfd. Nobody calls waitpid(-1); unknown orphans are looked at first.
+"""
+
+import ctypes
+import os
+import signal
+import site
+import socket
+import sys
+import sysconfig
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from orchestrator import host
+from protocol import codec
+from protocol.messages import Fork, FromZygote, LaunchSpec, Prepare
+
+_PR_SET_CHILD_SUBREAPER: Final = 36
+_CONTROL_FD: Final = 3
+_MAX_ANSWER_BYTES: Final = 256 * 1024
+_FROM_ZYGOTE: Final = codec.Decoder[FromZygote](FromZygote)
+
+ONE_THREAD: Final = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+"""Read by libraries as they are imported: the zygote must be single-threaded when it forks. Workers choose later."""
+
+
+@dataclass(frozen=True)
+class Exit:
+    """How a process ended: exactly one of the two is set."""
+
+    code: int | None
+    signal: int | None
+
+    @property
+    def words(self) -> str:
+        """For people: "exit code 3", "killed by SIGKILL"."""
+        if self.signal is None:
+            return f"exit code {self.code}"
+        try:
+            return f"killed by {signal.Signals(self.signal).name}"
+        except ValueError:
+            return f"killed by signal {self.signal}"
+
+
+def rooms_root() -> Path:
+    """The folder that holds the rooms of this process."""
+    return Path(__file__).resolve().parents[1]
+
+
+def become_subreaper() -> None:
+    """Have orphans below this process become its children, so that workers are adopted and nothing escapes."""
+    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER) failed")
+
+
+def child_environment(extra: dict[str, str]) -> dict[str, str]:
+    """Our environment for a child that runs with -P: it finds the rooms also in a checkout that is not installed.
+
+    An installed root is on the child's path already; naming it in PYTHONPATH would put site-packages before the
+    standard library.
+    """
+    environment = {**os.environ, **extra}
+    root = str(rooms_root())
+    installed = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), site.getusersitepackages()}
+    if root not in installed:
+        paths = [root, *filter(None, [environment.get("PYTHONPATH")])]
+        environment["PYTHONPATH"] = os.pathsep.join(paths)
+    return environment
+
+
+def start_module(module: str, *, log: Path, environment: dict[str, str], control: socket.socket) -> int:
+    """Start `python -P -m module` in a session of its own, its end of `control` as descriptor 3. Returns the PID."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    return os.posix_spawn(
+        sys.executable,
+        [sys.executable, "-P", "-m", module],
+        child_environment(environment),
+        setsid=True,
+        file_actions=[
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, str(log), flags, 0o644),
+            (os.POSIX_SPAWN_DUP2, 1, 2),
+            (os.POSIX_SPAWN_DUP2, control.fileno(), _CONTROL_FD),
+        ],
+    )
+
+
+def start_launch(spec: LaunchSpec) -> int:
+    """Start a new interpreter for a launch, which reads `spec` from its standard input. Returns the PID."""
+    reader, writer = os.pipe()
+    try:
+        os.write(writer, codec.encode(spec))  # a pipe holds 64 KiB; a spec is below 4
+        os.close(writer)
+        log = str(Path(spec.folder) / "stderr.log")
+        return os.posix_spawn(
+            sys.executable,
+            [sys.executable, "-P", "-m", "worker.launch"],
+            child_environment(ONE_THREAD),
+            setsid=True,
+            file_actions=[
+                (os.POSIX_SPAWN_DUP2, reader, 0),
+                (os.POSIX_SPAWN_OPEN, 1, log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644),
+                (os.POSIX_SPAWN_DUP2, 1, 2),
+            ],
+        )
+    finally:
+        os.close(reader)
+
+
+class Zygote:
+    """The parent's end of a zygote: asks for forks, hears of them. Closed when the process is gone."""
+
+    def __init__(self, preload: tuple[str, ...], log: Path) -> None:
+        """Start one, which imports `preload` before it answers Ready."""
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self.pid = start_module("worker.zygote", log=log, environment=ONE_THREAD, control=theirs)
+        self._control.setblocking(False)
+        self._send(Prepare(preload=preload, parent_pid=os.getpid(), root=str(rooms_root())))
+
+    def fileno(self) -> int:
+        """Readable when there is an answer, or the process is gone."""
+        return self._control.fileno()
+
+    def fork(self, spec: LaunchSpec) -> None:
+        """Ask for the process of a launch. Raises OSError when the zygote is gone."""
+        self._send(Fork(spec=spec))
+
+    def receive(self) -> FromZygote | None:
+        """One answer, None when there is none yet. Raises EOFError when the zygote is gone."""
+        try:
+            data = self._control.recv(_MAX_ANSWER_BYTES)
+        except BlockingIOError:
+            return None
+        except ConnectionError as error:
+            raise EOFError from error
+        if not data:
+            raise EOFError
+        return _FROM_ZYGOTE.decode(data)
+
+    def close(self) -> Exit | None:
+        """Close the socket, which ends the process; kill it if it is not ended by that, and reap it."""
+        self._control.close()
+        signal_quietly(self.pid, signal.SIGKILL)
+        return reap(self.pid)
+
+    def _send(self, message: Prepare | Fork) -> None:
+        self._control.send(codec.encode(message))
+
+
+def reap(pid: int) -> Exit | None:
+    """Wait for a child that is ending and read how. None when it was not ours to wait for."""
+    try:
+        status = os.waitid(os.P_PID, pid, os.WEXITED)
+    except ChildProcessError:
+        return None
+    return None if status is None else _exit_of(status)
+
+
+def reap_now(pid: int) -> Exit | None:
+    """As `reap`, without waiting: None while the child lives, or when it is not ours."""
+    try:
+        status = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG)
+    except ChildProcessError:
+        return None
+    return None if status is None else _exit_of(status)
+
+
+def reap_orphan(known: Collection[int | None]) -> int | None:
+    """Reap one ended child that is not in `known` (a grandchild that came back to us). Returns its PID, or None."""
+    try:
+        status = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return None
+    if status is None or status.si_pid in known:
+        return None
+    reap_now(status.si_pid)
+    return status.si_pid
+
+
+def signal_quietly(pid: int, number: signal.Signals) -> None:
+    """Send a signal to a child that may have ended already."""
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return
+
+
+def signal_group(pid: int, number: signal.Signals) -> None:
+    """Send a signal to a worker and everything it started: it leads its own session and group."""
+    try:
+        os.killpg(pid, number)
+    except ProcessLookupError:
+        signal_quietly(pid, number)
+
+
+def end_leftover(pid: int, ticks: int) -> bool:
+    """Kill a process of an earlier life of this run, if PID and start time are still the same. Says whether it did."""
+    if host.start_ticks(pid) != ticks:
+        return False
+    try:
+        pidfd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return False
+    try:
+        if host.start_ticks(pid) != ticks:
+            return False
+        signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+    except ProcessLookupError:
+        return False
+    finally:
+        os.close(pidfd)
+    return True
+
+
+def _exit_of(status: os.waitid_result) -> Exit:
+    if status.si_code == os.CLD_EXITED:
+        return Exit(code=status.si_status, signal=None)
+    return Exit(code=None, signal=status.si_status)
