@@ -39,6 +39,7 @@ def main() -> NoReturn:
     prepare = _receive(control)
     if not isinstance(prepare, Prepare):
         os._exit(0)
+    adopt.be_called("gpubench-zygote")
     adopt.die_with_parent(prepare.parent_pid)
     adopt.check_rooms(prepare.root)
     control.send(codec.encode(_prepare(prepare.preload)))

@@ -1,0 +1,155 @@
+"""Assignments of tiny cells, and what a workload says while it works, for tests that measure without an orchestrator.
+
+`python -m tests.fakes.assignments` runs the assignment that standard input holds and writes the outcome to standard
+output: a launch as fresh as an exec'd one, for what can be tried only once in a process.
+"""
+
+import importlib
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+
+from protocol import codec
+from protocol.cell import Cell, Device, DeviceKind, InputSpec, ModelSpec, Precision, Workload
+from protocol.failure import Phase
+from protocol.messages import Assign, Deadlines, Measurement, Outcome
+from protocol.result import Result
+from worker import classify
+from worker.stage import Stage
+
+ROOT = Path(__file__).resolve().parents[2]
+CPU = Device(uuid="cpu:0", gpu_id=0, kind=DeviceKind.CPU, name="a CPU")
+SHORT = Measurement(relative_half_width=0.02, block_s=0.005, warm_up_cap_s=0.05, min_s=0.02, max_s=0.1)
+
+LSTM = ModelSpec(
+    name="tiny-lstm",
+    title="LSTM",
+    type="other",
+    family="lstm",
+    config={"vocab_size": 50, "embedding_size": 8, "hidden_size": 16, "num_layers": 2},
+    inputs=(InputSpec(name="tokens", shape=("batch", "size"), dtype="int64", high=50),),
+    input_size=12,
+    parameters=1,
+    inference_gflops=0.1,
+    memory_mb=1,
+)
+BERT = ModelSpec(
+    name="tiny-bert",
+    title="BERT",
+    type="transformer",
+    family="bert",
+    config={
+        "vocab_size": 60,
+        "hidden_size": 16,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 32,
+        "max_position_embeddings": 32,
+    },
+    inputs=(InputSpec(name="input_ids", shape=("batch", "size"), dtype="int64", high=60),),
+    input_size=10,
+    parameters=1,
+    inference_gflops=0.1,
+    memory_mb=1,
+    preload=("transformers.models.bert.modeling_bert",),
+)
+RESNET = ModelSpec(
+    name="resnet18",
+    title="ResNet-18",
+    type="cnn",
+    family="torchvision",
+    config={"builder": "resnet18"},
+    inputs=(InputSpec(name="images", shape=("batch", 3, "size", "size")),),
+    input_size=64,
+    parameters=1,
+    inference_gflops=0.1,
+    memory_mb=1,
+    preload=("torchvision.models.resnet",),
+)
+
+
+def assignment(
+    model: ModelSpec,
+    workload: Workload,
+    cache: Path,
+    *,
+    precision: Precision = Precision.FP32,
+    batch_size: int = 2,
+    device: Device = CPU,
+    measurement: Measurement = SHORT,
+) -> Assign:
+    """One launch of a cell."""
+    cell = Cell(
+        devices=(device.uuid,),
+        model=model.name,
+        workload=workload,
+        precision=precision,
+        batch_size=batch_size,
+        input_size=model.input_size,
+    )
+    return Assign(
+        launch=1,
+        token="token",
+        cell=cell,
+        device=device,
+        model=model,
+        measurement=measurement,
+        deadlines=Deadlines(start=60, import_=60, build=60, warm_up=60, measure=60, finish=60),
+        cache_folder=str(cache),
+    )
+
+
+class Listener:
+    """Hears what a stage says: the phases, and how often each told how far it was."""
+
+    def __init__(self) -> None:
+        self.phases: list[Phase] = []
+        self.progress: list[tuple[Phase, float]] = []
+        self.stage = Stage(
+            self.phases.append, lambda phase, fraction: self.progress.append((phase, fraction)), time.monotonic_ns()
+        )
+
+
+def run_here(assign: Assign, listener: Listener | None = None) -> Result:
+    """Run the workload in this process."""
+    stage = (listener or Listener()).stage
+    stage.enter(Phase.IMPORT)
+    workload = importlib.import_module(f"worker.workloads.{assign.cell.workload}")
+    result: Result = workload.run(assign, stage, "exec")
+    return result
+
+
+def run_apart(assign: Assign, environment: dict[str, str] | None = None) -> Outcome:
+    """Run the workload in a new interpreter."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.fakes.assignments"],
+        input=codec.encode(assign),
+        stdout=subprocess.PIPE,
+        cwd=ROOT,
+        env={**os.environ, **(environment or {})},
+        check=True,
+        timeout=200,
+    )
+    return codec.decode(done.stdout, Outcome)
+
+
+def main() -> None:
+    """The other end of `run_apart`."""
+    assign = codec.decode(sys.stdin.buffer.read(), Assign)
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    listener = Listener()
+    try:
+        outcome = Outcome(launch=1, token="token", result=run_here(assign, listener))
+    except BaseException as error:  # noqa: BLE001 - as a session does
+        outcome = Outcome(launch=1, token="token", failure=classify.failure(error, listener.stage.phase))
+    answers.write(msgspec.msgpack.encode(outcome))
+    answers.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,204 @@
+"""The measuring loop, on the host's clock: how much is done, what is kept, what is said meanwhile."""
+
+import time
+from collections.abc import Callable
+
+import msgspec
+import pytest
+
+from protocol import floats
+from protocol.failure import Phase
+from protocol.messages import Measurement
+from protocol.result import SteadyState, StopReason
+from tests.fakes.assignments import Listener
+from worker import measure
+from worker.measure import Measured, Work
+from worker.steady import WINDOW
+from worker.timing import HostClock
+
+QUICK = Measurement(relative_half_width=0.02, block_s=0.01, warm_up_cap_s=0.1, min_s=0.05, max_s=0.2)
+
+
+class CoarseClock(HostClock):
+    """A host clock that asks for spans of a millisecond."""
+
+    shortest_span_ms = 1.0
+
+
+def spin(milliseconds: float) -> Callable[[], None]:
+    """A step that takes so long."""
+
+    def step() -> None:
+        end = time.perf_counter_ns() + milliseconds * 1e6
+        while time.perf_counter_ns() < end:
+            pass
+
+    return step
+
+
+def consistent(result: Measured, names: set[str]) -> list[float]:
+    """The iteration times, after checking that blocks and series tell the same story."""
+    series = {name: floats.unpack(data) for name, data in result.series.items()}
+    assert set(series) == names | {"iteration"}
+    iterations = sum(block.iterations for block in result.blocks)
+    assert {len(values) * result.group for values in series.values()} == {iterations}
+    for values in zip(series["iteration"], *(series[name] for name in sorted(names)), strict=True):
+        assert values[0] == pytest.approx(sum(values[1:]), rel=1e-5)
+    wall_ms = sum(block.end_ns - block.start_ns for block in result.blocks) / 1e6
+    assert sum(series["iteration"]) * result.group <= wall_ms * 1.001
+    ends = [block.end_ns for block in result.blocks]
+    assert all(block.start_ns >= end for block, end in zip(result.blocks[1:], ends, strict=False))
+    return series["iteration"]
+
+
+def test_adaptive_measuring_keeps_every_iteration() -> None:
+    """Blocks, series and steps agree, and the result says why it ended."""
+    work = Work({"forward": spin(0.2), "backward": spin(0.4)})
+    result = measure.measured(work, HostClock(), QUICK, Listener().stage, iteration_ms=0.6)
+    consistent(result, {"forward", "backward"})
+    assert result.stop_reason in (StopReason.TARGET, StopReason.TIME_CAP)
+    assert result.launch_bound is None
+    assert result.group == 1
+
+
+@pytest.mark.parametrize("asked", [1, 7, 40])
+def test_fixed_numbers_of_iterations_are_done_exactly(asked: int) -> None:
+    """`-w N -i N` runs N and N iterations, whatever the time says."""
+    calls: list[None] = []
+    work = Work({"forward": lambda: calls.append(None)})
+    measurement = msgspec.structs.replace(QUICK, warm_up_iterations=asked, iterations=asked)
+    facts, iteration_ms = measure.warm_up(work, HostClock(), measurement, Listener().stage)
+    assert (len(calls), facts.iterations, facts.steady_state) == (asked, asked, SteadyState.FIXED)
+    assert (facts.second_iteration_ms is None) == (asked == 1)
+    result = measure.measured(work, HostClock(), measurement, Listener().stage, iteration_ms)
+    assert len(calls) == 2 * asked
+    assert len(consistent(result, {"forward"})) == asked
+    assert result.stop_reason is StopReason.FIXED
+
+
+@pytest.mark.parametrize("asked", [1, 97, 100])
+def test_fixed_number_of_very_short_iterations_is_done_exactly(asked: int) -> None:
+    """Groups divide the number asked for, also where it is prime."""
+    calls: list[None] = []
+    work = Work({"forward": lambda: calls.append(None)})
+    measurement = msgspec.structs.replace(QUICK, iterations=asked)
+    result = measure.measured(work, CoarseClock(), measurement, Listener().stage, iteration_ms=0.1)
+    assert len(calls) == asked
+    consistent(result, {"forward"})
+
+
+def test_grouped_values_are_milliseconds_an_iteration() -> None:
+    """A span over ten iterations of a tenth of a millisecond is kept as the time of one."""
+    work = Work({"forward": spin(0.1)})
+    result = measure.measured(work, CoarseClock(), QUICK, Listener().stage, iteration_ms=0.1)
+    assert result.group == 10
+    assert all(value >= 0.1 for value in consistent(result, {"forward"}))
+
+
+def test_no_warm_up_at_all_is_still_one_iteration() -> None:
+    """`-w 0` cannot leave out the first iteration: it is run, and named as such."""
+    measurement = msgspec.structs.replace(QUICK, warm_up_iterations=0)
+    facts, _ = measure.warm_up(Work({"forward": spin(0)}), HostClock(), measurement, Listener().stage)
+    assert facts.iterations == 1
+
+
+def test_slow_iterations_end_soon_after_the_caps() -> None:
+    """An iteration longer than both caps is run twice to warm up and three times to measure."""
+    work = Work({"forward": spin(30)})
+    measurement = Measurement(relative_half_width=0.01, block_s=0.005, warm_up_cap_s=0.01, min_s=0.005, max_s=0.01)
+    facts, iteration_ms = measure.warm_up(work, HostClock(), measurement, Listener().stage)
+    assert (facts.steady_state, facts.iterations) == (SteadyState.NONE, 2)
+    result = measure.measured(work, HostClock(), measurement, Listener().stage, iteration_ms)
+    assert len(consistent(result, {"forward"})) == 3
+    assert result.stop_reason is StopReason.TIME_CAP
+
+
+def test_first_and_second_iteration_stand_apart() -> None:
+    """What is paid only once is in the first iteration's time, and in no other."""
+    cold = iter([20.0])
+
+    def step() -> None:
+        spin(next(cold, 0.1))()
+
+    work = Work({"forward": step})
+    facts, iteration_ms = measure.warm_up(work, HostClock(), QUICK, Listener().stage)
+    assert facts.first_iteration_ms >= 20.0
+    assert facts.second_iteration_ms is not None
+    assert facts.second_iteration_ms >= 0.1
+    assert iteration_ms < 20.0
+
+
+def test_warm_up_ends_when_times_are_steady() -> None:
+    """A clock whose spans are all alike ends it with the window's last block."""
+
+    class EvenClock(HostClock):
+        def finish(self) -> "measure.TimedBlock":
+            block = super().finish()
+            return measure.TimedBlock(block.start_ns, block.enqueued_ns, block.end_ns, [1.0] * len(block.spans_ms))
+
+    patient = msgspec.structs.replace(QUICK, block_s=0.001, warm_up_cap_s=30)
+    blocks: list[None] = []
+    work = Work({"forward": spin(0.01)}, prepare=lambda: blocks.append(None))
+    facts, _ = measure.warm_up(work, EvenClock(), patient, Listener().stage)
+    assert facts.steady_state is SteadyState.REACHED
+    assert len(blocks) == 2 + WINDOW
+
+
+def test_allocator_that_keeps_retrying_is_warmed_up_to_the_cap() -> None:
+    """Each block that made the allocator try again starts the window anew."""
+    count = iter(range(1_000_000))
+    work = Work({"forward": spin(0.1)}, retries=lambda: next(count))
+    facts, _ = measure.warm_up(work, HostClock(), QUICK, Listener().stage)
+    assert facts.steady_state is SteadyState.NONE
+
+
+def test_what_is_measured_one_by_one_is_prepared_each_time() -> None:
+    """`prepare` precedes every single iteration, and is not timed."""
+    order: list[str] = []
+
+    def prepare() -> None:
+        order.append("prepare")
+        time.sleep(0.02)
+
+    work = Work({"load": lambda: order.append("load")}, prepare=prepare, one_by_one=True)
+    measurement = msgspec.structs.replace(QUICK, iterations=4)
+    result = measure.measured(work, CoarseClock(), measurement, Listener().stage, iteration_ms=0.01)
+    assert order == ["prepare", "load"] * 4
+    assert all(value < 20 for value in consistent(result, {"load"}))
+
+
+def test_progress_is_told_at_most_ten_times_a_second() -> None:
+    """Hundreds of blocks a second do not become hundreds of messages."""
+    listener = Listener()
+    work = Work({"forward": spin(0.05)})
+    measurement = msgspec.structs.replace(QUICK, block_s=0.001, max_s=0.4, relative_half_width=1e-9)
+    begin = time.monotonic()
+    _, iteration_ms = measure.warm_up(work, HostClock(), measurement, listener.stage)
+    measure.measured(work, HostClock(), measurement, listener.stage, iteration_ms)
+    took_s = time.monotonic() - begin
+    assert listener.phases == [Phase.MEASURE]
+    assert 3 <= len(listener.progress) <= took_s / 0.1 + 2
+    assert all(0 <= fraction <= 1 for _, fraction in listener.progress)
+
+
+def test_ledger_has_both_phases() -> None:
+    """Warm-up and measuring are entries of their own, and take the time they took."""
+    listener = Listener()
+    work = Work({"forward": spin(1)})
+    _, iteration_ms = measure.warm_up(work, HostClock(), QUICK, listener.stage)
+    result = measure.measured(work, HostClock(), QUICK, listener.stage, iteration_ms)
+    ledger = listener.stage.ledger()
+    assert ledger.warm_up_ms >= 2
+    assert ledger.measure_ms >= sum(consistent(result, {"forward"}))
+
+
+def test_error_of_a_step_goes_through() -> None:
+    """What the model raises is the launch's failure, in the phase where it was raised."""
+    listener = Listener()
+
+    def step() -> None:
+        raise RuntimeError("as models do")
+
+    with pytest.raises(RuntimeError, match="as models do"):
+        measure.measured(Work({"forward": step}), HostClock(), QUICK, listener.stage, iteration_ms=1.0)
+    assert listener.stage.phase is Phase.MEASURE

@@ -1,0 +1,48 @@
+"""A launch after the preload imports next to nothing: what it measures is not how long torch takes to load itself."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.fakes.assignments import ROOT
+
+HANDFUL = 5
+
+SCRIPT = """
+import importlib, json, os, pathlib, sys
+from worker import preload
+from tests.fakes import assignments
+from protocol.cell import Precision, Workload
+
+models = (assignments.LSTM, assignments.BERT, assignments.RESNET)
+for module in (*preload.COMMON, *(module for model in models for module in model.preload)):
+    importlib.import_module(module)
+threads = len(os.listdir("/proc/self/task"))
+late = {}
+for model in models:
+    for workload in (Workload.INFERENCE, Workload.TRAINING, Workload.LOAD):
+        before = set(sys.modules)
+        cache = pathlib.Path(sys.argv[1])
+        assignments.run_here(assignments.assignment(model, workload, cache, precision=Precision.BF16))
+        late[f"{model.name} {workload}"] = sorted(set(sys.modules) - before)
+import torch
+print(json.dumps({"threads": threads, "late": late, "cuda": torch.cuda.is_initialized()}))
+"""
+
+
+def test_launch_after_the_preload_imports_a_handful_of_modules(tmp_path: Path) -> None:
+    """For every model and workload; and the preload leaves one thread and no CUDA behind, so that it can be forked."""
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, str(tmp_path)],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+        timeout=200,
+        cwd=ROOT,
+        env={"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+    )
+    report = json.loads(done.stdout)
+    assert {case: names for case, names in report["late"].items() if len(names) > HANDFUL} == {}
+    assert report["threads"] == 1
+    assert not report["cuda"]

@@ -1,0 +1,100 @@
+"""The device of a launch is the one that was asked for, or there is none."""
+
+import os
+from pathlib import Path
+
+import msgspec
+import pytest
+import torch
+
+from protocol.cell import Device, DeviceKind, Precision, Workload
+from protocol.failure import Category, Phase
+from tests.fakes import assignments
+from worker import devices
+from worker.errors import DeviceInheritedError
+from worker.timing import HostClock
+
+GPU = Device(uuid="GPU-00000000-1111-2222-3333-444444444444", gpu_id=3, kind=DeviceKind.CUDA, name="a GPU")
+
+
+def test_cpu_device_uses_the_cores_it_is_bound_to() -> None:
+    """The thread count is the affinity's, not the machine's, and TF32 is off whatever was set before."""
+    torch.backends.cudnn.allow_tf32 = True
+    assert devices.open_device(assignments.CPU) == torch.device("cpu")
+    assert torch.get_num_threads() == len(os.sched_getaffinity(0))
+    assert not torch.backends.cudnn.allow_tf32
+    assert not torch.backends.cuda.matmul.allow_tf32
+    assert isinstance(devices.clock_for(torch.device("cpu")), HostClock)
+
+
+@pytest.mark.parametrize("visible", ["", GPU.uuid])
+def test_gpu_that_is_not_there_is_a_failure_and_never_the_cpu(tmp_path: Path, visible: str) -> None:
+    """A launch for a GPU that CUDA does not show ends as "device unavailable", and names it."""
+    assign = assignments.assignment(assignments.LSTM, Workload.INFERENCE, tmp_path, device=GPU)
+    outcome = assignments.run_apart(assign, {"CUDA_VISIBLE_DEVICES": visible})
+    assert outcome.result is None
+    assert outcome.failure is not None
+    assert outcome.failure.category is Category.DEVICE_UNAVAILABLE
+    assert outcome.failure.phase is Phase.BUILD
+    assert GPU.uuid in outcome.failure.message
+
+
+def test_inherited_gpu_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that was forked with a GPU's descriptors open does not measure a fresh one."""
+    (tmp_path / "0").symlink_to("/dev/null")
+    (tmp_path / "7").symlink_to("/dev/nvidiactl")
+    monkeypatch.setattr(devices, "_DESCRIPTORS", tmp_path)
+    assert devices.gpu_descriptors() == ["/dev/nvidiactl"]
+    with pytest.raises(DeviceInheritedError, match=r"GPU 3.*/dev/nvidiactl"):
+        devices.open_device(GPU)
+
+
+def test_this_process_holds_no_gpu() -> None:
+    """Importing torch and running on a CPU opens none."""
+    assert devices.gpu_descriptors() == []
+
+
+@pytest.mark.parametrize(
+    ("precision", "training", "expected"),
+    [
+        (Precision.FP32, False, torch.float32),
+        (Precision.FP32, True, torch.float32),
+        (Precision.BF16, False, torch.bfloat16),
+        (Precision.BF16, True, torch.float32),
+    ],
+)
+def test_weights_are_cast_for_inference_alone(precision: Precision, training: bool, expected: torch.dtype) -> None:
+    """bf16 training keeps fp32 weights, under autocast."""
+    assert devices.weights_type(precision, training=training) is expected
+
+
+def test_autocast_is_what_bf16_training_runs_in() -> None:
+    """And fp32 runs in nothing."""
+    cpu = torch.device("cpu")
+    with devices.autocast(cpu, Precision.BF16):
+        assert torch.is_autocast_enabled("cpu")
+        assert torch.get_autocast_dtype("cpu") is torch.bfloat16
+    with devices.autocast(cpu, Precision.FP32):
+        assert not torch.is_autocast_enabled("cpu")
+
+
+def test_environment_goes_over_the_wire() -> None:
+    """Versions are plain words; a distribution that is not installed is None."""
+    environment = devices.environment(torch.device("cpu"), "fork")
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(environment), type=type(environment)) == environment
+    assert environment.torch == str(torch.__version__)
+    assert environment.isolation == "fork"
+    assert devices.installed("no-such-distribution") is None
+
+
+@pytest.mark.parametrize(
+    ("found", "asked", "same"),
+    [
+        ("5317350e-1234", "GPU-5317350E-1234", True),
+        ("GPU-5317350e-1234", "GPU-5317350e-1234", True),
+        ("5317350e-1234", "GPU-5317350e-1235", False),
+    ],
+)
+def test_uuids_of_cuda_and_nvml_are_compared(found: str, asked: str, same: bool) -> None:
+    """CUDA leaves the prefix out."""
+    assert devices._same_uuid(found, asked) is same

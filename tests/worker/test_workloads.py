@@ -1,0 +1,173 @@
+"""Load, inference and training of tiny models, really run on the CPU."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from protocol import codec
+from protocol.cell import ModelSpec, Precision, Workload
+from protocol.failure import Phase
+from protocol.messages import Outcome
+from protocol.result import Result, SteadyState, StopReason
+from tests.fakes.assignments import BERT, LSTM, RESNET, SHORT, Listener, assignment, run_here
+from worker.errors import NotFiniteError
+from worker.models import lstm
+from worker.workloads import common, training
+
+SERIES = {
+    Workload.LOAD: {"iteration", "instantiate", "weights", "to_device"},
+    Workload.INFERENCE: {"iteration", "forward"},
+    Workload.TRAINING: {"iteration", "forward", "backward", "optimizer"},
+}
+MODELS = pytest.mark.parametrize("model", [LSTM, BERT, RESNET], ids=lambda spec: spec.name)
+PRECISIONS = pytest.mark.parametrize("precision", list(Precision))
+
+
+def check(result: Result, workload: Workload) -> None:
+    """Whatever was measured, its parts agree, and it can be sent."""
+    assert set(result.series) == SERIES[workload]
+    counts = {len(result.times_ms(name)) * result.group for name in result.series}
+    assert counts == {sum(block.iterations for block in result.blocks)}
+    assert all(time > 0 for time in result.times_ms("iteration"))
+    assert result.parameters > 0
+    assert result.memory.model_bytes > 0
+    assert result.memory.resident_bytes > result.memory.model_bytes
+    assert result.memory.warm_allocated_bytes is None
+    assert result.launch_bound is None
+    assert result.ledger.measure_ms > 0
+    sent = codec.encode(Outcome(launch=1, token="token", result=result))
+    assert codec.decode(sent, Outcome).result == result
+
+
+@MODELS
+@PRECISIONS
+def test_inference(tmp_path: Path, model: ModelSpec, precision: Precision) -> None:
+    """Forward passes are measured; bf16 halves the weights."""
+    listener = Listener()
+    result = run_here(assignment(model, Workload.INFERENCE, tmp_path, precision=precision, batch_size=3), listener)
+    check(result, Workload.INFERENCE)
+    assert listener.phases == [Phase.IMPORT, Phase.BUILD, Phase.WARM_UP, Phase.MEASURE]
+    assert result.items_per_iteration == 3
+    assert result.times_ms("forward") == result.times_ms("iteration")
+    width = result.memory.model_bytes / result.parameters
+    assert width == pytest.approx(2 if precision is Precision.BF16 else 4, rel=0.05)
+    assert result.loss is None
+
+
+@MODELS
+@PRECISIONS
+def test_training(tmp_path: Path, model: ModelSpec, precision: Precision) -> None:
+    """Steps are measured in three parts; weights stay fp32 and the loss is finite."""
+    result = run_here(assignment(model, Workload.TRAINING, tmp_path, precision=precision))
+    check(result, Workload.TRAINING)
+    assert result.memory.model_bytes / result.parameters == pytest.approx(4, rel=0.05)
+    assert result.loss is not None
+    assert result.loss > 0
+
+
+@MODELS
+@PRECISIONS
+def test_load(tmp_path: Path, model: ModelSpec, precision: Precision) -> None:
+    """The weights file is made once and left whole; the first load stands apart from its repetitions."""
+    cache = tmp_path / "cache"
+    listener = Listener()
+    assign = assignment(model, Workload.LOAD, cache, precision=precision)
+    result = run_here(assign, listener)
+    check(result, Workload.LOAD)
+    assert listener.phases == [Phase.IMPORT, Phase.BUILD, Phase.WARM_UP, Phase.MEASURE]
+    assert result.items_per_iteration == 1
+    assert len(result.blocks) >= 3
+    assert (result.warm_up.steady_state, result.warm_up.iterations) == (SteadyState.FIXED, 1)
+    assert result.ledger.load_ms >= result.warm_up.first_iteration_ms > 0
+    (file,) = cache.iterdir()
+    written = file.stat().st_mtime_ns
+    types = {tensor.dtype for tensor in load_file(file).values() if tensor.is_floating_point()}
+    assert types == {torch.bfloat16 if precision is Precision.BF16 else torch.float32}
+    run_here(assign)
+    assert [entry.stat().st_mtime_ns for entry in cache.iterdir()] == [written]
+
+
+def test_load_keeps_apart_what_differs(tmp_path: Path) -> None:
+    """Another precision or another shape of the model has a file of its own."""
+    wider = msgspec.structs.replace(LSTM, config={**LSTM.config, "hidden_size": 24})
+    for model, precision in [(LSTM, Precision.FP32), (LSTM, Precision.BF16), (wider, Precision.FP32)]:
+        run_here(assignment(model, Workload.LOAD, tmp_path, precision=precision))
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_load_is_repeated_by_time_whatever_number_was_asked_for(tmp_path: Path) -> None:
+    """`-i 1000` is meant for iterations, and would take all night here."""
+    asked = msgspec.structs.replace(SHORT, iterations=100_000, warm_up_iterations=100_000)
+    result = run_here(assignment(LSTM, Workload.LOAD, tmp_path, measurement=asked))
+    assert result.stop_reason in (StopReason.TARGET, StopReason.TIME_CAP)
+
+
+def test_failed_write_of_the_weights_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk leaves no half file that a later launch would take for the weights."""
+    from worker.workloads import load
+
+    def torn(_: object, path: str) -> None:
+        Path(path).write_bytes(b"half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(load, "save_model", torn)
+    with pytest.raises(OSError, match="No space left"):
+        run_here(assignment(LSTM, Workload.LOAD, tmp_path))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_fixed_numbers_are_done_exactly(tmp_path: Path) -> None:
+    """`-w 4 -i 11`."""
+    asked = msgspec.structs.replace(SHORT, iterations=11, warm_up_iterations=4)
+    result = run_here(assignment(LSTM, Workload.TRAINING, tmp_path, measurement=asked))
+    assert (result.warm_up.iterations, len(result.times_ms("iteration"))) == (4, 11)
+    assert result.stop_reason is StopReason.FIXED
+
+
+def test_loss_that_is_not_finite_is_no_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model that diverges is named, however fast it was."""
+    honest = lstm.loss
+    monkeypatch.setattr(lstm, "loss", lambda module, batch: honest(module, batch) * float("nan"))
+    with pytest.raises(NotFiniteError, match="nan"):
+        run_here(assignment(LSTM, Workload.TRAINING, tmp_path))
+
+
+def test_batch_that_does_not_fit_fails_where_a_smaller_one_is_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Making the batch belongs to the warm-up: before that, out of memory means that the model itself does not fit."""
+
+    def refuse(*_: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    monkeypatch.setattr(common, "make_batch", refuse)
+    for workload in (Workload.INFERENCE, Workload.TRAINING):
+        listener = Listener()
+        with pytest.raises(torch.OutOfMemoryError):
+            run_here(assignment(LSTM, workload, tmp_path), listener)
+        assert listener.stage.phase is Phase.WARM_UP
+
+
+def test_optimizer_is_the_one_the_model_is_trained_with() -> None:
+    """Momentum for convolutions, AdamW for the rest."""
+    module = torch.nn.Linear(2, 2)
+    assert type(training.optimizer_for(RESNET, module)) is torch.optim.SGD
+    assert type(training.optimizer_for(BERT, module)) is torch.optim.AdamW
+
+
+def test_gradients_are_gone_before_the_next_forward(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They take no memory while activations are made, and nothing of a step adds to the next."""
+    seen: list[bool] = []
+    honest = lstm.loss
+
+    def watched(module: torch.nn.Module, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+        seen.append(all(parameter.grad is None for parameter in module.parameters()))
+        return honest(module, batch)
+
+    monkeypatch.setattr(lstm, "loss", watched)
+    run_here(assignment(LSTM, Workload.TRAINING, tmp_path))
+    assert len(seen) > 3
+    assert all(seen)

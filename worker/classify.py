@@ -1,0 +1,206 @@
+"""What was raised in a launch, as a Failure: the worker's half of the fault matrix.
+
+Looks at the whole chain of exceptions, because the one that arrives often only says that something else went wrong. The
+table at the end is the policy: the first rule that applies names the category, and all evidence is kept. torch is
+looked at only where it is loaded already: a launch may fail before, or because of, importing it.
+"""
+
+import errno
+import re
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from protocol.failure import MESSAGE_LIMIT, TRACEBACK_LIMIT, Category, Failure, Phase
+from worker import memory
+from worker.errors import DeviceInheritedError, DeviceUnavailableError, NotFiniteError
+from worker.memory import Headroom
+
+_OUT_OF_MEMORY_CODE: Final = 2
+_HARDWARE: Final = frozenset({214})
+_STICKY: Final = frozenset({700, 702, 710, 714, 715, 716, 717, 718, 719, 721, 999})
+"""Codes after which, says CUDA's documentation, the process can only be ended."""
+_UNAVAILABLE: Final = frozenset({35, 46, 100, 101, 802, 803, 804})
+
+_CODES: Final = {
+    "out of memory": 2,
+    "CUDA driver version is insufficient for CUDA runtime version": 35,
+    "CUDA-capable device(s) is/are busy or unavailable": 46,
+    "no CUDA-capable device is detected": 100,
+    "invalid device ordinal": 101,
+    "uncorrectable ECC error encountered": 214,
+    "an illegal memory access was encountered": 700,
+    "the launch timed out and was terminated": 702,
+    "device-side assert triggered": 710,
+    "hardware stack error": 714,
+    "an illegal instruction was encountered": 715,
+    "misaligned address": 716,
+    "operation not supported on global/shared address space": 717,
+    "invalid program counter": 718,
+    "unspecified launch failure": 719,
+    "system not yet initialized": 802,
+    "system has unsupported display driver / cuda driver combination": 803,
+    "unknown error": 999,
+}
+"""CUDA's words to its codes, for torch before 2.8, whose errors carry no code."""
+
+_CUDA_ERROR: Final = re.compile(r"CUDA (?:driver )?error: ([^\n]+)")
+_LIBRARY_ERROR: Final = re.compile(r"CUBLAS_STATUS_\w+|CUDNN_STATUS_\w+|cuDNN error|CUSOLVER_STATUS_\w+|CUFFT_\w+")
+_ALLOCATION_REFUSED: Final = re.compile(r"CUBLAS_STATUS_ALLOC_FAILED|CUDNN_STATUS_ALLOC_FAILED|CUDA out of memory")
+_DISGUISED: Final = re.compile(r"CUBLAS_STATUS_NOT_INITIALIZED|unable to find an engine", re.IGNORECASE)
+_HOST_REFUSED: Final = re.compile(r"DefaultCPUAllocator: (?:can't|not enough) |Cannot allocate memory")
+_LOW: Final = 0.05
+"""Share of the device's memory that is still free, below which an error may be out of memory in disguise."""
+
+_ESCAPES: Final = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
+_CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def failure(error: BaseException, phase: Phase, headroom: Headroom | None = None) -> Failure:
+    """Why a launch has no result. Never raises.
+
+    phase: where it was when `error` was raised. headroom: memory as it was found; read now where not given, while the
+    frames of the exception still hold what the model had allocated.
+    """
+    seen = _Seen(tuple(_chain(error)), phase, memory.headroom() if headroom is None else headroom)
+    category = next((category for category, applies in RULES if applies(seen)), Category.EXCEPTION)
+    return Failure(
+        category=category,
+        message=_one_line(error)[:MESSAGE_LIMIT],
+        phase=phase,
+        code=seen.code,
+        exception=_name(error),
+        traceback=_trimmed("".join(traceback.format_exception(error))),
+        evidence=seen.evidence(),
+    )
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """What the rules look at. chain: what was raised first in it, then its causes."""
+
+    chain: tuple[BaseException, ...]
+    phase: Phase
+    headroom: Headroom
+
+    @property
+    def code(self) -> int | None:
+        """The CUDA error code of the first exception that has one, or else of the device when it was asked again."""
+        afterwards = (self.headroom.device_error,) if self.headroom.device_error is not None else ()
+        return next((code for code in map(_cuda_code, (*self.chain, *afterwards)) if code is not None), None)
+
+    def has(self, *kinds: type[BaseException]) -> bool:
+        """Whether one of the chain is of one of these kinds."""
+        return any(isinstance(error, kinds) for error in self.chain)
+
+    def says(self, pattern: re.Pattern[str]) -> bool:
+        """Whether a RuntimeError of the chain says so: all of torch's own errors are."""
+        return any(isinstance(error, RuntimeError) and pattern.search(_words(error)) for error in self.chain)
+
+    def evidence(self) -> dict[str, str]:
+        """Everything that helps to believe or doubt the category."""
+        causes = {"chain": " ← ".join(map(_name, self.chain))} if len(self.chain) > 1 else {}
+        return causes | {name: plain(text)[:MESSAGE_LIMIT] for name, text in self.headroom.as_text().items()}
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """The error and what it was raised from, or while handling; each once."""
+    seen: set[int] = set()
+    link: BaseException | None = error
+    while link is not None and id(link) not in seen:
+        seen.add(id(link))
+        yield link
+        link = link.__cause__ or (None if link.__suppress_context__ else link.__context__)
+
+
+def _cuda_code(error: BaseException) -> int | None:
+    """The code that torch's error carries (from 2.8 on), or that its words stand for."""
+    torch = sys.modules.get("torch")
+    accelerator_error = getattr(torch, "AcceleratorError", None)
+    if accelerator_error is not None and isinstance(error, accelerator_error):
+        code = getattr(error, "error_code", None)
+        if isinstance(code, int):
+            return code
+    if isinstance(error, RuntimeError) and (match := _CUDA_ERROR.search(_words(error))):
+        return _CODES.get(match[1].strip())
+    return None
+
+
+# ── the rules ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _device_out_of_memory(seen: _Seen) -> bool:
+    torch = sys.modules.get("torch")
+    kind = getattr(torch, "OutOfMemoryError", None)
+    refused = seen.code == _OUT_OF_MEMORY_CODE or seen.says(_ALLOCATION_REFUSED)
+    return refused or (kind is not None and seen.has(kind))
+
+
+def _out_of_memory_in_disguise(seen: _Seen) -> bool:
+    free, total = seen.headroom.device_free, seen.headroom.device_total
+    return seen.says(_DISGUISED) and free is not None and total is not None and free < _LOW * total
+
+
+def _host_refused(seen: _Seen) -> bool:
+    no_memory = any(isinstance(error, OSError) and error.errno == errno.ENOMEM for error in seen.chain)
+    return no_memory or seen.has(MemoryError) or seen.says(_HOST_REFUSED)
+
+
+def _host_refused_beside_a_gpu(seen: _Seen) -> bool:
+    """On a CPU device the host's memory is the device's: a smaller batch helps there, but not here."""
+    beside_a_gpu = seen.headroom.device_total is not None or seen.headroom.device_error is not None
+    return _host_refused(seen) and beside_a_gpu
+
+
+RULES: Final[tuple[tuple[Category, Callable[[_Seen], bool]], ...]] = (
+    (Category.START_FAILED, lambda seen: seen.has(DeviceInheritedError)),
+    (Category.DEVICE_HARDWARE, lambda seen: seen.code in _HARDWARE),
+    (Category.OUT_OF_MEMORY, _device_out_of_memory),
+    (Category.OUT_OF_MEMORY, _out_of_memory_in_disguise),
+    (Category.HOST_OUT_OF_MEMORY, _host_refused_beside_a_gpu),
+    (Category.OUT_OF_MEMORY, _host_refused),
+    (Category.DEVICE_UNAVAILABLE, lambda seen: seen.has(DeviceUnavailableError) or seen.code in _UNAVAILABLE),
+    (Category.CUDA_STICKY, lambda seen: seen.code in _STICKY),
+    (Category.CUDA_ERROR, lambda seen: seen.code is not None or seen.says(_CUDA_ERROR) or seen.says(_LIBRARY_ERROR)),
+    (Category.IMPORT_ERROR, lambda seen: seen.has(ImportError)),
+    (Category.NOT_FINITE, lambda seen: seen.has(NotFiniteError)),
+)
+"""In order; what none of them takes is an EXCEPTION."""
+
+
+# ── words ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _name(error: BaseException) -> str:
+    """The type as a person would import it."""
+    kind = type(error)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _words(error: BaseException) -> str:
+    """What the error says; an error of somebody else's may fail even at that."""
+    try:
+        return str(error)
+    except Exception as broken:  # noqa: BLE001 - __str__ of a foreign exception may raise anything
+        return f"<its words cannot be read: {type(broken).__name__}>"
+
+
+def _one_line(error: BaseException) -> str:
+    """The type and the first line of what it says."""
+    lines = plain(_words(error)).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+
+
+def _trimmed(text: str) -> str:
+    """The end of a long traceback: what was raised stands in its last lines."""
+    text = plain(text)
+    mark = "[…]\n"
+    return text if len(text) <= TRACEBACK_LIMIT else mark + text[-(TRACEBACK_LIMIT - len(mark)) :]
+
+
+def plain(text: str) -> str:
+    """Text that is safe to print on a terminal and to encode: no escape sequences, controls or lone surrogates."""
+    text = _CONTROLS.sub("", _ESCAPES.sub("", text.replace("\r\n", "\n")))
+    return text.encode("utf-8", "replace").decode("utf-8")

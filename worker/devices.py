@@ -1,0 +1,138 @@
+"""The device of a launch: opened here, for the first time in this process, and checked to be the one asked for.
+
+There is no falling back. A GPU that cannot be opened is a failure with a reason, never a slow CPU result.
+"""
+
+import gc
+import os
+import platform
+import warnings
+from contextlib import AbstractContextManager, nullcontext
+from importlib import metadata
+from pathlib import Path
+from typing import Final
+
+import torch
+
+from protocol.cell import Device, DeviceKind, Precision
+from protocol.result import Environment
+from worker.errors import DeviceInheritedError, DeviceUnavailableError
+from worker.timing import Clock, CudaClock, HostClock
+
+_DESCRIPTORS: Final = Path("/proc/self/fd")
+_GPU_FILES: Final = "/dev/nvidia"
+
+
+def open_device(device: Device) -> torch.device:
+    """Make the device ready, its context included, and bring precision to a known state.
+
+    Raises DeviceInheritedError where the process is not a fresh one, DeviceUnavailableError where the device is not
+    to be had; what CUDA said is its cause.
+    """
+    torch.set_num_threads(len(os.sched_getaffinity(0)))
+    _hold_fp32_to_fp32()
+    return _open_cuda(device) if device.kind is DeviceKind.CUDA else torch.device("cpu")
+
+
+def clock_for(device: torch.device) -> Clock:
+    """The clock by which work on this device is timed."""
+    return CudaClock() if device.type == "cuda" else HostClock()
+
+
+def synchronize(device: torch.device) -> None:
+    """Wait until the device has nothing left to do."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def _open_cuda(device: Device) -> torch.device:
+    inherited = gpu_descriptors()
+    initialized = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]  # torch does not annotate it
+    if inherited or initialized:
+        raise DeviceInheritedError(
+            f"{device.label}: this process already holds a GPU ({', '.join(inherited) or 'CUDA is initialised'}), "
+            "so it would not measure a fresh one; nothing may touch CUDA before a launch is forked"
+        )
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "not set")
+    try:
+        torch.cuda.init()  # type: ignore[no-untyped-call]  # torch does not annotate it
+        count = torch.cuda.device_count()
+        torch.cuda.synchronize()
+        found = str(torch.cuda.get_device_properties(0).uuid)
+    except (RuntimeError, AssertionError, torch.cuda.DeferredCudaCallError) as error:
+        raise DeviceUnavailableError(
+            f"{device.label} ({device.uuid}) cannot be opened, CUDA_VISIBLE_DEVICES {visible}: {error}"
+        ) from error
+    if count != 1:
+        raise DeviceUnavailableError(f"{device.label}: {count} GPUs are visible, expected {device.uuid} alone")
+    if device.uuid.startswith("GPU-") and not _same_uuid(found, device.uuid):
+        raise DeviceUnavailableError(f"{device.label}: CUDA opened GPU {found}, expected {device.uuid}")
+    return torch.device("cuda", 0)
+
+
+def gpu_descriptors() -> list[str]:
+    """Device files of GPUs that this process has open, a fork's inheritance included."""
+    found = set()
+    for descriptor in _DESCRIPTORS.iterdir():
+        try:
+            target = str(descriptor.readlink())
+        except OSError:
+            continue  # the descriptor by which the folder itself was read
+        if target.startswith(_GPU_FILES):
+            found.add(target)
+    return sorted(found)
+
+
+def _same_uuid(one: str, other: str) -> bool:
+    """CUDA writes a UUID without the prefix that NVML gives it."""
+    return one.lower().removeprefix("gpu-") == other.lower().removeprefix("gpu-")
+
+
+def _hold_fp32_to_fp32() -> None:
+    """Switch TF32 off for products and for cuDNN, where it is on by default.
+
+    By the older of torch's two interfaces, because it keeps the newer one's settings in step, and mixing them raises in
+    torch 2.9. It may warn that it is the older one.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.backends.cuda.matmul.allow_tf32 = False
+        torch.backends.cudnn.allow_tf32 = False
+
+
+def weights_type(precision: Precision, *, training: bool) -> torch.dtype:
+    """Type of the weights: bf16 inference casts them, training keeps them in fp32 under autocast."""
+    return torch.bfloat16 if precision is Precision.BF16 and not training else torch.float32
+
+
+def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[object]:
+    """What a training step's forward pass runs in."""
+    if precision is Precision.BF16:
+        return torch.autocast(device.type, dtype=torch.bfloat16)
+    return nullcontext()
+
+
+def environment(device: torch.device, isolation: str) -> Environment:
+    """The stack and the state of this process. Versions are read from package metadata: nothing is imported for it."""
+    cudnn = None
+    if device.type == "cuda":
+        cudnn = torch.backends.cudnn.version()  # type: ignore[no-untyped-call]  # torch does not annotate it
+    return Environment(
+        python=platform.python_version(),
+        torch=str(torch.__version__),  # msgspec takes plain strings alone
+        cuda=torch.version.cuda,
+        cudnn=None if cudnn is None else str(cudnn),
+        torchvision=installed("torchvision"),
+        transformers=installed("transformers"),
+        threads=torch.get_num_threads(),
+        collector_enabled=gc.isenabled(),
+        isolation=isolation,
+    )
+
+
+def installed(distribution: str) -> str | None:
+    """Version of an installed distribution, None where there is none."""
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None

@@ -1,0 +1,216 @@
+"""The measuring loop, the same for every workload and device: warm up until steady, then measure until it is enough.
+
+    first │ second │ block │ block │ … steady, or the cap │ measured block │ measured block │ … the stopper says so
+    └──────────────── warm_up ───────────────────────────┘ └──────────────── measured ─────────────────────────┘
+
+Between blocks, and only there, the host waits for the device, looks at what was measured, and tells how far it is.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import fmean, median
+from typing import Final
+
+from protocol import floats
+from protocol.failure import Phase
+from protocol.messages import Measurement
+from protocol.result import Block, SteadyState, StopReason, WarmUp
+from worker import timing
+from worker.stage import Stage
+from worker.steady import is_steady
+from worker.stopping import Stopper
+from worker.timing import Clock, Step, TimedBlock
+
+_PROGRESS_EVERY_S: Final = 0.1
+
+
+def _nothing() -> None:
+    """Nothing has to be prepared."""
+
+
+def _no_retries() -> int:
+    """There is no caching allocator that could retry."""
+    return 0
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is measured: the steps of one iteration, in order and by the names of their series.
+
+    prepare: called before every block, untimed. one_by_one: a block is one iteration, so that `prepare` precedes each.
+    retries: how often the device's allocator has had to free its cache and try again.
+    """
+
+    steps: dict[str, Step]
+    prepare: Step = _nothing
+    one_by_one: bool = False
+    retries: Callable[[], int] = _no_retries
+
+    def block(self, clock: Clock, iterations: int, group: int = 1) -> TimedBlock:
+        """One timed block."""
+        self.prepare()
+        return timing.time_block(clock, tuple(self.steps.values()), iterations, group)
+
+    def size(self, duration_s: float, iteration_ms: float, group: int = 1) -> int:
+        """Iterations of a block that is to last `duration_s`."""
+        return 1 if self.one_by_one else timing.iterations_for(duration_s * 1e3, iteration_ms, group)
+
+    def group(self, clock: Clock, iteration_ms: float, iterations: int | None = None) -> int:
+        """Iterations that one span covers; see timing.group_for."""
+        return 1 if self.one_by_one else timing.group_for(clock, iteration_ms, len(self.steps), iterations)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Measured blocks and series; `series` as in protocol.result.Result."""
+
+    blocks: tuple[Block, ...]
+    series: dict[str, bytes]
+    group: int
+    stop_reason: StopReason
+    launch_bound: bool | None
+
+
+def warm_up(work: Work, clock: Clock, measurement: Measurement, stage: Stage) -> tuple[WarmUp, float]:
+    """Run until times are steady; returns the facts and the time of one iteration as it is now, in milliseconds.
+
+    The first iteration and the second are blocks of their own, timed by the wall: what a fresh process pays once
+    (loading kernels, choosing algorithms, allocating) is in them. The cap counts from the end of the first, which may
+    take longer than all the rest. At least two iterations are done, or exactly `warm_up_iterations` where that is
+    given, but never none. Ends at most one iteration after the cap. The phase is entered by the caller, whose batch
+    belongs to it.
+    """
+    with stage.timed("warm_up"):
+        first_ms = work.block(clock, 1).wall_ms
+        if measurement.warm_up_iterations is not None:
+            return _warm_up_exactly(work, clock, measurement, stage, first_ms)
+        return _warm_up_until_steady(work, clock, measurement, stage, first_ms)
+
+
+def _warm_up_exactly(
+    work: Work, clock: Clock, measurement: Measurement, stage: Stage, first_ms: float
+) -> tuple[WarmUp, float]:
+    asked = max(measurement.warm_up_iterations or 0, 1)
+    second_ms = work.block(clock, 1).wall_ms if asked > 1 else None
+    iteration_ms = first_ms if second_ms is None else second_ms
+    done = min(asked, 2)
+    pace = _Pace(stage)
+    while done < asked:
+        count = min(work.size(measurement.block_s, iteration_ms), asked - done)
+        iteration_ms = work.block(clock, count).wall_ms / count
+        done += count
+        pace.tell(done / asked)
+    return _facts(SteadyState.FIXED, done, first_ms, second_ms), iteration_ms
+
+
+def _warm_up_until_steady(
+    work: Work, clock: Clock, measurement: Measurement, stage: Stage, first_ms: float
+) -> tuple[WarmUp, float]:
+    begin = time.monotonic()
+    second_ms = iteration_ms = work.block(clock, 1).wall_ms
+    done = 2
+    medians_ms: list[float] = []
+    retries: list[int] = []
+    pace = _Pace(stage)
+    while (left_s := begin + measurement.warm_up_cap_s - time.monotonic()) > 0:
+        pace.tell(1 - left_s / measurement.warm_up_cap_s)
+        group = work.group(clock, iteration_ms)
+        count = work.size(min(measurement.block_s, left_s), iteration_ms, group)
+        block = work.block(clock, count, group)
+        iteration_ms = block.wall_ms / count
+        done += count
+        medians_ms.append(median(_iterations_ms(block.spans_ms, len(work.steps))) / group)
+        retries.append(work.retries())
+        if is_steady(medians_ms, retries):
+            return _facts(SteadyState.REACHED, done, first_ms, second_ms), iteration_ms
+    return _facts(SteadyState.NONE, done, first_ms, second_ms), iteration_ms
+
+
+def _facts(state: SteadyState, iterations: int, first_ms: float, second_ms: float | None) -> WarmUp:
+    return WarmUp(steady_state=state, iterations=iterations, first_iteration_ms=first_ms, second_iteration_ms=second_ms)
+
+
+def measured(work: Work, clock: Clock, measurement: Measurement, stage: Stage, iteration_ms: float) -> Measured:
+    """Measure until the stopper is content.
+
+    iteration_ms: what one iteration takes, from the warm-up. Blocks last at least `block_s`. Adaptive measuring does
+    at least stopping.LEAST_ITERATIONS iterations and otherwise ends at most one iteration after `max_s`; a fixed number
+    of iterations is done exactly, however long that takes. Errors of the device surface at the end of a block.
+    """
+    stage.enter(Phase.MEASURE)
+    asked = None if measurement.iterations is None else max(measurement.iterations, 1)
+    group = work.group(clock, iteration_ms, asked)
+    stopper, pace, record = Stopper(measurement), _Pace(stage), _Record(len(work.steps), group)
+    with stage.timed("measure"):
+        begin = time.monotonic()
+        reason = None
+        while reason is None:
+            duration_s = measurement.block_s
+            if asked is None:
+                duration_s = min(duration_s, max(begin + measurement.max_s - time.monotonic(), 0.0))
+            count = work.size(duration_s, iteration_ms, group)
+            if asked is not None:
+                count = min(count, asked - record.iterations)
+            block = work.block(clock, count, group)
+            record.add(block, count)
+            iteration_ms = block.wall_ms / count
+            elapsed_s = time.monotonic() - begin
+            pace.tell(record.iterations / asked if asked else elapsed_s / measurement.max_s)
+            reason = stopper.reason(record.totals_ms, record.iterations, elapsed_s)
+    return record.measured(work, clock, reason)
+
+
+class _Record:
+    """What was measured so far. Every value is milliseconds an iteration, a mean over `group` of them."""
+
+    def __init__(self, steps: int, group: int) -> None:
+        self._steps = steps
+        self._group = group
+        self._blocks: list[Block] = []
+        self._spans_ms: list[float] = []
+        self.totals_ms: list[float] = []
+        self.iterations = 0
+
+    def add(self, block: TimedBlock, iterations: int) -> None:
+        """A block of so many iterations was measured."""
+        spans_ms = [span / self._group for span in block.spans_ms]
+        self._spans_ms += spans_ms
+        self.totals_ms += _iterations_ms(spans_ms, self._steps)
+        self.iterations += iterations
+        self._blocks.append(
+            Block(start_ns=block.start_ns, enqueued_ns=block.enqueued_ns, end_ns=block.end_ns, iterations=iterations)
+        )
+
+    def measured(self, work: Work, clock: Clock, reason: StopReason) -> Measured:
+        """All of it."""
+        series = {name: floats.pack(self._spans_ms[at :: self._steps]) for at, name in enumerate(work.steps)}
+        return Measured(
+            blocks=tuple(self._blocks),
+            series={"iteration": floats.pack(self.totals_ms), **series},
+            group=self._group,
+            stop_reason=reason,
+            launch_bound=timing.launch_bound(clock, self._blocks, fmean(self.totals_ms)),
+        )
+
+
+def _iterations_ms(spans_ms: Sequence[float], steps: int) -> list[float]:
+    """Time of each iteration, from its first mark to its last."""
+    if steps == 1:
+        return list(spans_ms)
+    return [sum(spans_ms[at : at + steps]) for at in range(0, len(spans_ms), steps)]
+
+
+class _Pace:
+    """Tells how far a phase has come, at most ten times a second."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self._told = -_PROGRESS_EVERY_S
+
+    def tell(self, fraction: float) -> None:
+        """Now, or not at all if the last time was only just."""
+        now = time.monotonic()
+        if now - self._told >= _PROGRESS_EVERY_S:
+            self._told = now
+            self._stage.progress(fraction)

@@ -1,0 +1,144 @@
+"""How much memory a launch took: on the device as its allocator saw it, in the process as the kernel saw it.
+
+torch is imported where it is needed only, so that a failure can be explained without it.
+"""
+
+import resource
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import torch
+
+_KIB: Final = 1024
+_STATUS: Final = Path("/proc/self/status")
+_CLEAR_REFS: Final = Path("/proc/self/clear_refs")
+_RESET_PEAK: Final = "5"
+
+
+@dataclass(frozen=True)
+class Peaks:
+    """Highest use of a device's memory in bytes since the last reset; None on a CPU device."""
+
+    allocated_bytes: int | None = None
+    reserved_bytes: int | None = None
+
+
+def peaks(device: "torch.device") -> Peaks:
+    """What the caching allocator handed out, and what it held, at most."""
+    if device.type != "cuda":
+        return Peaks()
+    import torch
+
+    return Peaks(torch.cuda.max_memory_allocated(device), torch.cuda.max_memory_reserved(device))
+
+
+def reset_peaks(device: "torch.device") -> None:
+    """Forget earlier peaks: from here on they count from what is in use now."""
+    if device.type == "cuda":
+        import torch
+
+        torch.cuda.reset_peak_memory_stats(device)
+
+
+def allocator_retries(device: "torch.device") -> int:
+    """How often cudaMalloc failed and the allocator emptied its cache to try again: such blocks are not steady."""
+    if device.type != "cuda":
+        return 0
+    import torch
+
+    return int(torch.cuda.memory_stats(device).get("num_alloc_retries", 0))
+
+
+def module_bytes(module: "torch.nn.Module") -> int:
+    """Parameters and buffers, each counted once even where it is shared."""
+    tensors = {*module.parameters(), *module.buffers()}
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+
+
+def parameter_count(module: "torch.nn.Module") -> int:
+    """Trainable numbers, each counted once even where it is shared."""
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+def reset_resident() -> None:
+    """Let the resident peak be this launch's own, not what importing took, or the process it was forked from.
+
+    Not every kernel and sandbox lets a process do this; then the peak includes what came before.
+    """
+    try:
+        _CLEAR_REFS.write_text(_RESET_PEAK, encoding="ascii")
+    except OSError:
+        return
+
+
+def resident_peak() -> int:
+    """Most memory of this process that was resident at once, in bytes, since the last reset."""
+    peak = _status_bytes("VmHWM")
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _KIB if peak is None else peak
+
+
+@dataclass(frozen=True)
+class Headroom:
+    """What memory there is, in bytes, when something goes wrong. None: not to be had.
+
+    device_*: of the GPU, where this process has a CUDA context. data_*: size of this process's data segment and its
+    RLIMIT_DATA; address_limit: RLIMIT_AS. available: of the host, as the kernel estimates it.
+    device_error: what CUDA said instead of how much is free. An error that poisons the process is often told first by
+    a library, in vague words, and in its own words by the next call.
+    """
+
+    device_free: int | None = None
+    device_total: int | None = None
+    device_error: RuntimeError | None = None
+    data: int | None = None
+    data_limit: int | None = None
+    address_limit: int | None = None
+    available: int | None = None
+
+    def as_text(self) -> dict[str, str]:
+        """The fields that are known, for a failure's evidence."""
+        sizes = {f"{name}_bytes": str(value) for name, value in vars(self).items() if isinstance(value, int)}
+        return sizes if self.device_error is None else sizes | {"device_error": str(self.device_error)}
+
+
+def headroom() -> Headroom:
+    """Read it now. Never raises, and imports nothing."""
+    known = Headroom(
+        data=_status_bytes("VmData"),
+        data_limit=_limit(resource.RLIMIT_DATA),
+        address_limit=_limit(resource.RLIMIT_AS),
+        available=_proc_bytes(Path("/proc/meminfo"), "MemAvailable"),
+    )
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_initialized():
+        return known
+    try:
+        free, total = torch.cuda.mem_get_info()
+    except RuntimeError as error:
+        return replace(known, device_error=error)
+    return replace(known, device_free=free, device_total=total)
+
+
+def _limit(which: int) -> int | None:
+    soft, _ = resource.getrlimit(which)
+    return None if soft == resource.RLIM_INFINITY else soft
+
+
+def _status_bytes(field: str) -> int | None:
+    return _proc_bytes(_STATUS, field)
+
+
+def _proc_bytes(path: Path, field: str) -> int | None:
+    """A field such as "VmHWM:    123 kB" of a file in /proc, in bytes."""
+    try:
+        lines = path.read_text(encoding="ascii", errors="replace").splitlines()
+    except OSError:
+        return None
+    for line in lines:
+        name, _, value = line.partition(":")
+        if name == field:
+            return int(value.split()[0]) * _KIB
+    return None

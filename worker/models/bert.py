@@ -1,0 +1,45 @@
+"""BERT with its masked-language-model head, from transformers (4 or 5), in the attention that it chooses itself (sdpa).
+
+The configuration is transformers' own. Embeddings and head share their weights, as in the published model.
+"""
+
+from typing import Final
+
+import torch
+from transformers.models.bert.configuration_bert import BertConfig
+from transformers.models.bert.modeling_bert import BertForMaskedLM
+
+from protocol.cell import ModelSpec
+from worker.models.base import Batch, Feed
+
+_PREDICTED: Final = 0.15
+"""Share of the tokens that BERT was trained to predict."""
+_IGNORED: Final = -100
+
+
+def build(spec: ModelSpec, device: torch.device) -> torch.nn.Module:
+    """The model with random weights."""
+    with torch.device(device):
+        module: torch.nn.Module = BertForMaskedLM(BertConfig(**spec.config))
+    return module
+
+
+def batch(spec: ModelSpec, feed: Feed) -> Batch:
+    """Random tokens, without padding and so without a mask; labels at the tokens that are to be predicted."""
+    inputs = feed.inputs(spec)
+    tokens = inputs["input_ids"]
+    predicted = feed.uniform(tuple(tokens.shape)) < _PREDICTED
+    predicted[:, 0] = True  # a short sequence with nothing to predict would have no loss
+    return inputs | {"labels": torch.where(predicted, tokens, _IGNORED)}
+
+
+def forward(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
+    """Logits of every token."""
+    logits: torch.Tensor = module(input_ids=batch["input_ids"]).logits
+    return logits
+
+
+def loss(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
+    """Cross entropy of the predicted tokens."""
+    logits = forward(module, batch)
+    return torch.nn.functional.cross_entropy(logits.flatten(0, 1), batch["labels"].flatten(), ignore_index=_IGNORED)

@@ -1,0 +1,51 @@
+"""A language model of the years before attention: embedding, LSTM layers, and a head that predicts the next token.
+
+Under CUDA autocast torch hands an LSTM to cuDNN in fp16 whatever type was asked for (ATen/cudnn/AutocastRNN.cpp), so
+that bf16 training of this model holds its recurrent part in fp16. That is what torch's users get, and it is kept.
+"""
+
+import torch
+from torch import nn
+
+from protocol.cell import ModelSpec
+from worker.models.base import Batch, Feed
+
+
+class LanguageModel(nn.Module):
+    """Tokens of shape (batch, length) to logits of shape (batch, length, vocabulary)."""
+
+    def __init__(self, vocab_size: int, embedding_size: int, hidden_size: int, num_layers: int) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(vocab_size, embedding_size)
+        self.lstm = nn.LSTM(embedding_size, hidden_size, num_layers, batch_first=True)
+        self.head = nn.Linear(hidden_size, vocab_size)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Logits of the token that follows each."""
+        hidden, _ = self.lstm(self.embedding(tokens))
+        logits: torch.Tensor = self.head(hidden)
+        return logits
+
+
+def build(spec: ModelSpec, device: torch.device) -> torch.nn.Module:
+    """The model with random weights."""
+    sizes = {key: int(spec.config[key]) for key in ("vocab_size", "embedding_size", "hidden_size", "num_layers")}
+    with torch.device(device):
+        return LanguageModel(**sizes)
+
+
+def batch(spec: ModelSpec, feed: Feed) -> Batch:
+    """Random tokens."""
+    return feed.inputs(spec)
+
+
+def forward(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
+    """Logits at every place."""
+    logits: torch.Tensor = module(batch["tokens"])
+    return logits
+
+
+def loss(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
+    """Cross entropy of each next token."""
+    logits = forward(module, batch)[:, :-1]
+    return nn.functional.cross_entropy(logits.flatten(0, 1), batch["tokens"][:, 1:].flatten())

@@ -1,0 +1,22 @@
+"""What the zygote imports ahead of every launch, so that no launch has to.
+
+torch imports much of itself when it is first needed, some of it in the middle of what is measured: an optimizer pulls
+in torch._dynamo and 900 modules (1.2 s). A test compares sys.modules before and after a launch. What a single model
+needs stands in its description (`ModelSpec.preload`).
+"""
+
+from typing import Final
+
+COMMON: Final = (
+    "encodings.ascii",
+    "numpy.ctypeslib",
+    "torch",
+    "torch._dynamo",
+    "torch.utils._device",
+    "safetensors.torch",
+    "worker.classify",
+    "worker.models.registry",
+    "worker.workloads.inference",
+    "worker.workloads.load",
+    "worker.workloads.training",
+)

@@ -1,0 +1,47 @@
+"""When warming up is over: the times of the last blocks agree, and do not drift.
+
+Pure: takes the median of each block, returns yes or no. Medians, and medians of medians, because one disturbed block
+must not keep a cell from being measured. Whether the SM clock agrees over the window is not visible in a worker (NVML
+is read in the sampler's process); the parent holds its samples against the blocks' windows afterwards.
+"""
+
+import itertools
+from collections.abc import Sequence
+from statistics import median
+from typing import Final
+
+WINDOW: Final = 8
+"""Blocks that must agree: 0.4 s under the quick profile, 2 s under the others. With 8, a drift of 0.2 % a block never
+passed, and noise of 1 % between blocks did at the second look; with 6, a drift of 0.1 % passed at once [sim]."""
+HALVES_LIMIT: Final = 0.01
+SLOPE_LIMIT: Final = 0.005
+
+
+def is_steady(medians_ms: Sequence[float], retries: Sequence[int]) -> bool:
+    """Whether the last WINDOW blocks are steady.
+
+    medians_ms: median iteration time of each block so far, in order.
+    retries: how often the allocator had to free its cache and try again, counted up to the end of each of them.
+    Steady means: the halves of the window differ by less than 1 %, the Theil-Sen slope over the window is below
+    0.5 %, and the allocator did not retry within it.
+    Raises ValueError when the two are not equally long.
+    """
+    if len(medians_ms) != len(retries):
+        raise ValueError(f"{len(medians_ms)} medians, but {len(retries)} counts of retries")
+    if len(medians_ms) < WINDOW:
+        return False
+    window = medians_ms[-WINDOW:]
+    if retries[-1] != retries[-WINDOW]:
+        return False
+    level = median(window)
+    earlier, later = median(window[: WINDOW // 2]), median(window[WINDOW // 2 :])
+    drift = theil_sen_slope(window) * (WINDOW - 1)
+    return abs(later - earlier) < HALVES_LIMIT * level and abs(drift) < SLOPE_LIMIT * level
+
+
+def theil_sen_slope(values: Sequence[float]) -> float:
+    """Median of the slopes between all pairs of `values`, a step of one apart. Raises ValueError for fewer than two."""
+    if len(values) < 2:
+        raise ValueError(f"a slope needs at least two values, got {len(values)}")
+    pairs = itertools.combinations(enumerate(values), 2)
+    return median((b - a) / (j - i) for (i, a), (j, b) in pairs)

@@ -1,0 +1,193 @@
+"""The clock: how the iterations of one block are timed, on a GPU and on a CPU.
+
+    begin ── mark ─ step ─ mark ─ step ─ mark ─ … ─ step ─ mark ── finish
+               └──────── spans of time between marks ────────┘
+
+Each mark ends one span and begins the next, so the spans of a block add up to all of it. On CUDA a mark is an event in
+the stream: the host does not wait for the device inside a block, only before the first mark and after the last. Spans
+of events back to back contain the gaps in which the device waits for the host, so their sum says nothing about host
+overhead; `launch_bound` looks at how far the host got ahead instead.
+
+The garbage collector is off inside a block. Event resolution is about half a microsecond, so that below 0.5 ms an
+iteration one span covers as many iterations as make 1 ms.
+"""
+
+import gc
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+from typing import Final, Protocol
+
+from protocol.result import Block
+
+Step = Callable[[], object]
+
+_BEHIND: Final = 0.5
+"""Iterations by which the device must be behind at the last enqueue to count as the one that is waited for. Less than
+one, because a block of a single long iteration cannot be further behind than that, and because CUDA holds the host
+back after about a thousand launches, which is one training step of a large model."""
+
+
+@dataclass(frozen=True)
+class TimedBlock:
+    """One block: its window on the monotonic clock, and the spans between its marks in milliseconds."""
+
+    start_ns: int
+    enqueued_ns: int
+    end_ns: int
+    spans_ms: list[float]
+
+    @property
+    def wall_ms(self) -> float:
+        """From before the first mark to the end of the last step's work."""
+        return (self.end_ns - self.start_ns) / 1e6
+
+
+class Clock(Protocol):
+    """Times the spans of a block. `shortest_span_ms`: what a span should last at least; 0 for any.
+
+    ahead_of_device: the host only enqueues, and how far it is ahead of the device has a meaning.
+    """
+
+    shortest_span_ms: float
+    ahead_of_device: bool
+
+    def begin(self, marks: int) -> None:
+        """Make ready for so many marks, and wait until nothing is left to do."""
+
+    def mark(self) -> None:
+        """One span ends here and the next begins."""
+
+    def finish(self) -> TimedBlock:
+        """Wait for the device and read the spans."""
+
+
+class HostClock:
+    """For devices on which a step is over when its call returns."""
+
+    shortest_span_ms = 0.0
+    ahead_of_device = False
+
+    def __init__(self) -> None:
+        self._marks: list[int] = []
+        self._start_ns = 0
+
+    def begin(self, marks: int) -> None:
+        """Nothing runs that would have to be waited for."""
+        self._marks = []
+        self._start_ns = time.monotonic_ns()
+
+    def mark(self) -> None:
+        """Read the clock."""
+        self._marks.append(time.perf_counter_ns())
+
+    def finish(self) -> TimedBlock:
+        """The block that ends now."""
+        end_ns = time.monotonic_ns()
+        spans_ms = [(after - before) / 1e6 for before, after in pairwise(self._marks)]
+        return TimedBlock(self._start_ns, end_ns, end_ns, spans_ms)
+
+
+class CudaClock:
+    """Events in the current stream of the current device, from a pool filled before the block begins."""
+
+    shortest_span_ms = 1.0
+    ahead_of_device = True
+
+    def __init__(self) -> None:
+        from torch import cuda
+
+        self._cuda = cuda
+        self._stream = cuda.current_stream()
+        self._pool: list[cuda.Event] = []
+        self._used = 0
+        self._start_ns = 0
+
+    def begin(self, marks: int) -> None:
+        """Fill the pool: an event is made by the driver when it is first recorded, so record each once, unused."""
+        while len(self._pool) < marks:
+            event = self._cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]  # torch does not annotate it
+            event.record(self._stream)
+            self._pool.append(event)
+        self._used = 0
+        self._cuda.synchronize()
+        self._start_ns = time.monotonic_ns()
+
+    def mark(self) -> None:
+        """Put the next event into the stream."""
+        self._pool[self._used].record(self._stream)
+        self._used += 1
+
+    def finish(self) -> TimedBlock:
+        """Wait for the device; errors of the block's kernels are raised here."""
+        enqueued_ns = time.monotonic_ns()
+        self._cuda.synchronize()
+        end_ns = time.monotonic_ns()
+        spans_ms = [before.elapsed_time(after) for before, after in pairwise(self._pool[: self._used])]
+        return TimedBlock(self._start_ns, enqueued_ns, end_ns, spans_ms)
+
+
+def time_block(clock: Clock, steps: Sequence[Step], iterations: int, group: int = 1) -> TimedBlock:
+    """Run `iterations` iterations, each of all `steps` in order, and time every step.
+
+    group: iterations that one span covers; more than one only for a single step. Raises ValueError when `iterations`
+    is not a multiple of it, or there are several steps.
+    """
+    rounds, left_over = divmod(iterations, group)
+    if left_over or (group > 1 and len(steps) > 1):
+        raise ValueError(f"{iterations} iterations of {len(steps)} steps cannot be timed {group} at a time")
+    clock.begin(rounds * len(steps) + 1)
+    with _collector_off():
+        clock.mark()
+        for _ in range(rounds):
+            for step in steps:
+                for _ in range(group):
+                    step()
+                clock.mark()
+        return clock.finish()
+
+
+@contextmanager
+def _collector_off() -> Iterator[None]:
+    """A collection in the middle of an iteration is our noise, not the model's."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def iterations_for(duration_ms: float, iteration_ms: float, group: int = 1) -> int:
+    """How many iterations last at least `duration_ms`, as a multiple of `group`, never none."""
+    if iteration_ms <= 0:
+        return group
+    return max(math.ceil(duration_ms / iteration_ms / group), 1) * group
+
+
+def group_for(clock: Clock, iteration_ms: float, steps: int, iterations: int | None) -> int:
+    """How many iterations one span should cover: 1, or for very short iterations as many as make a span.
+
+    iterations: exactly so many will be measured in all, so that the group must divide them; None for any number.
+    """
+    if steps > 1 or not 0 < iteration_ms < clock.shortest_span_ms / 2:
+        return 1
+    group = math.ceil(clock.shortest_span_ms / iteration_ms)
+    if iterations is None:
+        return group
+    return max(size for size in range(1, min(group, iterations) + 1) if iterations % size == 0)
+
+
+def launch_bound(clock: Clock, blocks: Sequence[Block], iteration_ms: float) -> bool | None:
+    """Whether the device waited for the host: it was done soon after the last enqueue of the median block.
+
+    None on a device to which nothing is enqueued.
+    """
+    if not clock.ahead_of_device:
+        return None
+    return median((block.end_ns - block.enqueued_ns) / 1e6 for block in blocks) < _BEHIND * iteration_ms

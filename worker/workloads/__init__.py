@@ -1,0 +1,1 @@
+"""What a cell can measure, one module each, named as in `protocol.cell.Workload`."""

@@ -1,0 +1,118 @@
+"""Load: what it takes until a model is ready on its device.
+
+    instantiate: the module on the CPU, in the cell's precision, weights made at random
+    weights:     read from a safetensors file into it
+    to_device:   copied to the device, and waited for
+
+The file is made once for each model, precision and version of the libraries, in the cache folder, before the clock
+starts. It was just written or read before, so it comes from the page cache: this is the cost of loading, not of a disk.
+
+The first load of the process stands apart: its total is the warm-up's first iteration and the ledger's `load`. The
+series hold repetitions, as many as the profile's time allows and at least three; what `-i` and `-w` ask for is meant
+for iterations and is not followed here. Between repetitions, untimed, the earlier model is dropped and the device's
+cache emptied, so that each pays for its memory as the first did.
+"""
+
+import gc
+import hashlib
+import os
+from pathlib import Path
+
+import msgspec
+import torch
+from safetensors.torch import load_model, save_model
+
+from protocol.cell import slug
+from protocol.failure import Phase
+from protocol.messages import Assign
+from protocol.result import Result, SteadyState, WarmUp
+from worker import devices, measure, memory
+from worker.measure import Work
+from worker.models import registry
+from worker.models.base import Family
+from worker.stage import Stage
+from worker.timing import HostClock
+from worker.workloads import common
+
+
+def run(assign: Assign, stage: Stage, isolation: str) -> Result:
+    """Measure the cell."""
+    with stage.timed("import"):
+        family = registry.family(assign.model)
+    stage.enter(Phase.BUILD)
+    device = common.open_device(assign, stage)
+    loading = _Loading(family, assign, device)
+    with stage.timed("build"):
+        loading.make_file()
+    work = Work(
+        {"instantiate": loading.instantiate, "weights": loading.weights, "to_device": loading.to_device},
+        prepare=loading.drop,
+        one_by_one=True,
+    )
+    clock = HostClock()
+    stage.enter(Phase.WARM_UP)
+    with stage.timed("load"):
+        first_ms = work.block(clock, 1).wall_ms
+    cold = memory.peaks(device)
+    memory.reset_peaks(device)
+    repeated = msgspec.structs.replace(assign.measurement, iterations=None)
+    measured = measure.measured(work, clock, repeated, stage, first_ms)
+    warm_up = WarmUp(
+        steady_state=SteadyState.FIXED, iterations=1, first_iteration_ms=first_ms, second_iteration_ms=None
+    )
+    measurements = common.Measurements(warm_up, measured, cold, memory.peaks(device))
+    return common.result(measurements, loading.module, assign, stage, isolation=isolation, items=1)
+
+
+class _Loading:
+    """One model, loaded again and again."""
+
+    def __init__(self, family: Family, assign: Assign, device: torch.device) -> None:
+        self._family = family
+        self._spec = assign.model
+        self._device = device
+        self._dtype = devices.weights_type(assign.cell.precision, training=False)
+        self._file = Path(assign.cache_folder) / weights_name(assign)
+        self.module: torch.nn.Module = torch.nn.Identity()
+
+    def make_file(self) -> None:
+        """Write the weights, unless they are there. Several launches may do so at once: the last one's file stays."""
+        if self._file.exists():
+            return
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        temporary = self._file.with_name(f"{self._file.name}.{os.getpid()}.tmp")
+        try:
+            self.instantiate()
+            save_model(self.module, str(temporary))
+            with temporary.open("rb+") as written:
+                os.fsync(written.fileno())
+            temporary.replace(self._file)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    def instantiate(self) -> None:
+        """The module on the CPU."""
+        self.module = self._family.build(self._spec, torch.device("cpu")).to(self._dtype)
+
+    def weights(self) -> None:
+        """Its weights, from the file."""
+        load_model(self.module, self._file)
+
+    def to_device(self) -> None:
+        """Onto the device."""
+        self.module.to(self._device)
+        devices.synchronize(self._device)
+
+    def drop(self) -> None:
+        """Forget the earlier model and all its memory."""
+        self.module = torch.nn.Identity()
+        gc.collect()
+        if self._device.type == "cuda":
+            torch.cuda.empty_cache()
+
+
+def weights_name(assign: Assign) -> str:
+    """Name of the weights file: whatever changes its content changes the name."""
+    versions = (str(torch.__version__), devices.installed("torchvision"), devices.installed("transformers"))
+    identity = msgspec.json.encode((assign.model, assign.cell.precision, versions))
+    return f"{slug(assign.model.name)}-{hashlib.sha256(identity).hexdigest()[:16]}.safetensors"
