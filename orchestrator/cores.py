@@ -1,0 +1,69 @@
+"""CPU devices: slices of the cores that this process may run on, for trying everything without a GPU."""
+
+import os
+import platform
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import psutil
+
+from protocol.cell import Device, DeviceKind
+
+_CPUINFO: Final = Path("/proc/cpuinfo")
+_TOPOLOGY: Final = "/sys/devices/system/cpu/cpu{}/topology/{}"
+
+
+def usable_cores() -> tuple[int, ...]:
+    """Cores that this process may run on; threads of one physical core side by side, so that slices do not share it."""
+    return tuple(sorted(os.sched_getaffinity(0), key=_place))
+
+
+def cpu_devices(numbers: Sequence[int], cores: Sequence[int]) -> tuple[Device, ...]:
+    """The devices cpu:N for each of `numbers`, the cores divided evenly between them.
+
+    Every device gets the same number of cores, so that they compare; what cannot be divided stays idle. With more
+    devices than cores, devices share one, and say so.
+    """
+    size = max(1, len(cores) // max(1, len(numbers)))
+    name, memory = cpu_name(), psutil.virtual_memory()
+    slices = [_slice(cores, place, size) for place in range(len(numbers))]
+    return tuple(
+        Device(
+            uuid=f"cpu:{number}",
+            gpu_id=number,
+            kind=DeviceKind.CPU,
+            name=name,
+            cpus=tuple(sorted(own)),
+            shared_cores=slices.count(own) > 1,
+            memory_total_bytes=memory.total,
+            memory_used_bytes=memory.total - memory.available,
+        )
+        for number, own in zip(numbers, slices, strict=True)
+    )
+
+
+def cpu_name() -> str:
+    """Name of the processor as the kernel gives it, else its architecture."""
+    for line in _CPUINFO.read_text(encoding="utf-8", errors="replace").splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() == "model name" and value.strip():
+            return value.strip()
+    return platform.machine()
+
+
+def _slice(cores: Sequence[int], place: int, size: int) -> tuple[int, ...]:
+    begin = place * size % len(cores)
+    return tuple(cores[begin : begin + size])
+
+
+def _place(core: int) -> tuple[int, int, int]:
+    return _topology(core, "physical_package_id"), _topology(core, "core_id"), core
+
+
+def _topology(core: int, what: str) -> int:
+    """Number that the kernel gives a core's package or physical core; its own number where it does not tell."""
+    try:
+        return int(Path(_TOPOLOGY.format(core, what)).read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return core

@@ -1,0 +1,362 @@
+/* An NVML of our own: the symbols of libnvidia-ml.so.1 that the orchestrator needs, answering from a script.
+
+   The script is the file named by GPUBENCH_FAKE_NVML, one `key = value` a line, read again when it changes:
+
+       gpus = 2
+       driver_version = 580.95.05
+       gpu.0.uuid = GPU-…                             what GPU 0 answers; a key that is missing: NOT_SUPPORTED
+       gpu.0.compute = 4711 13207024435               processes: PID and bytes, -1 bytes for "not available"
+       gpu.1.error.nvmlDeviceGetPowerUsage = 15       the return code of one function for one GPU
+       gpu.1.error.* = 15                             ... of every function for that GPU
+       error.nvmlInit = 18                            ... of a function of the library
+
+   Functions are named without the suffix of their version. Written for tests: one thread, little checking. */
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { SUCCESS = 0, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7, MAX_GPUS = 64, MAX_LINES = 4096 };
+
+typedef struct { int index; } Device;
+
+typedef struct { char *key, *value; } Line;
+
+static Device devices[MAX_GPUS];
+static Line lines[MAX_LINES];
+static int line_count;
+static char *script;
+static struct stat seen;
+
+/* ── the script ───────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+static char *trimmed(char *text)
+{
+    text += strspn(text, " \t");
+    for (char *end = text + strlen(text); end > text && strchr(" \t\r", end[-1]); *--end = 0)
+        ;
+    return text;
+}
+
+static void parse(FILE *file, size_t size)
+{
+    free(script);
+    script = calloc(1, size + 1);
+    size_t got = fread(script, 1, size, file);
+    script[got] = 0;
+    line_count = 0;
+    for (char *line = strtok(script, "\n"); line && line_count < MAX_LINES; line = strtok(NULL, "\n")) {
+        char *equals = strchr(line, '=');
+        if (!equals)
+            continue;
+        *equals = 0;
+        lines[line_count++] = (Line){trimmed(line), trimmed(equals + 1)};
+    }
+}
+
+static void refresh(void)
+{
+    const char *path = getenv("GPUBENCH_FAKE_NVML");
+    struct stat now;
+    if (!path || stat(path, &now))
+        return;
+    if (now.st_ino == seen.st_ino && now.st_size == seen.st_size && now.st_mtim.tv_sec == seen.st_mtim.tv_sec &&
+        now.st_mtim.tv_nsec == seen.st_mtim.tv_nsec)
+        return;
+    FILE *file = fopen(path, "r");
+    if (!file)
+        return;
+    seen = now;
+    parse(file, (size_t)now.st_size);
+    fclose(file);
+}
+
+static const char *lookup(const char *key)
+{
+    refresh();
+    for (int i = 0; i < line_count; i++)
+        if (!strcmp(lines[i].key, key))
+            return lines[i].value;
+    return NULL;
+}
+
+static const char *of_gpu(const Device *device, const char *key)
+{
+    char name[256];
+    snprintf(name, sizeof name, "gpu.%d.%s", device->index, key);
+    return lookup(name);
+}
+
+static int library_error(const char *function)
+{
+    char name[256];
+    snprintf(name, sizeof name, "error.%s", function);
+    const char *code = lookup(name);
+    return code ? atoi(code) : SUCCESS;
+}
+
+static int gpu_error(const Device *device, const char *function)
+{
+    char name[256];
+    snprintf(name, sizeof name, "error.%s", function);
+    const char *code = of_gpu(device, name);
+    if (!code)
+        code = of_gpu(device, "error.*");
+    return code ? atoi(code) : SUCCESS;
+}
+
+/* ── answers ──────────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+static int text(const char *value, char *into, unsigned length)
+{
+    if (!value)
+        return NOT_SUPPORTED;
+    if (strlen(value) >= length)
+        return INSUFFICIENT_SIZE;
+    strcpy(into, value);
+    return SUCCESS;
+}
+
+static int gpu_text(Device *device, const char *function, const char *key, char *into, unsigned length)
+{
+    int error = gpu_error(device, function);
+    return error ? error : text(of_gpu(device, key), into, length);
+}
+
+static int gpu_u64(Device *device, const char *function, const char *key, uint64_t *into)
+{
+    int error = gpu_error(device, function);
+    if (error)
+        return error;
+    const char *value = of_gpu(device, key);
+    if (!value)
+        return NOT_SUPPORTED;
+    *into = strtoull(value, NULL, 0);
+    return SUCCESS;
+}
+
+static int gpu_u32(Device *device, const char *function, const char *key, unsigned *into)
+{
+    uint64_t wide = 0;
+    int error = gpu_u64(device, function, key, &wide);
+    if (!error)
+        *into = (unsigned)wide;
+    return error;
+}
+
+#define TEXT(function, key) \
+    int function(Device *d, char *into, unsigned length) { return gpu_text(d, #function, key, into, length); }
+#define U32(function, key) \
+    int function(Device *d, unsigned *into) { return gpu_u32(d, #function, key, into); }
+#define U64(function, key) \
+    int function(Device *d, uint64_t *into) { return gpu_u64(d, #function, key, into); }
+/* A setting that has a current and a pending state. */
+#define STATES(function, key) \
+    int function(Device *d, unsigned *current, unsigned *pending) \
+    { \
+        int error = gpu_u32(d, #function, key, current); \
+        *pending = *current; \
+        return error; \
+    }
+
+TEXT(nvmlDeviceGetName, "name")
+TEXT(nvmlDeviceGetUUID, "uuid")
+TEXT(nvmlDeviceGetSerial, "serial")
+TEXT(nvmlDeviceGetBoardPartNumber, "part_number")
+TEXT(nvmlDeviceGetVbiosVersion, "vbios_version")
+U32(nvmlDeviceGetEnforcedPowerLimit, "power_limit_mw")
+U32(nvmlDeviceGetPowerUsage, "power_mw")
+U64(nvmlDeviceGetTotalEnergyConsumption, "energy_mj")
+U64(nvmlDeviceGetCurrentClocksEventReasons, "reasons")
+U32(nvmlDeviceGetArchitecture, "architecture")
+U32(nvmlDeviceGetPersistenceMode, "persistence_mode")
+U32(nvmlDeviceGetMaxPcieLinkGeneration, "pcie_generation")
+U32(nvmlDeviceGetCurrPcieLinkWidth, "pcie_width")
+STATES(nvmlDeviceGetEccMode, "ecc")
+STATES(nvmlDeviceGetMigMode, "mig")
+
+/* ── the library ──────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+int nvmlInitWithFlags(unsigned flags)
+{
+    (void)flags;
+    for (int i = 0; i < MAX_GPUS; i++)
+        devices[i].index = i;
+    return library_error("nvmlInit");
+}
+
+int nvmlShutdown(void) { return library_error("nvmlShutdown"); }
+
+int nvmlSystemGetDriverVersion(char *into, unsigned length)
+{
+    int error = library_error("nvmlSystemGetDriverVersion");
+    return error ? error : text(lookup("driver_version"), into, length);
+}
+
+int nvmlSystemGetCudaDriverVersion_v2(int *version)
+{
+    int error = library_error("nvmlSystemGetCudaDriverVersion");
+    const char *value = lookup("cuda_driver_version");
+    if (!error && value)
+        *version = atoi(value);
+    return error ? error : value ? SUCCESS : NOT_SUPPORTED;
+}
+
+/* ── which GPUs ───────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+int nvmlDeviceGetCount_v2(unsigned *count)
+{
+    const char *value = lookup("gpus");
+    *count = value ? (unsigned)atoi(value) : 0;
+    return library_error("nvmlDeviceGetCount");
+}
+
+int nvmlDeviceGetHandleByIndex_v2(unsigned index, Device **device)
+{
+    unsigned count = 0;
+    nvmlDeviceGetCount_v2(&count);
+    if (index >= count || index >= MAX_GPUS)
+        return INVALID_ARGUMENT;
+    *device = &devices[index];
+    return gpu_error(*device, "nvmlDeviceGetHandleByIndex");
+}
+
+int nvmlDeviceGetHandleByUUID(const char *uuid, Device **device)
+{
+    unsigned count = 0;
+    nvmlDeviceGetCount_v2(&count);
+    for (unsigned i = 0; i < count && i < MAX_GPUS; i++) {
+        const char *own = of_gpu(&devices[i], "uuid");
+        if (own && !strcmp(own, uuid)) {
+            *device = &devices[i];
+            return gpu_error(*device, "nvmlDeviceGetHandleByUUID");
+        }
+    }
+    return NOT_FOUND;
+}
+
+/* ── what a GPU is ────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+typedef struct {
+    char bus_id_legacy[16];
+    unsigned domain, bus, device, device_id, subsystem_id;
+    char bus_id[32];
+} PciInfo;
+
+int nvmlDeviceGetPciInfo_v3(Device *device, PciInfo *into)
+{
+    memset(into, 0, sizeof *into);
+    return gpu_text(device, "nvmlDeviceGetPciInfo", "pci_address", into->bus_id, sizeof into->bus_id);
+}
+
+int nvmlDeviceGetCudaComputeCapability(Device *device, int *major, int *minor)
+{
+    int error = gpu_error(device, "nvmlDeviceGetCudaComputeCapability");
+    const char *value = of_gpu(device, "compute_capability");
+    if (!error && (!value || sscanf(value, "%d.%d", major, minor) != 2))
+        return NOT_SUPPORTED;
+    return error;
+}
+
+int nvmlDeviceGetCpuAffinity(Device *device, unsigned words, unsigned long *mask)
+{
+    int error = gpu_error(device, "nvmlDeviceGetCpuAffinity");
+    const char *value = of_gpu(device, "cpus");
+    if (error || !value)
+        return error ? error : NOT_SUPPORTED;
+    memset(mask, 0, words * sizeof *mask);
+    for (char *end; *value; value = end) {
+        unsigned long cpu = strtoul(value, &end, 10);
+        if (end == value)
+            break;
+        if (cpu / 64 < words)
+            mask[cpu / 64] |= 1UL << cpu % 64;
+    }
+    return SUCCESS;
+}
+
+/* ── how it is now ────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+typedef struct {
+    unsigned version;
+    uint64_t total, reserved, free, used;
+} MemoryV2;
+
+int nvmlDeviceGetMemoryInfo_v2(Device *device, MemoryV2 *into)
+{
+    const char *function = "nvmlDeviceGetMemoryInfo";
+    int error = gpu_u64(device, function, "memory_total_bytes", &into->total);
+    if (!error)
+        error = gpu_u64(device, function, "memory_used_bytes", &into->used);
+    into->reserved = 0;
+    into->free = into->total - into->used;
+    return error;
+}
+
+typedef struct { unsigned gpu, memory; } Utilization;
+
+int nvmlDeviceGetUtilizationRates(Device *device, Utilization *into)
+{
+    int error = gpu_u32(device, "nvmlDeviceGetUtilizationRates", "gpu_percent", &into->gpu);
+    return error ? error : gpu_u32(device, "nvmlDeviceGetUtilizationRates", "memory_percent", &into->memory);
+}
+
+int nvmlDeviceGetTemperature(Device *device, int sensor, unsigned *into)
+{
+    return sensor ? INVALID_ARGUMENT : gpu_u32(device, "nvmlDeviceGetTemperature", "temperature_c", into);
+}
+
+int nvmlDeviceGetClockInfo(Device *device, int clock, unsigned *into)
+{
+    const char *key = clock == 1 ? "sm_clock_mhz" : clock == 2 ? "memory_clock_mhz" : "";
+    return gpu_u32(device, "nvmlDeviceGetClockInfo", key, into);
+}
+
+typedef struct { uint64_t reference_ns, violation_ns; } Violation;
+
+int nvmlDeviceGetViolationStatus(Device *device, int policy, Violation *into)
+{
+    const char *key = policy == 0 ? "power_violation_ns" : policy == 1 ? "thermal_violation_ns" : "";
+    into->reference_ns = 0;
+    return gpu_u64(device, "nvmlDeviceGetViolationStatus", key, &into->violation_ns);
+}
+
+/* ── who uses it ──────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+typedef struct {
+    unsigned pid;
+    uint64_t used_bytes;
+    unsigned gpu_instance, compute_instance;
+} Process;
+
+static int processes(Device *device, const char *function, const char *key, unsigned *count, Process *into)
+{
+    int error = gpu_error(device, function);
+    if (error)
+        return error;
+    unsigned found = 0, room = into ? *count : 0;
+    const char *rest = of_gpu(device, key);
+    for (char *end; rest; rest = end) {
+        unsigned pid = (unsigned)strtoul(rest, &end, 10);
+        if (end == rest)
+            break;
+        uint64_t bytes = (uint64_t)strtoll(end, &end, 10);
+        if (found < room)
+            into[found] = (Process){pid, bytes, ~0u, ~0u};
+        found++;
+    }
+    *count = found;
+    return found > room ? INSUFFICIENT_SIZE : SUCCESS;
+}
+
+int nvmlDeviceGetComputeRunningProcesses_v3(Device *device, unsigned *count, Process *into)
+{
+    return processes(device, "nvmlDeviceGetComputeRunningProcesses", "compute", count, into);
+}
+
+int nvmlDeviceGetGraphicsRunningProcesses_v3(Device *device, unsigned *count, Process *into)
+{
+    return processes(device, "nvmlDeviceGetGraphicsRunningProcesses", "graphics", count, into);
+}

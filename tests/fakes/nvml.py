@@ -1,0 +1,134 @@
+"""Builds the NVML of tests/fakes/nvml.c, writes its script, and runs Python against it.
+
+    fake = FakeNvml(tmp_path, gpus=8)
+    fake.set({"gpu.3.power_mw": 690_000})
+    fake.fail("nvmlDeviceGetPowerUsage", 15, gpu=3)
+    fake.python("import json; …; print(json.dumps(…))")     # what a fresh process sees
+
+NVML is loaded once a process, so what is tested runs in children that get `fake.environment`.
+"""
+
+import atexit
+import functools
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+_SOURCE = Path(__file__).with_name("nvml.c")
+_COMPILERS = ("cc", "gcc", "clang")
+_NOT_INHERITED = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES")
+
+
+@functools.cache
+def library_folder() -> Path:
+    """Folder with our libnvidia-ml.so.1, built once a session. Skips the test where there is no C compiler."""
+    compiler = next(filter(None, map(shutil.which, _COMPILERS)), None)
+    if compiler is None:
+        pytest.skip(f"no C compiler ({', '.join(_COMPILERS)}) to build the NVML of tests/fakes")
+    folder = Path(tempfile.mkdtemp(prefix="gpubench-nvml-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    library = folder / "libnvidia-ml.so.1"
+    subprocess.run([compiler, "-shared", "-fPIC", "-Wall", "-Werror", "-o", library, _SOURCE], check=True)
+    return folder
+
+
+def uuid(index: int) -> str:
+    """UUID of the fake's GPU `index`; their first digits differ."""
+    return f"GPU-{0x5317350E + index * 0x01010101:08x}-0000-4000-8000-{index:012x}"
+
+
+def gpu(index: int) -> dict[str, object]:
+    """What one healthy, idle H200 answers."""
+    return {
+        "uuid": uuid(index),
+        "name": "NVIDIA H200",
+        "serial": f"165012300{index:04}",
+        "part_number": "692-2G520-0280-001",
+        "vbios_version": "96.00.CF.00.0B",
+        "pci_address": f"00000000:{0x1B + index:02X}:00.0",
+        "compute_capability": "9.0",
+        "architecture": 9,
+        "power_limit_mw": 700_000,
+        "ecc": 1,
+        "mig": 0,
+        "persistence_mode": 1,
+        "pcie_generation": 5,
+        "pcie_width": 16,
+        "cpus": "0 1",
+        "memory_total_bytes": 150_754_820_096,
+        "memory_used_bytes": 0,
+        "gpu_percent": 0,
+        "memory_percent": 0,
+        "power_mw": 76_000,
+        "energy_mj": 1_000_000,
+        "temperature_c": 31,
+        "sm_clock_mhz": 345,
+        "memory_clock_mhz": 3201,
+        "reasons": "0x1",
+        "thermal_violation_ns": 0,
+        "power_violation_ns": 0,
+    }
+
+
+class FakeNvml:
+    """A scripted NVML. A change is seen by running processes at their next call."""
+
+    def __init__(self, folder: Path, gpus: int = 2) -> None:
+        self._script = folder / "nvml.script"
+        self._values: dict[str, object] = {
+            "gpus": gpus,
+            "driver_version": "580.95.05",
+            "cuda_driver_version": 13000,
+        }
+        for index in range(gpus):
+            self._values |= {f"gpu.{index}.{key}": value for key, value in gpu(index).items()}
+        self.environment = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
+        self.environment |= {
+            "LD_LIBRARY_PATH": str(library_folder()),
+            "GPUBENCH_FAKE_NVML": str(self._script),
+            "PYTHONPATH": str(ROOT),
+        }
+        self._write()
+
+    def set(self, values: Mapping[str, object]) -> None:
+        """Change answers; None takes one away, so that it is not supported."""
+        self._values |= values
+        self._values = {key: value for key, value in self._values.items() if value is not None}
+        self._write()
+
+    def fail(self, function: str, code: int, *, gpu: int | None = None) -> None:
+        """Have a function (named without version suffix, "*" for all of a GPU) return an error code from now on."""
+        self.set({f"error.{function}" if gpu is None else f"gpu.{gpu}.error.{function}": code})
+
+    def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Have children of this process load this NVML."""
+        for name in _NOT_INHERITED:
+            monkeypatch.delenv(name, raising=False)
+        for name in ("LD_LIBRARY_PATH", "GPUBENCH_FAKE_NVML"):
+            monkeypatch.setenv(name, self.environment[name])
+
+    def python(self, source: str, **environment: str) -> object:
+        """What `source` prints, as JSON, in a fresh process that loads this NVML."""
+        done = subprocess.run(
+            [sys.executable, "-P", "-c", source],
+            env=self.environment | environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=30,
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    def _write(self) -> None:
+        fresh = self._script.with_suffix(".new")
+        fresh.write_text("".join(f"{key} = {value}\n" for key, value in self._values.items()))
+        fresh.replace(self._script)
