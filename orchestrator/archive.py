@@ -1,0 +1,200 @@
+"""A run as it lies on disk, read back: what was asked for, what was tried, what came of it.
+
+    run.yaml ──▶ StoredRun ┐
+    journal.gpj ──▶ records ┼──▶ Archive ── result(attempt) ──▶ launches/<cell>/<n>/result.msgpack, its hash checked
+                            ┘
+ResultFileError    a result that the journal promised is missing, or is not the one that was promised
+"""
+
+import dataclasses
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+import yaml
+
+from orchestrator import journal
+from orchestrator.configuration import StoredRun
+from orchestrator.errors import RunFolderError
+from orchestrator.records import End, Finished, Header, Left, Record, Segment, Start, ZygoteStarted
+from protocol import codec
+from protocol.errors import ProtocolError
+from protocol.failure import Failure
+from protocol.paths import LaunchPaths, RunPaths
+from protocol.result import Result
+
+MAX_RUN_BYTES: Final = 16 * 1024 * 1024
+"""A plan of 600 cells takes 0.3 MB; anything beyond this was not written by gpubench."""
+
+
+class ResultFileError(Exception):
+    """A result file is missing or damaged. The message names the file and says what is wrong with it."""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One try at a cell. `end` is None when it was interrupted (or still goes on), `left` when nobody saw it leave.
+
+    segment: in which it was started; monotonic times of another segment do not compare with it (a reboot sets them
+    back), so `lasted_ms` is None for an end that a later segment wrote.
+    """
+
+    segment: Segment
+    start: Start
+    end: End | None = None
+    left: Left | None = None
+    lasted_ms: float | None = None
+
+    @property
+    def promised(self) -> str | None:
+        """Hash of the result file, None where there is no result."""
+        return self.end.result_sha256 if self.end else None
+
+    @property
+    def failure(self) -> Failure | None:
+        """Why there is no result; None for a good attempt, and for one that was interrupted."""
+        return self.end.failure if self.end else None
+
+    @property
+    def started(self) -> float:
+        """When it was started, in seconds since the epoch."""
+        return self.segment.wall + (self.start.at_ns - self.segment.monotonic_ns) / 1e9
+
+
+@dataclass(frozen=True)
+class Archive:
+    """One run.
+
+    durations_s: of each segment, up to its last record. finished: None while nobody has written that the run is over.
+    """
+
+    paths: RunPaths
+    stored: StoredRun
+    header: Header
+    segments: tuple[Segment, ...]
+    durations_s: tuple[float, ...]
+    zygotes: tuple[ZygoteStarted, ...]
+    attempts: tuple[Attempt, ...]
+    finished: Finished | None
+
+    def folder(self, attempt: Attempt) -> LaunchPaths:
+        """Where the files of an attempt lie."""
+        return self.paths.launch(attempt.start.cell, attempt.start.attempt)
+
+    def result(self, attempt: Attempt) -> Result:
+        """What an attempt measured.
+
+        Raises ResultFileError when the file is not the one that the journal promised, and ValueError for an attempt
+        without a promised result.
+        """
+        if attempt.promised is None:
+            raise ValueError(f"launch {attempt.start.launch} has no result")
+        path = self.folder(attempt).result
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise ResultFileError(f"{path}: cannot be read: {error.strerror}") from error
+        if hashlib.sha256(data).hexdigest() != attempt.promised:
+            raise ResultFileError(f"{path}: not the result that the journal promised ({len(data)} bytes, another hash)")
+        try:
+            return codec.decode(data, Result)
+        except ProtocolError as error:
+            raise ResultFileError(f"{path}: {error}") from error
+
+
+def load(paths: RunPaths) -> Archive:
+    """The run in a folder, also one that still goes on.
+
+    Raises RunFolderError when there is no run, it is damaged, or its files belong to different runs.
+    """
+    stored = load_stored(paths)
+    records = journal.read(paths.journal)
+    header = records[0] if records else None
+    if not isinstance(header, Header):
+        raise RunFolderError(f"{paths.journal}: the journal does not say which run it belongs to")
+    if (header.run_id, header.plan_hash) != (stored.run_id, stored.plan.hash):
+        raise RunFolderError(
+            f"{paths.folder}: run.yaml and journal.gpj belong to different plans (run.yaml was changed, or files of "
+            "two runs were mixed). Restore the run.yaml that was written with this journal."
+        )
+    try:
+        return _assemble(paths, stored, header, records)
+    except (KeyError, IndexError):
+        raise RunFolderError(f"{paths.journal}: damaged: an attempt ends that was never started") from None
+
+
+def store(stored: StoredRun, paths: RunPaths) -> None:
+    """Write run.yaml, whole or not at all. Raises StorageError when the disk refuses."""
+    text = yaml.dump(
+        msgspec.to_builtins(stored, builtin_types=()), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120
+    )
+    journal.write_durably(paths.config, text.encode())
+
+
+def load_stored(paths: RunPaths) -> StoredRun:
+    """What run.yaml says. Raises RunFolderError when it is missing or is not what `store` writes."""
+    try:
+        with paths.config.open("rb") as file:
+            data = file.read(MAX_RUN_BYTES + 1)
+    except OSError as error:
+        raise RunFolderError(f"{paths.config}: not the folder of a run: {error.strerror}") from error
+    if len(data) > MAX_RUN_BYTES:
+        raise RunFolderError(f"{paths.config}: larger than {MAX_RUN_BYTES} bytes, so not written by gpubench")
+    try:
+        return msgspec.convert(yaml.load(data, yaml.SafeLoader), StoredRun)
+    except (yaml.YAMLError, msgspec.ValidationError, UnicodeDecodeError, ValueError, RecursionError) as error:
+        raise RunFolderError(f"{paths.config}: damaged or from another version: {error}") from error
+
+
+class _Dumper(yaml.SafeDumper):
+    """SafeDumper that knows tuples and writes every value out: the same tuple twice is no reason for an alias."""
+
+    def ignore_aliases(self, data: object) -> bool:
+        return True
+
+
+_Dumper.add_representer(tuple, _Dumper.represent_list)
+
+
+def _assemble(paths: RunPaths, stored: StoredRun, header: Header, records: Iterable[Record]) -> Archive:
+    """Put the records together: each Start with the segment it stands in, its End and its Left."""
+    segments: list[Segment] = []
+    durations_s: list[float] = []
+    zygotes: list[ZygoteStarted] = []
+    attempts: dict[int, Attempt] = {}
+    finished: Finished | None = None
+    for record in records:
+        match record:
+            case Segment():
+                segments.append(record)
+                durations_s.append(0.0)
+                finished = None
+            case ZygoteStarted():
+                zygotes.append(record)
+            case Start():
+                attempts[record.launch] = Attempt(segments[-1], record)
+            case End():
+                attempts[record.launch] = _ended(attempts[record.launch], record, segments[-1])
+            case Left():
+                attempts[record.launch] = dataclasses.replace(attempts[record.launch], left=record)
+            case Finished():
+                finished = record
+        if isinstance(record, Start | End | Finished):
+            durations_s[-1] = (record.at_ns - segments[-1].monotonic_ns) / 1e9
+    return Archive(
+        paths=paths,
+        stored=stored,
+        header=header,
+        segments=tuple(segments),
+        durations_s=tuple(durations_s),
+        zygotes=tuple(zygotes),
+        attempts=tuple(attempts.values()),
+        finished=finished,
+    )
+
+
+def _ended(attempt: Attempt, end: End, segment: Segment) -> Attempt:
+    lasted_ms = (end.at_ns - attempt.start.at_ns) / 1e6 if segment == attempt.segment else None
+    return dataclasses.replace(attempt, end=end, lasted_ms=lasted_ms)

@@ -1,0 +1,146 @@
+"""From a run to its report: one merged account of all GPUs. Pure.
+
+    Archive (what was planned and tried) ┐
+                                          ├── merge ──▶ Report
+    Evidence (figures and readings)      ┘
+
+Which cell ended how is decided in outcomes.py; here it is only written down.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from orchestrator.archive import Archive
+from orchestrator.evidence import DeviceEvidence, Evidence
+from orchestrator.merge import summary
+from orchestrator.merge.cross_gpu import spreads
+from orchestrator.merge.metrics import mb
+from orchestrator.merge.results import cells, results
+from orchestrator.merge.times import iso
+from orchestrator.report.model import (
+    SCHEMA_VERSION,
+    ConfigurationReport,
+    GpuInfo,
+    Metadata,
+    Report,
+    SegmentReport,
+)
+from protocol.cell import Device
+from protocol.result import Environment
+
+__all__ = ["merge"]
+
+NO_HEALTH: Final = "health is not judged in this version"
+
+
+def merge(archive: Archive, evidence: Evidence) -> Report:
+    """The report of a run, finished or not. Everything that was planned is in it, whatever became of it."""
+    merged = results(archive, evidence)
+    return Report(
+        schema_version=SCHEMA_VERSION,
+        metadata=_metadata(archive, evidence),
+        gpu_info=tuple(
+            _gpu_info(device, evidence.devices.get(device.uuid, DeviceEvidence())) for device in archive.stored.devices
+        ),
+        test_configuration=_configuration(archive),
+        results=merged,
+        cells=tuple(cells(archive, evidence)),
+        summary=summary.summary(archive, evidence, merged),
+        cross_gpu=spreads(archive.stored.devices, merged),
+        overhead=summary.overhead(archive, evidence),
+        failures=tuple(summary.failures(archive, evidence)),
+        verdict=summary.verdict(archive, evidence),
+        baseline_comparison=None,
+        health=None,
+        health_note=NO_HEALTH,
+    )
+
+
+def _metadata(archive: Archive, evidence: Evidence) -> Metadata:
+    stored, finished = archive.stored, archive.finished
+
+    def version(read: Callable[[Environment], str | None]) -> str | None:
+        """The version that all launches ran on; all of them where they differ, which a resumed run may show."""
+        seen = dict.fromkeys(read(launch.environment) for launch in evidence.launches.values())
+        return ", ".join(text for text in seen if text) or None
+
+    drivers = dict.fromkeys(segment.driver_version for segment in archive.segments if segment.driver_version)
+    return Metadata(
+        tool_version=stored.tool_version,
+        pytorch_version=version(lambda environment: environment.torch),
+        cuda_version=version(lambda environment: environment.cuda),
+        cudnn_version=version(lambda environment: environment.cudnn),
+        torchvision_version=version(lambda environment: environment.torchvision),
+        transformers_version=version(lambda environment: environment.transformers),
+        python_version=version(lambda environment: environment.python),
+        driver_version=", ".join(drivers) or None,
+        test_date=iso(archive.header.created),
+        hostname=archive.header.hostname,
+        test_duration_seconds=sum(archive.durations_s),
+        run_id=stored.run_id,
+        command=stored.command,
+        finished=finished is not None and not finished.interrupted,
+        interrupted=finished is not None and finished.interrupted,
+        segments=tuple(
+            SegmentReport(
+                started=iso(segment.wall),
+                duration_seconds=duration_s,
+                driver_version=segment.driver_version,
+                boot_id=segment.boot_id,
+                tool_version=segment.tool_version,
+            )
+            for segment, duration_s in zip(archive.segments, archive.durations_s, strict=True)
+        ),
+        zygote_start_ms=tuple(zygote.start_ms for zygote in archive.zygotes),
+        telemetry_note=stored.telemetry_note,
+    )
+
+
+def _gpu_info(device: Device, evidence: DeviceEvidence) -> GpuInfo:
+    return GpuInfo(
+        gpu_id=device.gpu_id,
+        gpu_uuid=device.uuid,
+        gpu_name=device.name,
+        kind=device.kind,
+        shared_cores=device.shared_cores,
+        gpu_memory_total_mb=mb(device.memory_total_bytes),
+        driver_version=device.driver_version,
+        cuda_version=device.cuda_driver_version,
+        cuda_compute_capability=device.compute_capability,
+        gpu_architecture=device.architecture,
+        serial=device.serial,
+        pci_address=device.pci_address,
+        part_number=device.part_number,
+        vbios_version=device.vbios_version,
+        power_limit_w=device.power_limit_w,
+        ecc_enabled=device.ecc_enabled,
+        mig_enabled=device.mig_enabled,
+        persistence_mode=device.persistence_mode,
+        pcie_generation=device.pcie_generation,
+        pcie_width=device.pcie_width,
+        average_gpu_utilization_percent=evidence.utilization_percent,
+        average_power_draw_w=evidence.power_w,
+    )
+
+
+def _configuration(archive: Archive) -> ConfigurationReport:
+    asked = archive.stored.configuration
+    return ConfigurationReport(
+        precision=",".join(asked.precisions),
+        precisions=asked.precisions,
+        warmup_iterations=asked.measurement.warm_up_iterations,
+        test_iterations=asked.measurement.iterations,
+        batch_sizes=asked.batch_sizes,
+        training_batch_sizes=asked.training_batch_sizes,
+        monitor_gpu_enabled=asked.monitor,
+        monitor_interval_ms=asked.monitor_interval_ms,
+        profile=asked.profile,
+        mode=asked.mode,
+        seed=asked.seed,
+        isolation=asked.isolation,
+        launches=asked.launches,
+        target_relative_half_width=asked.measurement.relative_half_width,
+        models=tuple(model.name for model in asked.models),
+        workloads=asked.workloads,
+        allow_busy=asked.allow_busy,
+    )

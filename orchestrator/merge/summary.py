@@ -1,0 +1,182 @@
+"""What the run says as a whole: its summary, what isolation cost, what failed, and how it ended."""
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from statistics import fmean, median
+from typing import Final
+
+from orchestrator.archive import Archive, Attempt
+from orchestrator.configuration import Isolation
+from orchestrator.evidence import Evidence
+from orchestrator.merge.metrics import overhead_ms
+from orchestrator.merge.results import report_attempt
+from orchestrator.outcomes import Status
+from orchestrator.report.cells import ModelResult, PhaseMetrics
+from orchestrator.report.model import BestThroughput, CellCounts, FailureReport, Overhead, Summary, Verdict
+from protocol.exit_codes import MEANING, ExitCode
+
+NO_SCORE: Final = "a score and a rank need a baseline, and none ships with this version"
+
+
+def summary(archive: Archive, evidence: Evidence, results: Sequence[ModelResult]) -> Summary:
+    """The run in a few figures."""
+    return Summary(
+        overall_score=None,
+        rank_among_tested=None,
+        score_note=NO_SCORE,
+        best_model_throughput=_best(results),
+        peak_memory_usage_mb=max(
+            (metric.peak_memory_mb for _, _, metric in _metrics(results) if metric.peak_memory_mb is not None),
+            default=None,
+        ),
+        average_gpu_utilization=_mean([device.utilization_percent for device in evidence.devices.values()]),
+        average_power_draw_w=_mean([device.power_w for device in evidence.devices.values()]),
+        cells=_counts(archive, evidence),
+    )
+
+
+def overhead(archive: Archive, evidence: Evidence) -> Overhead:
+    """What a process of its own for each launch cost, and whether the zygote paid."""
+    isolation = archive.stored.configuration.isolation
+    good = [attempt for attempt in archive.attempts if attempt.start.launch in evidence.launches]
+    ledgers = [(evidence.launches[attempt.start.launch].ledger, attempt.left) for attempt in good]
+    zygote_ms = median(zygote.start_ms for zygote in archive.zygotes) if archive.zygotes else None
+    pays_from: int | None = None
+    if isolation is Isolation.EXEC:
+        note = "every launch started an interpreter of its own; there was no zygote"
+    elif zygote_ms is None or not ledgers:
+        note = "nothing was launched from a zygote"
+    else:
+        saved_ms = zygote_ms - median(spent.start_ms + spent.import_ms for spent, _ in ledgers)
+        pays_from = math.ceil(zygote_ms / saved_ms) if saved_ms > 0 else None
+        note = "an estimate: a new interpreter for each launch is taken to cost what the zygote's own start did"
+    return Overhead(
+        isolation=isolation,
+        launches=len(ledgers),
+        median_ms=median(overhead_ms(spent, left) for spent, left in ledgers) if ledgers else None,
+        zygote_start_ms=zygote_ms,
+        pays_from_launches=pays_from,
+        note=note,
+    )
+
+
+def failures(archive: Archive, evidence: Evidence) -> Iterator[FailureReport]:
+    """Every launch without a result, earliest first: of several failures the first is nearest to the cause."""
+    cells = {cell.id: cell for cell in archive.stored.plan.cells}
+    labels = {device.uuid: device.gpu_id for device in archive.stored.devices}
+    for attempt in sorted(archive.attempts, key=lambda attempt: attempt.started):
+        report = report_attempt(attempt, archive.paths, evidence.damaged)
+        if report.outcome == "result":
+            continue
+        cell = cells[attempt.start.cell]
+        yield FailureReport(
+            at=report.started,
+            launch=report.launch,
+            cell=cell.id,
+            status=evidence.outcomes[cell.id].status,
+            gpu_uuid=attempt.start.device,
+            gpu_id=labels[attempt.start.device],
+            model_name=cell.model,
+            workload=cell.workload,
+            precision=cell.precision,
+            batch_size=report.batch_size,
+            attempt=report.attempt,
+            outcome=report.outcome,
+            category=report.category,
+            message=report.message or _unfinished(archive, attempt),
+            phase=report.phase,
+            code=report.code,
+            signal=report.failure_signal,
+            exception=report.exception,
+            evidence=report.evidence,
+            folder=report.folder,
+        )
+
+
+def verdict(archive: Archive, evidence: Evidence) -> Verdict:
+    """The exit code and every reason for it. What does not fit is listed and counts as complete."""
+    counts = _counts(archive, evidence)
+    reasons: list[str] = []
+    if counts.missing:
+        reasons.append(f"{_cells(counts.missing)} of {counts.planned} without a result: not finished")
+    if counts.failed:
+        reasons.append(f"{_cells(counts.failed)} of {counts.planned} without a result: failed")
+    if counts.short_of_launches:
+        reasons.append(
+            f"{_cells(counts.short_of_launches)} of {counts.planned} measured by fewer launches than planned"
+        )
+    if archive.finished is not None and archive.finished.interrupted:
+        reasons.append(f"interrupted: {archive.finished.reason or 'asked to stop'}")
+    code = ExitCode.INCOMPLETE if reasons else ExitCode.PASSED
+    if not reasons:
+        reasons.append(f"every planned cell ({counts.planned}) is accounted for")
+        reasons.extend(_remarks(counts))
+    word = "incomplete" if code is ExitCode.INCOMPLETE else "complete"
+    return Verdict(exit_code=int(code), word=word, meaning=MEANING[code], reasons=tuple(reasons))
+
+
+def _remarks(counts: CellCounts) -> Iterator[str]:
+    if counts.degraded or counts.referred:
+        smaller = counts.degraded + counts.referred
+        yield f"{_cells(smaller)} ran out of memory at the batch size asked for; a smaller one stands for it"
+    if counts.does_not_fit:
+        yield f"{_cells(counts.does_not_fit)} does not fit into the device's memory at any batch size"
+
+
+def _counts(archive: Archive, evidence: Evidence) -> CellCounts:
+    plan = archive.stored.plan
+    states = Counter(outcome.status for outcome in evidence.outcomes.values())
+    planned = Counter(cell for queue in plan.order.values() for cell, _ in queue)
+    short = sum(
+        1 for cell, outcome in evidence.outcomes.items() if outcome.counted and len(outcome.counted) < planned[cell]
+    )
+    return CellCounts(
+        planned=len(plan.cells),
+        short_of_launches=short,
+        ok=states[Status.OK],
+        degraded=states[Status.DEGRADED],
+        referred=states[Status.REFERRED],
+        does_not_fit=states[Status.DOES_NOT_FIT],
+        failed=states[Status.FAILED],
+        missing=states[Status.MISSING],
+    )
+
+
+def _best(results: Sequence[ModelResult]) -> BestThroughput | None:
+    candidates = [
+        BestThroughput(
+            model=result.model_name,
+            batch_size=metric.batch_size,
+            throughput=metric.throughput_samples_per_sec,
+            phase=phase,
+            precision=result.precision,
+            gpu_id=result.gpu_id,
+            gpu_uuid=result.gpu_uuid,
+        )
+        for result, phase, metric in _metrics(results)
+        if metric.throughput_samples_per_sec is not None and metric.batch_size is not None
+    ]
+    return max(candidates, key=lambda candidate: candidate.throughput, default=None)
+
+
+def _metrics(results: Sequence[ModelResult]) -> Iterator[tuple[ModelResult, str, PhaseMetrics]]:
+    for result in results:
+        for metric in result.inference_metrics.values():
+            yield result, "inference", metric
+        for metric in result.training_metrics.values():
+            yield result, "training", metric
+
+
+def _unfinished(archive: Archive, attempt: Attempt) -> str:
+    running = archive.finished is None and attempt.segment == archive.segments[-1]
+    return "no end was recorded: interrupted" + (", or still running" if running else "")
+
+
+def _cells(number: int) -> str:
+    return "1 cell" if number == 1 else f"{number} cells"
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return fmean(known) if known else None

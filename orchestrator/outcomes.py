@@ -1,0 +1,199 @@
+"""What became of each planned cell, told from its attempts alone. The report says this, whatever ran.
+
+    a result at the size asked for                       ok
+    a result at a smaller size                           degraded
+    out of memory; a smaller size is planned anyway      referred, to that cell
+    out of memory at batch 1 or before the first forward does not fit
+    another failure                                      failed
+    no attempt, or only interrupted ones                 missing
+
+Out of memory halves the batch: 8, 4, 2, 1. A size that ran out of memory on a device is known not to fit there, and so
+is every larger one.
+"""
+
+import enum
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from orchestrator.archive import Attempt
+from orchestrator.configuration import Plan
+from orchestrator.policy import POLICY, Reaction
+from protocol.cell import Cell
+from protocol.failure import Category, Phase
+
+
+class Status(enum.StrEnum):
+    """Final state of a planned cell."""
+
+    OK = "ok"
+    DEGRADED = "degraded"
+    REFERRED = "referred"
+    DOES_NOT_FIT = "does_not_fit"
+    FAILED = "failed"
+    MISSING = "missing"
+
+
+class CellOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a cell.
+
+    batch_size: at which it was measured. counted: the launches whose results make up its figures, one for each round.
+    refers_to: id of the planned cell that stands for this one. reason: one line for people, empty where all is well.
+    """
+
+    status: Status
+    batch_size: int | None = None
+    counted: tuple[int, ...] = ()
+    refers_to: str | None = None
+    reason: str = ""
+
+
+BEFORE_FIRST_FORWARD: Final = frozenset({Phase.START, Phase.IMPORT, Phase.BUILD})
+"""Out of memory in one of these has nothing to do with the batch: a smaller one is not tried."""
+
+
+def derive(plan: Plan, attempts: Sequence[Attempt], damaged: Collection[int] = ()) -> dict[str, CellOutcome]:
+    """The outcome of every planned cell, by its id.
+
+    attempts: of the whole run, in order. damaged: launches whose result file is not what the journal promised; they
+    count as failed.
+    """
+    tries: dict[str, list[Attempt]] = defaultdict(list)
+    for attempt in attempts:
+        tries[attempt.start.cell].append(attempt)
+    families: dict[Cell, dict[int, Cell]] = defaultdict(dict)
+    for cell in plan.cells:
+        families[_family(cell)][cell.batch_size] = cell
+    quarantined = _quarantined(attempts)
+    outcomes: dict[str, CellOutcome] = {}
+    for shared, members in families.items():
+        family = _Family(members, tries, damaged, next(filter(None, map(quarantined.get, shared.devices)), ""))
+        outcomes.update(family.outcomes())
+    return outcomes
+
+
+def counted(tries: Sequence[Attempt], damaged: Collection[int]) -> tuple[int, ...]:
+    """The launches of one cell that make up its figures: one for each round, all at one batch size.
+
+    Results at different sizes are never mixed: the smallest is what fitted every time.
+    """
+    good = [attempt for attempt in tries if attempt.promised is not None and attempt.start.launch not in damaged]
+    size = min((attempt.start.batch_size for attempt in good), default=None)
+    rounds: dict[int, int] = {}
+    for attempt in good:
+        if attempt.start.batch_size == size:
+            rounds.setdefault(attempt.start.round, attempt.start.launch)
+    return tuple(rounds.values())
+
+
+def halvings(batch_size: int) -> Iterator[int]:
+    """The sizes that are tried after `batch_size` ran out of memory, down to 1."""
+    while batch_size > 1:
+        batch_size //= 2
+        yield batch_size
+
+
+class _Family:
+    """Planned cells of one device that differ in their batch size alone: what one learns about memory, all know."""
+
+    def __init__(
+        self, members: Mapping[int, Cell], tries: Mapping[str, Sequence[Attempt]], damaged: Collection[int], why: str
+    ) -> None:
+        self._members = members
+        self._tries = {size: tries.get(cell.id, ()) for size, cell in members.items()}
+        self._damaged = damaged
+        self._quarantine = why
+        # Before the first forward it is the model that did not fit: that says nothing about a size.
+        unfit = [
+            attempt.start.batch_size
+            for attempts in self._tries.values()
+            for attempt in attempts
+            if _out_of_memory(attempt) and not _before_first_forward(attempt)
+        ]
+        self._smallest_unfit = min(unfit, default=None)
+
+    def outcomes(self) -> dict[str, CellOutcome]:
+        """Smallest first: what a larger size refers to is known by then."""
+        found: dict[int, CellOutcome] = {}
+        for size in sorted(self._members):
+            found[size] = self._outcome(size, found)
+        return {self._members[size].id: outcome for size, outcome in found.items()}
+
+    def _outcome(self, requested: int, smaller: Mapping[int, CellOutcome]) -> CellOutcome:
+        if launches := counted(self._tries[requested], self._damaged):
+            return self._measured(requested, launches)
+        if any(_out_of_memory(attempt) and _before_first_forward(attempt) for attempt in self._tries[requested]):
+            return CellOutcome(status=Status.DOES_NOT_FIT, reason="out of memory before the first forward pass")
+        if not self._known_unfit(requested):
+            return self._without_result(requested, requested)
+        for size in halvings(requested):
+            if size in smaller:
+                return _referred(self._members[size].id, size, smaller[size])
+            if not self._known_unfit(size):
+                return self._without_result(requested, size)
+        return CellOutcome(status=Status.DOES_NOT_FIT, reason="out of memory down to batch size 1")
+
+    def _measured(self, requested: int, launches: tuple[int, ...]) -> CellOutcome:
+        size = next(a.start.batch_size for a in self._tries[requested] if a.start.launch == launches[0])
+        if size == requested:
+            return CellOutcome(status=Status.OK, batch_size=size, counted=launches)
+        return CellOutcome(
+            status=Status.DEGRADED,
+            batch_size=size,
+            counted=launches,
+            reason=f"measured at batch size {size}: {requested} ran out of memory",
+        )
+
+    def _known_unfit(self, size: int) -> bool:
+        return self._smallest_unfit is not None and size >= self._smallest_unfit
+
+    def _without_result(self, requested: int, size: int) -> CellOutcome:
+        """No result although `size` is not known to be too large: it failed for another reason, or was not finished."""
+        here = [attempt for attempt in self._tries[requested] if attempt.start.batch_size == size]
+        if not here:
+            return CellOutcome(status=Status.MISSING, reason=self._quarantine or f"not attempted at batch size {size}")
+        last = here[-1]
+        if last.start.launch in self._damaged:
+            return CellOutcome(status=Status.FAILED, reason="its result file is missing or damaged")
+        if last.failure is None or last.failure.category is Category.INTERRUPTED:
+            return CellOutcome(status=Status.MISSING, reason="interrupted before it had a result")
+        return CellOutcome(status=Status.FAILED, reason=f"{last.failure.category}: {last.failure.message}")
+
+
+def _referred(target: str, size: int, outcome: CellOutcome) -> CellOutcome:
+    """Point to the cell that was really measured; a chain of references is followed to its end."""
+    if outcome.status is Status.DOES_NOT_FIT:
+        return outcome
+    size = outcome.batch_size or size
+    return CellOutcome(
+        status=Status.REFERRED,
+        batch_size=size,
+        refers_to=outcome.refers_to or target,
+        reason=f"out of memory; batch size {size}, planned anyway, stands for it",
+    )
+
+
+def _quarantined(attempts: Sequence[Attempt]) -> dict[str, str]:
+    """Devices that were taken out of the run, and why."""
+    reasons: dict[str, str] = {}
+    for attempt in attempts:
+        failure = attempt.failure
+        if failure is not None and POLICY[failure.category].reaction is Reaction.QUARANTINE:
+            why = f"the device was taken out of this run: {failure.category}"
+            reasons.setdefault(attempt.start.device, why)
+    return reasons
+
+
+def _out_of_memory(attempt: Attempt) -> bool:
+    return attempt.failure is not None and attempt.failure.category is Category.OUT_OF_MEMORY
+
+
+def _before_first_forward(attempt: Attempt) -> bool:
+    return attempt.failure is not None and attempt.failure.phase in BEFORE_FIRST_FORWARD
+
+
+def _family(cell: Cell) -> Cell:
+    """What a cell shares with those that differ in the batch size alone (from which the seed is made)."""
+    return msgspec.structs.replace(cell, batch_size=0, seed=0)

@@ -1,0 +1,79 @@
+"""How a report reaches the disk: whole or not at all, and without losing the one that was there.
+
+write      into the run's folder, in place of what was rendered there before
+publish    to where the user wants it; an existing report.json is kept as report.1.json, the next as report.2.json
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from orchestrator.configuration import ReportFormat
+from orchestrator.errors import StorageError
+from orchestrator.journal import write_durably
+from orchestrator.report.model import Report
+from protocol.paths import RunPaths
+
+
+def write(report: Report, paths: RunPaths, formats: Iterable[ReportFormat]) -> tuple[Path, ...]:
+    """Render into the run's folder; returns the files. Raises StorageError when the disk refuses."""
+    written = []
+    for kind in formats:
+        path = paths.report(kind)
+        write_durably(path, render(report, kind))
+        written.append(path)
+    return tuple(written)
+
+
+def publish(report: Report, output_path: Path, formats: Iterable[ReportFormat]) -> tuple[Path, ...]:
+    """Render to `output_path` with the suffix of each format, keeping files that are there; returns the new files.
+
+    Raises StorageError when the disk refuses.
+    """
+    written = []
+    for kind in formats:
+        path = output_path.with_suffix(f".{kind}")
+        data = render(report, kind)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            keep_old(path)
+        except OSError as error:
+            raise StorageError(f"{path}: the report cannot be written there: {error.strerror}") from error
+        write_durably(path, data)
+        written.append(path)
+    return tuple(written)
+
+
+def keep_old(path: Path) -> Path | None:
+    """Move an existing file out of the way, to the first free of name.1.suffix, name.2.suffix, …; returns where to.
+
+    The free name is taken before anything is moved, so two processes never choose the same one. Raises OSError.
+    """
+    if not path.exists():
+        return None
+    number = 1
+    while True:
+        kept = path.with_name(f"{path.stem}.{number}{path.suffix}")
+        try:
+            kept.touch(exist_ok=False)
+        except FileExistsError:
+            number += 1
+            continue
+        return path.replace(kept)
+
+
+def render(report: Report, kind: ReportFormat) -> bytes:
+    """The report in one format, as the bytes of a file."""
+    # Only the format that is asked for is imported: the CSV brings pandas, which takes half a second.
+    match kind:
+        case ReportFormat.JSON:
+            from orchestrator.report.as_json import to_json
+
+            return to_json(report)
+        case ReportFormat.CSV:
+            from orchestrator.report.as_csv import to_csv
+
+            return to_csv(report).encode()
+        case ReportFormat.TXT:
+            from orchestrator.report.as_text import to_text
+
+            return to_text(report).encode()

@@ -1,0 +1,291 @@
+"""The merged report, as types. Its JSON is what other programs read; configs/report.schema.json is made from this file.
+
+    Report ── metadata, gpu_info (a list), test_configuration
+           ── results ── one ModelResult for each (GPU, model, precision, mode, input size)
+           │               load_metrics, inference_metrics, training_metrics: by the batch size that was requested
+           ── cells ── every planned cell in a line
+           ── cross_gpu ── the same cell on identical GPUs, side by side
+           ── summary, overhead, failures, verdict, baseline_comparison
+
+Units are in the names: _ms milliseconds, _mb mebibytes (1024 x 1024 bytes), _w watts, _j joules, _c degrees Celsius,
+_mhz, _percent. None (null) is what was not or could not be measured; a note beside it says why.
+The names of the requirements document are kept. History of the format: 1, the first.
+"""
+
+from typing import Final
+
+import msgspec
+
+from orchestrator.outcomes import Status
+from orchestrator.report.cells import ModelResult
+
+SCHEMA_VERSION: Final = 1
+
+
+class _Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A part of the report."""
+
+
+class SegmentReport(_Part, frozen=True, kw_only=True):
+    """A process worked on the run for a while: the first time, and once more for each resume."""
+
+    started: str
+    duration_seconds: float
+    driver_version: str | None
+    boot_id: str
+    tool_version: str
+
+
+class Metadata(_Part, frozen=True, kw_only=True):
+    """What was run, where, when, on which stack. Versions are those that the workers reported.
+
+    finished: false while the run goes on, was interrupted or died. test_date: ISO 8601, UTC, when the run was made.
+    zygote_start_ms: what the shared start-up cost, once for each start of the zygote; empty with --isolation exec.
+    """
+
+    tool_version: str
+    pytorch_version: str | None
+    cuda_version: str | None
+    cudnn_version: str | None
+    torchvision_version: str | None
+    transformers_version: str | None
+    python_version: str | None
+    driver_version: str | None
+    test_date: str
+    hostname: str
+    test_duration_seconds: float
+    run_id: str
+    command: tuple[str, ...]
+    finished: bool
+    interrupted: bool
+    segments: tuple[SegmentReport, ...]
+    zygote_start_ms: tuple[float, ...]
+    telemetry_note: str
+
+
+class GpuInfo(_Part, frozen=True, kw_only=True):
+    """One device of the run, as it was found before the first cell.
+
+    kind: cuda, or cpu (a slice of the cores, for runs without a GPU). shared_cores: another CPU device of the run uses
+    the same cores. average_*: over the samples from the first launch to the last, pauses included.
+    """
+
+    gpu_id: int
+    gpu_uuid: str
+    gpu_name: str
+    kind: str
+    shared_cores: bool
+    gpu_memory_total_mb: float | None
+    driver_version: str | None
+    cuda_version: str | None
+    cuda_compute_capability: str | None
+    gpu_architecture: str | None
+    serial: str | None
+    pci_address: str | None
+    part_number: str | None
+    vbios_version: str | None
+    power_limit_w: float | None
+    ecc_enabled: bool | None
+    mig_enabled: bool | None
+    persistence_mode: bool | None
+    pcie_generation: int | None
+    pcie_width: int | None
+    average_gpu_utilization_percent: float | None
+    average_power_draw_w: float | None
+
+
+class ConfigurationReport(_Part, frozen=True, kw_only=True):
+    """How it was measured. warmup_iterations and test_iterations are null where they adapt to what is seen.
+
+    precision: all of them in one text, as the requirements have it; precisions: one by one.
+    """
+
+    precision: str
+    precisions: tuple[str, ...]
+    warmup_iterations: int | None
+    test_iterations: int | None
+    batch_sizes: tuple[int, ...]
+    training_batch_sizes: tuple[int, ...]
+    monitor_gpu_enabled: bool
+    monitor_interval_ms: int
+    profile: str
+    mode: str
+    seed: int
+    isolation: str
+    launches: int
+    target_relative_half_width: float
+    models: tuple[str, ...]
+    workloads: tuple[str, ...]
+    allow_busy: bool
+
+
+class CellEntry(_Part, frozen=True, kw_only=True):
+    """One planned cell and what became of it, in a line; `results` has its figures. See PhaseMetrics for the words."""
+
+    cell: str
+    gpu_uuid: str
+    gpu_id: int
+    model_name: str
+    workload: str
+    precision: str
+    batch_size_requested: int
+    batch_size: int | None
+    status: Status
+    refers_to: str | None
+    reason: str
+    launches: int
+    launches_planned: int
+    attempts: int
+
+
+class SpreadValue(_Part, frozen=True, kw_only=True):
+    """One device in a comparison. not_comparable: why its value is left out of median and spread, null if it is in."""
+
+    gpu_uuid: str
+    gpu_id: int
+    status: Status
+    batch_size: int | None
+    value: float | None
+    percent_of_median: float | None
+    not_comparable: str | None
+
+
+class Spread(_Part, frozen=True, kw_only=True):
+    """The same cell on identical devices (name, kind, memory), side by side.
+
+    value: throughput_samples_per_sec, for loading model_load_time_ms (metric says which).
+    spread_percent: largest less smallest, as a share of the median, over the values that compare.
+    comparison: COMPARED, or NOT COMPARABLE when fewer than two values compare. notes: what to know before believing it.
+    """
+
+    gpu_name: str
+    model_name: str
+    phase: str
+    precision: str
+    mode: str
+    input_size: int | None
+    batch_size_requested: int
+    metric: str
+    values: tuple[SpreadValue, ...]
+    median: float | None
+    spread_percent: float | None
+    comparison: str
+    notes: tuple[str, ...]
+
+
+class BestThroughput(_Part, frozen=True, kw_only=True):
+    """The highest throughput of the run."""
+
+    model: str
+    batch_size: int
+    throughput: float
+    phase: str
+    precision: str
+    gpu_id: int
+    gpu_uuid: str
+
+
+class CellCounts(_Part, frozen=True, kw_only=True):
+    """Planned cells by what became of them. short_of_launches: measured, but by fewer launches than planned."""
+
+    planned: int
+    ok: int
+    degraded: int
+    referred: int
+    does_not_fit: int
+    failed: int
+    missing: int
+    short_of_launches: int
+
+
+class Summary(_Part, frozen=True, kw_only=True):
+    """The run in a few figures. Score and rank are null, and score_note says why."""
+
+    overall_score: float | None
+    rank_among_tested: int | None
+    score_note: str
+    best_model_throughput: BestThroughput | None
+    peak_memory_usage_mb: float | None
+    average_gpu_utilization: float | None
+    average_power_draw_w: float | None
+    cells: CellCounts
+
+
+class Overhead(_Part, frozen=True, kw_only=True):
+    """What running each cell in a process of its own cost.
+
+    median_ms: over all good launches, everything but load, warm-up and measuring. zygote_start_ms: the shared start-up.
+    pays_from_launches: from how many launches on the zygote is quicker than a new interpreter for each, taking the
+    zygote's own start for what such an interpreter would cost; null where that is not known.
+    """
+
+    isolation: str
+    launches: int
+    median_ms: float | None
+    zygote_start_ms: float | None
+    pays_from_launches: int | None
+    note: str
+
+
+class FailureReport(_Part, frozen=True, kw_only=True):
+    """A launch that has no result, earliest first. status: what became of its cell in the end."""
+
+    at: str
+    launch: int
+    cell: str
+    status: Status
+    gpu_uuid: str
+    gpu_id: int
+    model_name: str
+    workload: str
+    precision: str
+    batch_size: int
+    attempt: int
+    outcome: str
+    category: str | None
+    message: str
+    phase: str | None
+    code: int | None
+    signal: int | None
+    exception: str | None
+    evidence: dict[str, str]
+    folder: str
+
+
+class Verdict(_Part, frozen=True, kw_only=True):
+    """How the run ended: the exit code, its meaning, and every reason for it."""
+
+    exit_code: int
+    word: str
+    meaning: str
+    reasons: tuple[str, ...]
+
+
+class BaselineComparison(_Part, frozen=True, kw_only=True):
+    """The run against a stored one, in percent of throughput, as the requirements have it."""
+
+    baseline_gpu: str
+    improvement_percent: dict[str, float]
+
+
+class Report(_Part, frozen=True, kw_only=True):
+    """Everything that a run found out, merged over its GPUs.
+
+    Names give the units: _ms milliseconds, _mb mebibytes (1024 x 1024 bytes), _w watts, _j joules, _c degrees Celsius.
+    Null is what was not or could not be measured; a note beside it says why. Health is not judged in this version.
+    """
+
+    schema_version: int
+    metadata: Metadata
+    gpu_info: tuple[GpuInfo, ...]
+    test_configuration: ConfigurationReport
+    results: tuple[ModelResult, ...]
+    cells: tuple[CellEntry, ...]
+    summary: Summary
+    cross_gpu: tuple[Spread, ...]
+    overhead: Overhead
+    failures: tuple[FailureReport, ...]
+    verdict: Verdict
+    baseline_comparison: BaselineComparison | None
+    health: None
+    health_note: str

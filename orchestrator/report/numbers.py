@@ -1,0 +1,42 @@
+"""Numbers as people read them: as many digits as mean something, with their unit, N/A where nothing is known."""
+
+from typing import Final
+
+NOT_AVAILABLE: Final = "N/A"
+
+
+def number(value: float | None) -> str:
+    """Three decimals below 1, two below 10, one above: 0.123, 8.25, 4500.8."""
+    if value is None:
+        return NOT_AVAILABLE
+    size = round(abs(value), 2)
+    return f"{value:.{3 if size < 1 else 2 if size < 10 else 1}f}"
+
+
+def unit(value: float | None, name: str, digits: int | None = None) -> str:
+    """A number and its unit."""
+    if value is None:
+        return NOT_AVAILABLE
+    return f"{number(value) if digits is None else f'{value:.{digits}f}'} {name}"
+
+
+def share(percent: float | None) -> str:
+    """A percentage: 98.5%."""
+    return NOT_AVAILABLE if percent is None else f"{percent:.1f}%"
+
+
+def count(value: int) -> str:
+    """A large number in short: 110M, 25.6M, 5.2M."""
+    for size, letter in ((1e9, "B"), (1e6, "M"), (1e3, "K")):
+        if value >= size:
+            scaled = value / size
+            return f"{scaled:.0f}{letter}" if scaled >= 100 else f"{scaled:.1f}{letter}"
+    return str(value)
+
+
+def duration(seconds: float) -> str:
+    """A time span in words: 42 seconds, 3 minutes, 7 h 58 min."""
+    if seconds < 120:
+        return f"{seconds:.0f} seconds"
+    minutes = round(seconds / 60)
+    return f"{minutes} minutes" if minutes < 120 else f"{minutes // 60} h {minutes % 60:02d} min"

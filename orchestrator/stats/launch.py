@@ -1,0 +1,96 @@
+"""Figures of one launch, made of its raw times, and of a cell, made of its launches.
+
+The launch is the unit: a cell's figures are medians over its launches, each with its own mean. Times of several
+launches are thrown together only to show their shape (`pooled`); nothing is concluded from that.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from statistics import fmean, median
+
+import msgspec
+
+from orchestrator.stats import series
+from protocol.intervals import BATCHES, relative_half_width
+from protocol.result import Result
+
+
+class LaunchFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """One launch.
+
+    means_ms: series → mean in milliseconds. throughput: items a second, over the wall time of the measured blocks.
+    relative_half_width: of the 95 % interval of the mean iteration; None for fewer values than batches.
+    """
+
+    means_ms: dict[str, float]
+    throughput: float | None
+    items: int
+    iterations: int
+    measured_s: float
+    relative_half_width: float | None
+    drift_percent: float | None
+
+
+class CellFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """A cell: medians over its launches. launch_spread_percent: largest less smallest throughput over the median."""
+
+    launches: int
+    means_ms: dict[str, float]
+    throughput: float | None
+    iterations: int
+    relative_half_width: float | None
+    launch_spread_percent: float | None
+    drift_percent: float | None
+    pooled: dict[str, series.Summary]
+
+    @property
+    def drifting(self) -> bool | None:
+        """Whether a launch's times moved by more than the limit; None where they are too few to tell."""
+        if self.drift_percent is None:
+            return None
+        return abs(self.drift_percent) > series.DRIFT_LIMIT_PERCENT
+
+
+def of_launch(result: Result) -> LaunchFigures:
+    """The figures of one result."""
+    iterations = sum(block.iterations for block in result.blocks)
+    measured_s = math.fsum(block.end_ns - block.start_ns for block in result.blocks) / 1e9
+    items = iterations * result.items_per_iteration
+    times_ms = result.times_ms("iteration")
+    return LaunchFigures(
+        means_ms={name: fmean(times) for name in result.series if (times := result.times_ms(name))},
+        throughput=items / measured_s if measured_s > 0 else None,
+        items=items,
+        iterations=iterations,
+        measured_s=measured_s,
+        relative_half_width=relative_half_width(times_ms) if len(times_ms) >= BATCHES and any(times_ms) else None,
+        drift_percent=series.drift_percent(times_ms),
+    )
+
+
+def of_cell(results: Sequence[Result]) -> CellFigures:
+    """The figures of a cell from its launches, all at one batch size, at least one."""
+    launches = [of_launch(result) for result in results]
+    names = [name for name in launches[0].means_ms if all(name in launch.means_ms for launch in launches)]
+    throughputs = [launch.throughput for launch in launches if launch.throughput is not None]
+    pooled = {name: series.summarise([time for result in results for time in result.times_ms(name)]) for name in names}
+    return CellFigures(
+        launches=len(launches),
+        means_ms={name: median(launch.means_ms[name] for launch in launches) for name in names},
+        throughput=median(throughputs) if throughputs else None,
+        iterations=sum(launch.iterations for launch in launches),
+        relative_half_width=_middle(launches, lambda launch: launch.relative_half_width),
+        launch_spread_percent=series.spread_percent(throughputs),
+        drift_percent=_furthest([launch.drift_percent for launch in launches]),
+        pooled={name: summary for name, summary in pooled.items() if summary is not None},
+    )
+
+
+def _middle(launches: Sequence[LaunchFigures], read: Callable[[LaunchFigures], float | None]) -> float | None:
+    known = [value for launch in launches if (value := read(launch)) is not None]
+    return median(known) if known else None
+
+
+def _furthest(drifts: Sequence[float | None]) -> float | None:
+    """The drift that is furthest from none: one launch that drifts is not made good by two that do not."""
+    return max((drift for drift in drifts if drift is not None), key=abs, default=None)

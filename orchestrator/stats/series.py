@@ -1,0 +1,81 @@
+"""What a series of measured times says about itself: its summary, its outliers, its drift."""
+
+import math
+from collections.abc import Sequence
+from statistics import fmean, median
+from typing import Final
+
+import msgspec
+
+MIN_FOR_P99: Final = 300
+"""Below, the 99th percentile is one of the three largest values: an anecdote."""
+MIN_FOR_DRIFT: Final = 10
+DRIFT_LIMIT_PERCENT: Final = 0.5
+_FAR_OUT: Final = 3.0
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """A series in milliseconds. std is of the sample; p99_ms is None below MIN_FOR_P99 values.
+
+    outliers: values more than three interquartile ranges outside the quartiles. They are counted, never removed.
+    """
+
+    count: int
+    mean_ms: float
+    std_ms: float
+    min_ms: float
+    max_ms: float
+    p50_ms: float
+    p95_ms: float
+    p99_ms: float | None
+    outliers: int
+
+
+def summarise(times_ms: Sequence[float]) -> Summary | None:
+    """The summary of a series, None for one without values."""
+    if not times_ms:
+        return None
+    ordered = sorted(times_ms)
+    mean = fmean(ordered)
+    squares = math.fsum((value - mean) ** 2 for value in ordered)
+    return Summary(
+        count=len(ordered),
+        mean_ms=mean,
+        std_ms=math.sqrt(squares / (len(ordered) - 1)) if len(ordered) > 1 else 0.0,
+        min_ms=ordered[0],
+        max_ms=ordered[-1],
+        p50_ms=percentile(ordered, 50),
+        p95_ms=percentile(ordered, 95),
+        p99_ms=percentile(ordered, 99) if len(ordered) >= MIN_FOR_P99 else None,
+        outliers=_outliers(ordered),
+    )
+
+
+def percentile(ordered: Sequence[float], percent: float) -> float:
+    """The percentile of values in ascending order, at least one, interpolated between neighbours."""
+    position = (len(ordered) - 1) * percent / 100
+    below = math.floor(position)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (ordered[above] - ordered[below]) * (position - below)
+
+
+def drift_percent(times_ms: Sequence[float]) -> float | None:
+    """Percent by which the median of the second half exceeds that of the first; None for a short series, or zeros."""
+    if len(times_ms) < MIN_FOR_DRIFT:
+        return None
+    half = len(times_ms) // 2
+    before, after = median(times_ms[:half]), median(times_ms[half:])
+    return (after / before - 1) * 100 if before > 0 else None
+
+
+def spread_percent(values: Sequence[float]) -> float | None:
+    """Largest less smallest, as a share of the median, in percent. None for fewer than two values above zero."""
+    if len(values) < 2 or min(values) <= 0:
+        return None
+    return (max(values) - min(values)) / median(values) * 100
+
+
+def _outliers(ordered: Sequence[float]) -> int:
+    low, high = percentile(ordered, 25), percentile(ordered, 75)
+    reach = _FAR_OUT * (high - low)
+    return sum(1 for value in ordered if not low - reach <= value <= high + reach)
