@@ -17,6 +17,7 @@ from protocol.messages import DeviceFree
 TIMEOUT_S: Final = 30.0
 TOLERANCE_BYTES: Final = 64 * 1024 * 1024
 """Above what was in use when the run began."""
+_PATIENCE_S: Final = 5.0
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class Gates:
     def __init__(self, devices: tuple[Device, ...]) -> None:
         self._devices = {device.uuid: device for device in devices}
         self._waiting: dict[str, Gone] = {}
+        self._since: dict[str, float] = {}
 
     def __bool__(self) -> bool:
         """Whether any device is being waited for."""
@@ -52,6 +54,7 @@ class Gates:
         except EOFError:  # its end is seen in the poller too, and told there
             return self._pass(gone, "")
         self._waiting[device.uuid] = gone
+        self._since[device.uuid] = time.monotonic()
         return None
 
     def answered(self, answer: DeviceFree) -> Passed | None:
@@ -63,6 +66,11 @@ class Gates:
             return self._pass(gone, "")
         used = f"{answer.used_bytes / 2**30:.1f} GiB"
         return self._pass(gone, f"its memory was not given back within {TIMEOUT_S:.0f} s ({used} in use)")
+
+    def overdue(self, now: float) -> list[Passed]:
+        """Devices for which no answer came at all: NVML hangs, which must not stop the run."""
+        silent = [uuid for uuid in self._waiting if now > self._since[uuid] + TIMEOUT_S + _PATIENCE_S]
+        return [self._pass(self._waiting.pop(uuid), "") for uuid in silent]
 
     def open_all(self) -> list[Passed]:
         """Nobody can be asked any more: wait for none of them."""

@@ -1,8 +1,10 @@
 """The socket that workers connect to: ROUTER on ipc://, in a private folder that outlives nobody.
 
-<XDG_RUNTIME_DIR or temporary folder>/gpubench-<uid>/<run>/   0700
-    lock      held while the run goes on; a folder whose lock is free was left by a killed run and is removed
-    link      the socket
+    <XDG_RUNTIME_DIR or temporary folder>/gpubench-<uid>/<run>-<pid>/   0700
+        lock      held while the run goes on; a folder whose lock is free was left by a killed run and is removed
+        link      the socket
+
+Each message is checked against the worker it came from; its token is the caller's to check.
 """
 
 import fcntl
@@ -19,10 +21,12 @@ import zmq
 
 from orchestrator.errors import UserError
 from protocol import codec
+from protocol.cell import slug
 from protocol.errors import ProtocolError
 from protocol.messages import FromWorker, ToWorker
 
 _MAX_SOCKET_PATH: Final = 107
+_NAME_LENGTH: Final = 24
 _SEND_TIMEOUT_MS: Final = 1_000
 _FROM_WORKER: Final = codec.Decoder[FromWorker](FromWorker)
 
@@ -34,8 +38,8 @@ class Link:
         """Bind a socket for the run `name`. Raises UserError when no private folder can be made."""
         base = _base()
         with _sweeping(base):
-            self._folder = base / name
-            self._folder.mkdir(mode=0o700, exist_ok=True)
+            self._folder = base / f"{slug(name)[:_NAME_LENGTH]}-{os.getpid()}"
+            self._folder.mkdir(mode=0o700)
             self._lock = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self.endpoint = f"ipc://{self._folder / 'link'}"
@@ -94,7 +98,7 @@ class Link:
 def _base() -> Path:
     """The private folder of this user, made and checked: ours, a real folder, closed to others, short enough."""
     name = f"gpubench-{os.getuid()}"
-    longest = "/20260101-000000-abcdef/link"
+    longest = f"/{'n' * _NAME_LENGTH}-4194304/link"
     for parent in filter(None, (os.environ.get("XDG_RUNTIME_DIR"), tempfile.gettempdir(), "/tmp")):  # noqa: S108 - checked below
         base = Path(parent) / name
         if len(str(base)) + len(longest) > _MAX_SOCKET_PATH:

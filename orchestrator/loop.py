@@ -173,6 +173,8 @@ class Loop:
     def _tick(self) -> None:
         now = time.monotonic()
         self._carry_out(self._fleet.time_passed(now))
+        for passed in self._gates.overdue(now):
+            self._pass(passed)
         if now >= self._gentle_until:
             self._gentle_until = float("inf")
             self._carry_out(self._fleet.stop(_asked_to_stop(), now, immediately=False, grace_s=GENTLE_GRACE_S))

@@ -1,6 +1,8 @@
 """Begins or goes on with a run: the two are the same, because recovering is the one way to start.
 
     lock ─▶ journal (recovered) ─▶ leftovers of an earlier life ended ─▶ Loop ─▶ Finished ─▶ reports
+
+Everything that is opened here is closed here, also when the loop raises.
 """
 
 import fcntl
@@ -85,12 +87,13 @@ def _locked(paths: RunPaths) -> Iterator[None]:
     """Keep every other process away from the run's folder."""
     lock = os.open(paths.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise RunFolderError(
+                f"{paths.folder} is in use by another process. Wait until it has ended, or end it; then resume."
+            ) from error
         yield
-    except BlockingIOError as error:
-        raise RunFolderError(
-            f"{paths.folder} is in use by another process. Wait until it has ended, or end it; then resume."
-        ) from error
     finally:
         os.close(lock)
 

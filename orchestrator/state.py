@@ -292,14 +292,20 @@ def _shrink(state: RunState, slot: Slot, phase: Phase) -> RunState:
     known = state.too_large.get(family)
     tried = state.slots[slot].batch_size
     smallest = tried if known is None else min(known, tried)
-    return _again(msgspec.structs.replace(state, too_large={**state.too_large, family: smallest}), slot)
+    state = msgspec.structs.replace(state, too_large={**state.too_large, family: smallest})
+    return _again(state, slot, first=True)
 
 
-def _again(state: RunState, slot: Slot) -> RunState:
-    """Put a slot behind the others of its device: what interrupts one launch must not keep the others waiting."""
+def _again(state: RunState, slot: Slot, *, first: bool = False) -> RunState:
+    """Put a slot back into its device's queue.
+
+    Behind the others, because what interrupts one launch must not keep them waiting; halving goes first, because they
+    learn from it.
+    """
     device = state.cells[slot[0]].devices[0]
     state = _settle(state, slot, SlotStatus.WAITING)
-    return _with_device(state, device, queue=(*state.devices[device].queue, slot))
+    queue = state.devices[device].queue
+    return _with_device(state, device, queue=(slot, *queue) if first else (*queue, slot))
 
 
 def _settle(

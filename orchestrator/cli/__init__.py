@@ -1,0 +1,47 @@
+"""The two programs. They share every command; `gpubench-orchestrate` alone already measures, on all GPUs.
+
+The modules here import click and nothing slow: what a command needs is imported when it runs (--help has 0.2 s).
+"""
+
+from typing import Unpack
+
+import click
+
+from orchestrator import TOOL_VERSION
+from orchestrator.cli import completion, info, list_models, report, resume, run
+from orchestrator.cli.options import RunParams, run_options
+from orchestrator.cli.program import SETTINGS, Program
+
+
+@click.group(
+    "gpubench-orchestrate",
+    cls=Program,
+    invoke_without_command=True,
+    context_settings=SETTINGS,
+    epilog=run.EXAMPLES.format(command="gpubench-orchestrate"),
+)
+@run_options
+@click.version_option(TOOL_VERSION, message="%(prog)s %(version)s")
+@click.pass_context
+def orchestrate(context: click.Context, /, **params: Unpack[RunParams]) -> None:
+    """Measure every model on every GPU, each cell in a fresh process, and merge the results into one report."""
+    if context.invoked_subcommand is None:
+        context.exit(run.measure(context, params))
+    for name in params:
+        if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
+            option = f"--{name.replace('_', '-')}"
+            raise click.UsageError(f"{option} stands before {context.invoked_subcommand}; options go behind a command")
+
+
+@click.group("torch-gpu-benchmark", cls=Program, context_settings=SETTINGS)
+@click.version_option(TOOL_VERSION, message="%(prog)s %(version)s")
+def benchmark() -> None:
+    """Tell how fast these GPUs, these models and this stack are.
+
+    `torch-gpu-benchmark run` measures; `torch-gpu-benchmark run --help` explains its options.
+    """
+
+
+for _program in (orchestrate, benchmark):
+    for _module in (run, resume, report, info, list_models, completion):
+        _program.add_command(_module.command)

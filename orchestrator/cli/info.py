@@ -1,0 +1,119 @@
+"""`info`: the GPUs and the software of this machine, as a run would find them. Neither torch nor CUDA is loaded."""
+
+import os
+import platform
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from orchestrator import TOOL_VERSION
+from orchestrator.cli.program import say
+
+if TYPE_CHECKING:
+    from orchestrator.devices import Inventory
+    from protocol.cell import Device
+
+SOFTWARE: Final = ("torch", "torchvision", "transformers", "safetensors")
+
+
+@click.command("info")
+@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+def command(*, as_json: bool) -> None:
+    """Show the GPUs and the software of this machine."""
+    from orchestrator import devices
+
+    facts = gather(devices.inventory())
+    if as_json:
+        import msgspec
+
+        say(msgspec.json.format(msgspec.json.encode(facts), indent=2).decode())
+    else:
+        say(describe(facts))
+
+
+def gather(inventory: "Inventory") -> dict[str, Any]:
+    """Everything that is shown, by the names of its JSON."""
+    return {
+        "tool_version": TOOL_VERSION,
+        "python_version": platform.python_version(),
+        "software": {name: installed(name) for name in SOFTWARE},
+        "hostname": platform.node(),
+        "cpu_cores": len(os.sched_getaffinity(0)),
+        "nvml": {"status": inventory.nvml.value, "reason": inventory.reason},
+        "driver_version": inventory.driver_version,
+        "cuda_driver_version": inventory.cuda_driver_version,
+        "cuda_visible_devices": os.environ.get("CUDA_VISIBLE_DEVICES"),
+        "gpus": inventory.gpus,
+    }
+
+
+def installed(package: str) -> str | None:
+    """The package's version as installed, None without it. Reads its metadata: torch itself takes seconds to import."""
+    from importlib import metadata
+
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def describe(facts: dict[str, Any]) -> str:
+    """The same for people."""
+    software = ", ".join(f"{name} {version or 'not installed'}" for name, version in facts["software"].items())
+    nvml = facts["nvml"]
+    lines = [
+        f"gpubench {facts['tool_version']}, Python {facts['python_version']} ({sys.executable})",
+        f"Software   {software}",
+        f"Host       {facts['hostname']}, {facts['cpu_cores']} cores (cpu:0 to cpu:{facts['cpu_cores'] - 1})",
+        f"NVML       {nvml['status']}" + (f": {nvml['reason']}" if nvml["reason"] else ""),
+    ]
+    if facts["driver_version"]:
+        lines.append(f"Driver     {facts['driver_version']}, CUDA up to {facts['cuda_driver_version'] or 'unknown'}")
+    if facts["cuda_visible_devices"] is not None:
+        visible = facts["cuda_visible_devices"] or "(empty)"
+        lines.append(f"Visible    CUDA_VISIBLE_DEVICES={visible}; --gpu-ids counts within it, this list does not")
+    if not facts["gpus"]:
+        lines.append("GPUs       none")
+    for device in facts["gpus"]:
+        lines += ["", *_device(device)]
+    return "\n".join(lines)
+
+
+def _device(device: "Device") -> list[str]:
+    """Every field of a GPU but those that only a run decides."""
+    fields: dict[str, str | None] = {
+        "UUID": device.uuid,
+        "Memory": _memory(device),
+        "Architecture": _joined(device.architecture, device.compute_capability and f"({device.compute_capability})"),
+        "Serial": device.serial,
+        "PCI address": device.pci_address,
+        "Part number": device.part_number,
+        "VBIOS": device.vbios_version,
+        "Power limit": None if device.power_limit_w is None else f"{device.power_limit_w:g} W",
+        "ECC": _switch(device.ecc_enabled),
+        "MIG": _switch(device.mig_enabled),
+        "Persistence": _switch(device.persistence_mode),
+        "PCIe now": _joined(
+            device.pcie_generation and f"generation {device.pcie_generation},",
+            device.pcie_width and f"{device.pcie_width} lanes",
+        ),
+        "Near cores": ",".join(map(str, device.cpus)) or None,
+    }
+    shown = [f"  {name:<13}{value or 'not readable'}" for name, value in fields.items()]
+    return [f"{device.label}: {device.name}", *shown]
+
+
+def _memory(device: "Device") -> str | None:
+    if device.memory_total_bytes is None:
+        return None
+    used = "" if device.memory_used_bytes is None else f", {device.memory_used_bytes / 2**30:.1f} GiB used"
+    return f"{device.memory_total_bytes / 2**30:.1f} GiB{used}"
+
+
+def _joined(*words: str | int | None) -> str | None:
+    return " ".join(str(word) for word in words if word) or None
+
+
+def _switch(value: bool | None) -> str | None:  # noqa: FBT001 - a reading, not a switch of this function
+    return None if value is None else ("on" if value else "off")

@@ -1,0 +1,134 @@
+"""What every command has in common: how it ends, and how errors are told.
+
+UserError       error: …                          2
+StorageError    error: …                          5
+interrupted                                       4
+anything else   traceback, and where to report    5
+"""
+
+import os
+import shutil
+import sys
+import textwrap
+import traceback
+from collections.abc import Sequence
+from typing import IO, Any
+
+import click
+
+from orchestrator.errors import StorageError, UserError
+from protocol.exit_codes import MEANING, ExitCode
+
+SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
+
+
+class Refusal(click.ClickException):
+    """A command that ends with words instead of a result: what was asked for cannot be done."""
+
+    exit_code = ExitCode.USAGE
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        """Say it on stderr."""
+        click.echo(wrapped(f"error: {printable(self.format_message())}"), err=True)
+
+
+class Interruption(Refusal):
+    """A person asked to stop before, or after, the loop that ends a run gently was at work."""
+
+    exit_code = ExitCode.INCOMPLETE
+
+
+class Breakdown(Refusal):
+    """gpubench, or the machine under it, failed."""
+
+    exit_code = ExitCode.INTERNAL
+
+
+class Program(click.Group):
+    """A group of commands whose errors end as the table says. Remembers the command line, for the run's record."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: object
+    ) -> click.Context:
+        """Keep the words as they were given: click consumes them."""
+        words = (info_name or "", *args)
+        context = super().make_context(info_name, args, parent, **extra)
+        context.meta["command"] = words
+        return context
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the command. Raises nothing but click's exceptions, each with its exit code."""
+        try:
+            return super().invoke(ctx)
+        except UserError as error:
+            raise Refusal(str(error)) from error
+        except StorageError as error:
+            raise Breakdown(str(error)) from error
+        except (KeyboardInterrupt, click.Abort):
+            raise Interruption("interrupted") from None
+        except (click.ClickException, click.exceptions.Exit):
+            raise
+        except Exception as error:
+            click.echo(traceback.format_exc(), err=True, nl=False)
+            message = (
+                f"gpubench itself failed ({type(error).__name__}). Please report the lines above, the command and the "
+                "run's folder to those who gave you gpubench: CONTRIBUTING.md says how."
+            )
+            raise Breakdown(message) from error
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Examples, then the exit codes."""
+        super().format_epilog(ctx, formatter)
+        write_exit_codes(formatter)
+
+
+class RunCommand(click.Command):
+    """A command that measures, and so ends with any of the exit codes."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Examples, then the exit codes."""
+        super().format_epilog(ctx, formatter)
+        write_exit_codes(formatter)
+
+
+def write_exit_codes(formatter: click.HelpFormatter) -> None:
+    """The table of protocol/exit_codes.py."""
+    formatter.write_paragraph()
+    with formatter.section("Exit codes"):
+        formatter.write_dl([(str(int(code)), meaning) for code, meaning in MEANING.items()])
+
+
+def say(text: str) -> None:
+    """Print to stdout. A reader who left early (`| head`) changes nothing about how the command ends."""
+    try:
+        click.echo(printable(text))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Python flushes stdout once more at exit, and would complain then.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def wrapped(text: str) -> str:
+    """Folded to the width of the terminal below "error: "; as it is where stderr is a file, for grep."""
+    if not sys.stderr.isatty():
+        return text
+    width = min(shutil.get_terminal_size().columns, 120)
+    return textwrap.fill(text, width, subsequent_indent=" " * 7, break_long_words=False, break_on_hyphens=False)
+
+
+def printable(text: str) -> str:
+    """Without control characters: a file's name or a key in it could otherwise steer the terminal."""
+    return "".join(char if char.isprintable() or char == "\n" else "�" for char in text)
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]], numbers: frozenset[int] = frozenset()) -> str:
+    """Columns two blanks apart; those in `numbers` are set to the right."""
+    widths = [max(len(row[column]) for row in (header, *rows)) for column in range(len(header))]
+    lines = []
+    for row in (header, *rows):
+        cells = [
+            cell.rjust(width) if column in numbers else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)

@@ -1,0 +1,120 @@
+"""`run`: from the command line to a run on disk, and to the loop that works on it."""
+
+import os
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Unpack
+
+import click
+
+from orchestrator import TOOL_VERSION
+from orchestrator.cli.options import DisplayParams, RunParams, run_options, said
+from orchestrator.cli.program import RunCommand, say
+from orchestrator.errors import ConfigError, DeviceError
+from protocol.exit_codes import ExitCode
+
+if TYPE_CHECKING:
+    from orchestrator.configuration import Configuration
+    from orchestrator.settings import Said
+    from protocol.cell import Device
+
+EXAMPLES: Final = """\b
+Examples:
+  {command}                                 all models, all GPUs
+  {command} --gpu-ids 0,1 --profile quick   a first look
+  {command} --gpu-ids cpu:0,cpu:1           without any GPU
+  {command} --config my.yaml --dry-run      the plan, how long
+  {command} -m resnet50,lstm -b 1,8 -p bf16 -o out/report.json
+"""
+
+
+@click.command(
+    "run",
+    short_help="Measure models on GPUs.",
+    cls=RunCommand,
+    epilog=EXAMPLES.format(command="torch-gpu-benchmark run"),
+)
+@run_options
+@click.pass_context
+def command(context: click.Context, /, **params: Unpack[RunParams]) -> None:
+    """Measure models on GPUs, each cell in a fresh process, and merge the results into one report."""
+    context.exit(measure(context, params))
+
+
+def measure(context: click.Context, params: RunParams) -> ExitCode:
+    """Do what the options say. Raises UserError before anything is run or written, if it cannot be done."""
+    from orchestrator import archive, config, folders, plan
+    from orchestrator.cli.running import work
+    from orchestrator.configuration import StoredRun
+
+    if params["compare_baseline"] is not None:
+        raise ConfigError("--compare-baseline comes with a later version; both reports are kept, to compare them then")
+    everything, configuration = _configuration(params)
+    devices = _devices(configuration)
+    planned = plan.make(configuration, devices)
+    if params["dry_run"]:
+        from orchestrator.cli.dry_run import describe
+
+        say(describe(planned, configuration, devices))
+        return ExitCode.PASSED
+    _refuse_busy(configuration, devices)
+    folders.require_writable(configuration)
+    paths = folders.make_run(Path(configuration.runs_folder), datetime.now())
+    stored = StoredRun(
+        tool_version=TOOL_VERSION,
+        run_id=paths.folder.name,
+        command=context.find_root().meta["command"],
+        configuration=configuration,
+        devices=devices,
+        plan=planned,
+        telemetry_note=_telemetry_note(configuration, devices),
+    )
+    archive.store(stored, paths)
+    shown = DisplayParams(
+        verbose=config.verbose(everything),
+        quiet=params["quiet"],
+        log_format=params["log_format"],
+        strict=params["strict"],
+    )
+    return work(stored, paths, shown)
+
+
+def _refuse_busy(configuration: "Configuration", devices: "tuple[Device, ...]") -> None:
+    from orchestrator import devices as machine
+
+    if configuration.allow_busy:
+        return
+    reason = machine.refusal(devices, machine.busy(devices))
+    if reason is not None:
+        raise DeviceError(reason)
+
+
+def _configuration(params: RunParams) -> "tuple[Said, Configuration]":
+    from orchestrator import catalogue, config, folders
+
+    file = Path(params["config"]) if params["config"] is not None else None
+    everything = config.gather(catalogue.configs_folder() / "default.yaml", file, said(params))
+    places = config.Places(current=Path.cwd(), cache=folders.default_cache(os.environ, os.getuid()))
+    return everything, config.resolve(everything, catalogue.load(), places)
+
+
+def _devices(configuration: "Configuration") -> "tuple[Device, ...]":
+    from orchestrator import cores, devices
+
+    return devices.resolve(
+        configuration.gpu_ids,
+        visible=os.environ.get("CUDA_VISIBLE_DEVICES"),
+        order=os.environ.get("CUDA_DEVICE_ORDER"),
+        cores=cores.usable_cores(),
+    )
+
+
+def _telemetry_note(configuration: "Configuration", devices: "tuple[Device, ...]") -> str:
+    """Why the report will have no readings at all; empty where it should have some."""
+    from protocol.cell import DeviceKind
+
+    if not configuration.monitor:
+        return "monitoring was switched off"
+    if all(device.kind is DeviceKind.CPU for device in devices):
+        return "NVML reads GPUs; there are none in this run"
+    return ""

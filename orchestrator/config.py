@@ -1,0 +1,203 @@
+"""From what a person said to what a run does: defaults ← file ← command line, checked, and resolved to one value.
+
+Every mistake is found here, before anything is started or written, and named with the line or option to change.
+"""
+
+import enum
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeVar
+
+from orchestrator.catalogue import Catalogue
+from orchestrator.configuration import Configuration, Isolation, ReportFormat
+from orchestrator.errors import ConfigError
+from orchestrator.settings import Said, Settings, from_file
+from orchestrator.yaml_schema import did_you_mean, listed
+from protocol.cell import Mode, ModelSpec, Precision, Workload
+from protocol.messages import Deadlines
+
+T = TypeVar("T")
+Choice = TypeVar("Choice", bound=enum.StrEnum)
+
+PHASES: Final = (Workload.LOAD, Workload.INFERENCE, Workload.TRAINING)
+COMES_LATER: Final = frozenset({"fp16", "tf32", "html"})
+
+
+@dataclass(frozen=True)
+class Places:
+    """What the machine decides: the folder that relative paths are seen from, and where weights are kept."""
+
+    current: Path
+    cache: Path
+
+
+def gather(defaults: Path, file: Path | None, command_line: Said) -> Said:
+    """Everything that was said, the stronger over the weaker. Raises ConfigError for a file that is not right."""
+    said = from_file(defaults)
+    if file is not None:
+        said = from_file(file).over(said)
+    return command_line.over(said)
+
+
+def resolve(said: Said, catalogue: Catalogue, places: Places) -> Configuration:
+    """The complete configuration. Raises ConfigError for what cannot be done."""
+    settings = said.settings
+    benchmark = _need(settings.benchmark, "benchmark")
+    profile = catalogue.profiles[_name(said, "benchmark.profile", benchmark.profile, catalogue.profiles, "profile")]
+    monitoring = _need(settings.monitoring, "monitoring")
+    run = _need(settings.run, "run")
+    path = _need(_need(settings.output, "output").path, "output.path")
+    return Configuration(
+        models=_models(said, catalogue),
+        workloads=_choices(said, "benchmark.phases", benchmark.phases, PHASES, "phase"),
+        precisions=_choices(said, "benchmark.precision", benchmark.precision, Precision, "precision"),
+        batch_sizes=_sizes(said, "batch_sizes", settings.batch_sizes),
+        training_batch_sizes=_sizes(said, "training_batch_sizes", settings.training_batch_sizes),
+        profile=_need(benchmark.profile, "benchmark.profile"),
+        measurement=profile.measurement(iterations=benchmark.iterations, warm_up_iterations=benchmark.warmup),
+        launches=benchmark.launches or profile.launches,
+        seed=_need(benchmark.seed, "benchmark.seed"),
+        mode=Mode(_name(said, "benchmark.mode", benchmark.mode, Mode, "mode")),
+        isolation=Isolation(_name(said, "benchmark.isolation", benchmark.isolation, Isolation, "isolation")),
+        gpu_ids=_gpu_ids(settings),
+        allow_busy=_need(_need(settings.gpu, "gpu").allow_busy, "gpu.allow_busy"),
+        monitor=_need(monitoring.enabled, "monitoring.enabled"),
+        monitor_interval_ms=_need(monitoring.interval_ms, "monitoring.interval_ms"),
+        deadlines=_deadlines(settings),
+        cache_folder=_absolute(run.cache, places) if run.cache is not None else str(places.cache),
+        runs_folder=_absolute(_need(run.folder, "run.folder"), places),
+        output_path=_absolute(path, places),
+        formats=_formats(said, path),
+    )
+
+
+def report_formats(text: str) -> tuple[ReportFormat, ...]:
+    """The formats that `-f` names. Raises ConfigError."""
+    return _choices(Said(Settings(), {"format": "-f/--format"}), "format", text, ReportFormat, "format")
+
+
+def verbose(said: Said) -> bool:
+    """Whether every step is told; how a run is shown is no part of what it does."""
+    return bool(said.settings.output and said.settings.output.verbose)
+
+
+def _need(value: T | None, key: str) -> T:
+    """A value that configs/default.yaml always gives."""
+    if value is None:
+        raise ConfigError(f"configs/default.yaml: the key {key} is missing; install gpubench again")
+    return value
+
+
+# ── lists ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _list(said: Said, key: str, value: str | tuple[str, ...] | None, what: str) -> list[tuple[str, str]]:
+    """The words of a setting, each with the words for its place. Never empty, no word twice."""
+    if isinstance(value, tuple):
+        words = [(word, said.origin(f"{key}[{index}]")) for index, word in enumerate(value)]
+    else:
+        words = [(word.strip(), said.origin(key)) for word in _need(value, key).split(",")]
+    _refuse_empty(said, key, words, what)
+    seen: set[str] = set()
+    for word, origin in words:
+        if not word:
+            raise ConfigError(f"{origin}: a name is empty; separate names with single commas")
+        if word in seen:
+            raise ConfigError(f"{origin}: {word} is given twice")
+        seen.add(word)
+    return words
+
+
+def _refuse_empty(said: Said, key: str, items: Iterable[object], what: str) -> None:
+    if not list(items):
+        raise ConfigError(f"{said.origin(key)}: the list is empty; name at least one {what}, or leave the key out")
+
+
+def _choices(
+    said: Said, key: str, value: str | tuple[str, ...] | None, options: Iterable[Choice], what: str
+) -> tuple[Choice, ...]:
+    by_name = {str(option): option for option in options}
+    return tuple(by_name[_known(word, origin, by_name, what)] for word, origin in _list(said, key, value, what))
+
+
+def _name(said: Said, key: str, value: str | None, options: Iterable[str], what: str) -> str:
+    return _known(_need(value, key), said.origin(key), options, what)
+
+
+def _known(word: str, origin: str, options: Iterable[str], what: str) -> str:
+    names = [str(option) for option in options]
+    if word in names:
+        return word
+    if word in COMES_LATER:
+        raise ConfigError(f"{origin}: {word} comes with a later version; now there is {listed(names, 'and')}")
+    near = did_you_mean(word, names)
+    raise ConfigError(f"{origin}: there is no {what} '{word}'.{near} There is {listed(names, 'and')}.")
+
+
+def _models(said: Said, catalogue: Catalogue) -> tuple[ModelSpec, ...]:
+    words = _list(said, "models", said.settings.models, "model")
+    if [word for word, _ in words] == ["all"]:
+        return catalogue.models
+    models = []
+    for word, origin in words:
+        if word == "all":
+            raise ConfigError(f"{origin}: 'all' stands alone; leave it or the other names out")
+        try:
+            models.append(catalogue.model(word))
+        except ConfigError as error:
+            raise ConfigError(f"{origin}: {error}") from None
+    return tuple(models)
+
+
+def _sizes(said: Said, key: str, value: int | tuple[int, ...] | None) -> tuple[int, ...]:
+    sizes = value if isinstance(value, tuple) else (_need(value, key),)
+    _refuse_empty(said, key, sizes, "size")
+    for index, size in enumerate(sizes):
+        if size in sizes[:index]:
+            raise ConfigError(f"{said.origin(key)}: {size} is given twice")
+    return sizes
+
+
+# ── devices, deadlines, folders, formats ──────────────────────────────────────────────────────────────────────────────
+
+
+def _gpu_ids(settings: Settings) -> str:
+    """The devices in the words of --gpu-ids. Which of them exist, only the machine knows."""
+    gpu = _need(settings.gpu, "gpu")
+    if gpu.ids is None:
+        return "all" if gpu.multi_gpu else "0"
+    return ",".join(map(str, gpu.ids)) if isinstance(gpu.ids, tuple) else str(gpu.ids)
+
+
+def _deadlines(settings: Settings) -> Deadlines:
+    said = _need(settings.deadlines, "deadlines")
+    return Deadlines(
+        start=_need(said.start, "deadlines.start"),
+        import_=_need(said.import_, "deadlines.import"),
+        build=_need(said.build, "deadlines.build"),
+        warm_up=_need(said.warm_up, "deadlines.warm_up"),
+        measure=_need(said.measure, "deadlines.measure"),
+        finish=_need(said.finish, "deadlines.finish"),
+    )
+
+
+def _absolute(path: str, places: Places) -> str:
+    """The path as any process sees it, whatever folder a later `resume` is started in."""
+    if "\0" in path:
+        raise ConfigError(f"{path!r}: no path contains a NUL character")
+    try:
+        return str(places.current / Path(path).expanduser())
+    except RuntimeError:
+        raise ConfigError(f"{path}: there is no home folder to put in the place of ~") from None
+
+
+def _formats(said: Said, path: str) -> tuple[ReportFormat, ...]:
+    """The formats asked for, else the one that the report's suffix names, else JSON."""
+    formats = said.settings.output.format if said.settings.output else None
+    if formats is not None:
+        return _choices(said, "output.format", formats, ReportFormat, "format")
+    suffix = Path(path).suffix[1:].lower()
+    if suffix in COMES_LATER or suffix in set(ReportFormat):
+        return (ReportFormat(_known(suffix, said.origin("output.path"), ReportFormat, "format")),)
+    return (ReportFormat.JSON,)

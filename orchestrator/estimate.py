@@ -1,0 +1,91 @@
+"""About how long a plan takes, for `--dry-run` and for a person who decides whether to wait. Pure, and rough.
+
+A launch costs its start, the model's construction, warm-up and measuring. The last two lie within the profile's
+bounds, unless a few iterations take longer than these allow. Rates are what a middling device of its kind sustains.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+from orchestrator.configuration import Configuration, Isolation, Plan
+from protocol.cell import Cell, Device, DeviceKind, Mode, ModelSpec, Precision, Workload
+
+RATE_GFLOPS: Final = {
+    (DeviceKind.CUDA, Precision.FP32): 20_000.0,
+    (DeviceKind.CUDA, Precision.BF16): 150_000.0,
+    (DeviceKind.CPU, Precision.FP32): 60.0,
+    (DeviceKind.CPU, Precision.BF16): 60.0,
+}
+"""A GPU's whole; a CPU device's for each core."""
+
+FLOOR_S: Final = {DeviceKind.CUDA: 0.003, DeviceKind.CPU: 0.005}
+"""An iteration is never shorter: the host has to ask for every kernel."""
+
+FORK_S: Final = {DeviceKind.CUDA: 1.0, DeviceKind.CPU: 0.1}
+EXEC_S: Final = {DeviceKind.CUDA: 13.0, DeviceKind.CPU: 4.0}
+ZYGOTE_S: Final = {DeviceKind.CUDA: 12.0, DeviceKind.CPU: 4.0}
+"""Start and end of a process, and the one start that forked ones share. GPU: read on an H200 (docs/measurements.md)."""
+
+BUILD_PARAMETERS_S: Final = 100e6
+"""Random weights drawn in a second."""
+
+WARM_UP_ITERATIONS: Final = 2
+MEASURED_ITERATIONS: Final = 3
+"""At the least, however long they take."""
+
+SHARE: Final = {DeviceKind.CUDA: 0.3, DeviceKind.CPU: 1.0}
+"""How far into the profile's bounds a launch goes: times on a CPU are seldom steady enough to end early."""
+
+
+def total_s(plan: Plan, configuration: Configuration, devices: Sequence[Device]) -> float:
+    """Seconds for the whole plan: devices beside each other, or one after the other under --solo."""
+    cells = {cell.id: cell for cell in plan.cells}
+    sums = [
+        sum(launch_s(cells[cell_id], configuration, device) for cell_id, _ in plan.order[device.uuid])
+        for device in devices
+    ]
+    zygote = max((ZYGOTE_S[device.kind] for device in devices), default=0.0)
+    shared = zygote if configuration.isolation is Isolation.FORK else 0.0
+    return shared + (sum(sums) if configuration.mode is Mode.SOLO else max(sums, default=0.0))
+
+
+def launch_s(cell: Cell, configuration: Configuration, device: Device) -> float:
+    """Seconds for one launch of `cell` on `device`."""
+    model = next(model for model in configuration.models if model.name == cell.model)
+    start = (FORK_S if configuration.isolation is Isolation.FORK else EXEC_S)[device.kind]
+    build = model.parameters / BUILD_PARAMETERS_S
+    measurement, share = configuration.measurement, SHARE[device.kind]
+    usual = measurement.min_s + share * (measurement.max_s - measurement.min_s)
+    if cell.workload is Workload.LOAD:
+        return start + build + max(usual, MEASURED_ITERATIONS * build)
+    iteration = iteration_s(cell, model, device)
+    cap = share * measurement.warm_up_cap_s
+    warm_up = _seconds(measurement.warm_up_iterations, iteration, WARM_UP_ITERATIONS, cap)
+    measured = _seconds(measurement.iterations, iteration, MEASURED_ITERATIONS, usual)
+    return start + build + warm_up + measured
+
+
+def iteration_s(cell: Cell, model: ModelSpec, device: Device) -> float:
+    """Seconds for one forward pass, or one training step (the backward pass costs two forward ones)."""
+    passes = 3 if cell.workload is Workload.TRAINING else 1
+    cores = max(len(device.cpus), 1) if device.kind is DeviceKind.CPU else 1
+    rate = RATE_GFLOPS[device.kind, cell.precision] * cores
+    return max(model.inference_gflops * cell.batch_size * passes / rate, FLOOR_S[device.kind])
+
+
+def _seconds(iterations: int | None, iteration: float, least: int, usual_s: float) -> float:
+    """Time for a fixed number of iterations, or for the usual time but at least `least` of them."""
+    return iterations * iteration if iterations is not None else max(usual_s, least * iteration)
+
+
+def about(seconds: float) -> str:
+    """A duration as roughly as it is known: "about 40 s", "about 3 min", "about 1 h 20 min"."""
+    if seconds < 90:
+        step = 1 if seconds < 10 else 5
+        return f"about {max(math.ceil(seconds / step) * step, 1)} s"
+    minutes = round(seconds / 60)
+    if minutes < 60:
+        return f"about {minutes} min"
+    hours, minutes = divmod(round(minutes / 10) * 10, 60)
+    return f"about {hours} h" + (f" {minutes} min" if minutes else "")

@@ -1,0 +1,145 @@
+"""What a person may say about a run, in a file or on the command line: every key, all of them optional.
+
+configs/default.yaml says all of it once, a file of the user's and then the command line say some of it again. Each
+setting remembers who said it, so that a message can name the line or the option to change.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Final, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+from orchestrator import yaml_file, yaml_schema
+from orchestrator.errors import ConfigError
+
+LARGEST: Final = 1_000_000_000
+"""Of any whole number that is asked for: larger ones are typing mistakes, and would not fit into a message."""
+
+Positive = Annotated[int, Meta(ge=1, le=LARGEST)]
+NotNegative = Annotated[int, Meta(ge=0, le=LARGEST)]
+Seconds = Annotated[float, Meta(gt=0)]
+Words = str | tuple[str, ...]
+Sizes = Positive | tuple[Positive, ...]
+
+
+class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Keys of one section of the file. None: nothing was said here."""
+
+
+class Benchmark(_Section, frozen=True, kw_only=True):
+    """How cells are measured."""
+
+    profile: str | None = None
+    phases: Words | None = None
+    precision: Words | None = None
+    iterations: Positive | None = None
+    warmup: Positive | None = None
+    launches: Positive | None = None
+    seed: NotNegative | None = None
+    mode: str | None = None
+    isolation: str | None = None
+
+
+class Output(_Section, frozen=True, kw_only=True):
+    """Where the report goes."""
+
+    path: str | None = None
+    format: Words | None = None
+    verbose: bool | None = None
+
+
+class Monitoring(_Section, frozen=True, kw_only=True):
+    """Telemetry."""
+
+    enabled: bool | None = None
+    interval_ms: Annotated[int, Meta(ge=10, le=LARGEST)] | None = None
+
+
+class Gpu(_Section, frozen=True, kw_only=True):
+    """Which devices."""
+
+    ids: NotNegative | str | tuple[NotNegative | str, ...] | None = None
+    multi_gpu: bool | None = None
+    allow_busy: bool | None = None
+
+
+class Run(_Section, frozen=True, kw_only=True):
+    """Folders of the machine."""
+
+    folder: str | None = None
+    cache: str | None = None
+
+
+class DeadlineSettings(_Section, frozen=True, kw_only=True, rename={"import_": "import"}):
+    """Seconds for each step of a launch."""
+
+    start: Seconds | None = None
+    import_: Seconds | None = None
+    build: Seconds | None = None
+    warm_up: Seconds | None = None
+    measure: Seconds | None = None
+    finish: Seconds | None = None
+
+
+class Settings(_Section, frozen=True, kw_only=True):
+    """The whole file."""
+
+    benchmark: Benchmark | None = None
+    models: Words | None = None
+    batch_sizes: Sizes | None = None
+    training_batch_sizes: Sizes | None = None
+    output: Output | None = None
+    monitoring: Monitoring | None = None
+    gpu: Gpu | None = None
+    run: Run | None = None
+    deadlines: DeadlineSettings | None = None
+
+
+S = TypeVar("S", bound=_Section)
+
+
+@dataclass(frozen=True)
+class Said:
+    """Settings, and by key ("benchmark.precision") the words for who said so."""
+
+    settings: Settings
+    origins: dict[str, str]
+
+    def over(self, below: "Said") -> "Said":
+        """These settings, and those `below` wherever these say nothing."""
+        return Said(_over(self.settings, below.settings), below.origins | self.origins)
+
+    def origin(self, key: str) -> str:
+        """Who decided `key`."""
+        return self.origins[key]
+
+
+def from_file(path: Path) -> Said:
+    """What a configuration file says. Raises ConfigError naming file, line and key."""
+    document = yaml_file.read(path)
+    if document.value is None:
+        return Said(Settings(), {})
+    settings = document.convert(Settings)
+    return Said(settings, {yaml_file.spell(key): document.where(key) for key in document.lines})
+
+
+def from_options(value: dict[str, object], origins: dict[str, str]) -> Said:
+    """What the command line says, by the keys of a file. Raises ConfigError naming the option in `origins`."""
+    try:
+        return Said(msgspec.convert(value, Settings), origins)
+    except msgspec.ValidationError as error:
+        problem = yaml_schema.explain(error, value, Settings)
+        key = yaml_file.spell(tuple(part for part in problem.path if isinstance(part, str)))
+        raise ConfigError(f"{origins[key]}: {problem.message}") from None
+
+
+def _over(above: S, below: S) -> S:
+    """`above`, with what it leaves unsaid taken from `below`, section by section."""
+    merged = {}
+    for field in above.__struct_fields__:
+        upper, lower = getattr(above, field), getattr(below, field)
+        both_sections = isinstance(upper, _Section) and isinstance(lower, _Section)
+        merged[field] = _over(upper, lower) if both_sections else (lower if upper is None else upper)
+    return type(above)(**merged)

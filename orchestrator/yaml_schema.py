@@ -1,0 +1,121 @@
+"""Says in people's words how a value differs from the type it should have had.
+
+msgspec finds the mistake and its path; the type at that path says what was expected, the value there what was found.
+"""
+
+import difflib
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+from msgspec import inspect
+
+_PATH: Final = re.compile(r" - at `(?:key in )?\$([^`]*)`$")
+_PART: Final = re.compile(r"\.([^.\[\]]+)|\[(\d+|\.\.\.)\]")
+_UNKNOWN: Final = re.compile(r"^Object contains unknown field `(.*?)`")
+_MISSING: Final = re.compile(r"^Object missing required field `(.*?)`")
+_TOO_LARGE: Final = re.compile(r"^Expected `int` <=|^Number out of range")
+_SHOWN: Final = 60
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Where (as far as it is known) and what."""
+
+    path: tuple[str | int, ...]
+    message: str
+
+
+def explain(error: msgspec.ValidationError, value: object, kind: object) -> Problem:
+    """What `error`, raised when `value` was converted to `kind`, means for the person who wrote the value."""
+    text = str(error)
+    found = _PATH.search(text)
+    path, value, expected = _follow(found.group(1) if found else "", value, inspect.type_info(kind))
+    if unknown := _UNKNOWN.match(text):
+        return Problem((*path, unknown.group(1)), _unknown_key(unknown.group(1), expected))
+    if missing := _MISSING.match(text):
+        return Problem(path, f"the key {missing.group(1)} is missing")
+    if _TOO_LARGE.search(text):
+        return Problem(path, f"{_shown(value)} is too large")
+    return Problem(path, f"expected {words(expected)}, got {_shown(value)}")
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """A sentence with the nearest names and a blank before it, or nothing where none is near."""
+    near = difflib.get_close_matches(name.lower(), list(names), n=3, cutoff=0.6)
+    return f" Did you mean {listed(near)}?" if near else ""
+
+
+def listed(names: Iterable[str], word: str = "or") -> str:
+    """Join names as people do: "a, b or c"."""
+    *first, last = list(names)
+    return f"{', '.join(first)} {word} {last}" if first else last
+
+
+def words(kind: inspect.Type, *, plural: bool = False) -> str:
+    """What a value of this type is called: "a whole number of at least 1", in the plural "whole numbers …"."""
+    match kind:
+        case inspect.UnionType(types=types):
+            return " or ".join(words(one, plural=plural) for one in types if not isinstance(one, inspect.NoneType))
+        case inspect.IntType(ge=least):
+            return ("whole numbers" if plural else "a whole number") + _bound(" of at least", least)
+        case inspect.FloatType(gt=more):
+            return ("numbers" if plural else "a number") + _bound(" above", more)
+        case inspect.BoolType():
+            return "true or false"
+        case inspect.VarTupleType(item_type=item) | inspect.ListType(item_type=item):
+            return f"{'lists' if plural else 'a list'} of {words(item, plural=True)}"
+        case inspect.StructType() | inspect.DictType():
+            return "sections" if plural else "a section with keys and values"
+        case inspect.EnumType(cls=cls):
+            return listed(str(member.value) for member in cls)
+    return "words" if plural else "a word"
+
+
+def _bound(how: str, limit: float | None) -> str:
+    return "" if limit is None else f"{how} {limit:g}"
+
+
+def _unknown_key(key: str, expected: inspect.Type) -> str:
+    keys = [field.encode_name for field in _struct(expected).fields]
+    return f"there is no such key.{did_you_mean(key, keys)} The keys here are {listed(keys, 'and')}."
+
+
+def _follow(text: str, value: object, kind: inspect.Type) -> tuple[tuple[str | int, ...], object, inspect.Type]:
+    """Walk a msgspec path ("." names, "[n]" items, "[...]" any value of a mapping) through value and type."""
+    path: list[str | int] = []
+    for name, index in _PART.findall(text):
+        if name:
+            kind = next(field.type for field in _struct(kind).fields if field.encode_name == name)
+            value = value.get(name) if isinstance(value, dict) else None
+            path.append(name)
+        elif index == "...":
+            # Which entry of a mapping it was, msgspec does not say: any of them may be meant.
+            assert isinstance(kind, inspect.DictType)
+            kind, value = kind.value_type, "something else in it"
+        else:
+            kind = _items(kind)
+            value = value[int(index)] if isinstance(value, list) else None
+            path.append(int(index))
+    return tuple(path), value, kind
+
+
+def _struct(kind: inspect.Type) -> inspect.StructType:
+    options = kind.types if isinstance(kind, inspect.UnionType) else (kind,)
+    return next(option for option in options if isinstance(option, inspect.StructType))
+
+
+def _items(kind: inspect.Type) -> inspect.Type:
+    options = kind.types if isinstance(kind, inspect.UnionType) else (kind,)
+    return next(o.item_type for o in options if isinstance(o, inspect.VarTupleType | inspect.ListType))
+
+
+def _shown(value: object) -> str:
+    """The value as it could stand in a file, cut where it is long."""
+    if value is None:
+        return "nothing"
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

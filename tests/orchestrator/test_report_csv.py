@@ -1,0 +1,69 @@
+"""The report as CSV."""
+
+import csv
+import io
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from orchestrator.report.as_csv import COLUMNS, table, to_csv
+from protocol.cell import Workload
+from protocol.failure import Category
+from tests.fakes.runs import FakeRun, gpus, shipped
+
+
+def rows(text: str) -> list[dict[str, str]]:
+    """The table as any CSV reader sees it."""
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def test_the_header_begins_as_the_requirements_have_it() -> None:
+    """Section 6.2, exactly; what we add stands behind it."""
+    assert ",".join(COLUMNS[:8]) == "Model,Type,Batch_Size,Forward_ms,Backward_ms,Throughput,GPU_Util_%,Memory_MB"
+    assert len(set(COLUMNS)) == len(COLUMNS)
+
+
+def test_a_row_for_each_planned_cell(tmp_path: Path) -> None:
+    """Every cell has its row, also those without a result; unknown is N/A, numbers are plain numbers."""
+    run = FakeRun(tmp_path, devices=gpus(2), workloads=(Workload.LOAD, Workload.INFERENCE, Workload.TRAINING))
+    run.everything()
+    run.finish()
+    found = rows(to_csv(run.report()))
+    assert len(found) == len(run.stored.plan.cells)
+    inference = next(row for row in found if row["Phase"] == "inference" and row["Batch_Size"] == "8")
+    assert (inference["Model"], inference["Type"], inference["Backward_ms"]) == ("resnet50", "cnn", "N/A")
+    assert float(inference["Throughput"]) == pytest.approx(800, rel=0.01)
+    assert inference["Launches"] == "1"
+    load = next(row for row in found if row["Phase"] == "load")
+    assert (load["Batch_Size"], load["Forward_ms"]) == ("N/A", "N/A")
+    assert float(load["Load_ms"]) == pytest.approx(80, rel=0.01)
+
+
+def test_a_failed_cell_has_its_reason(tmp_path: Path) -> None:
+    """Status and reason stand in the row; the size that was asked for too."""
+    run = FakeRun(tmp_path, batch_sizes=(8,))
+    run.failed(run.cell(batch_size=8), Category.CRASHED, message='killed by SIGSEGV,\nwith a newline and a "quote"')
+    (row,) = rows(to_csv(run.report()))
+    assert (row["Status"], row["Batch_Size"], row["Requested_Batch"]) == ("failed", "N/A", "8")
+    assert row["Reason"] == 'crashed: killed by SIGSEGV, with a newline and a "quote"'
+
+
+@pytest.mark.parametrize("name", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\x1b[31m=1", " =1"])
+def test_text_never_becomes_a_formula(tmp_path: Path, name: str) -> None:
+    """What a spreadsheet would calculate gets a leading quote, also behind escapes and blanks."""
+    (shown,) = shipped("resnet50")
+    run = FakeRun(tmp_path, devices=gpus(1, name=name), models=[msgspec.structs.replace(shown, type=name)])
+    row = rows(to_csv(run.report()))[0]
+    assert row["GPU_Name"].startswith("'")
+    assert row["Type"].startswith("'")
+    assert "\x1b" not in row["Type"]
+
+
+def test_numbers_stay_numbers(tmp_path: Path) -> None:
+    """No column is coerced: whole numbers have no point, negative numbers no quote."""
+    run = FakeRun(tmp_path, batch_sizes=(1, 8))
+    run.measured(run.cell(batch_size=8))
+    frame = table(run.report())
+    assert list(frame["Requested_Batch"]) == [1, 8]
+    assert [type(value) for value in frame["Iterations"]] == [type(None), int]

@@ -1,0 +1,161 @@
+"""The report as text, for a terminal of 80 columns."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.report import layout
+from orchestrator.report.as_text import to_text
+from orchestrator.report.numbers import count, duration, number
+from orchestrator.report.plain import plain
+from protocol.cell import Precision, Workload
+from protocol.failure import Category, Phase
+from tests.fakes.runs import FakeRun, cpus, gpus, shipped
+
+EVERYTHING = (Workload.LOAD, Workload.INFERENCE, Workload.TRAINING)
+HOSTILE = "\x1b]0;owned\x07\x1b[31m中文 " + "x" * 200 + "\r\n\u202e"
+
+
+def widest(text: str) -> int:
+    """Columns of the longest line, as a terminal counts them."""
+    return max(layout.width(line) for line in text.splitlines())
+
+
+def test_the_layout_is_that_of_the_requirements(tmp_path: Path) -> None:
+    """Section 6.3: head, GPU, a table for each phase with its rows in order, summary."""
+    run = FakeRun(tmp_path, workloads=EVERYTHING, batch_sizes=(32,))
+    run.measured(run.cell(batch_size=32), blocks=20)
+    run.measured(run.cell(workload=Workload.TRAINING, batch_size=32), blocks=20)
+    run.measured(run.cell(workload=Workload.LOAD))
+    run.samples()
+    run.finish()
+    text = to_text(run.report())
+    assert text.startswith("=" * 80 + "\n" + " " * 26 + "PyTorch GPU Benchmark Report\n" + "=" * 80 + "\n\n")
+    for line in (
+        "Test Date: 2024-01-15 10:30:00 UTC",
+        "  Device: NVIDIA H200",
+        "  Memory: 143771 MB",
+        "  Driver: 580.95.05",
+        "ResNet-50 (CNN, 25.6M params)",
+        "  Training (batch_size=32, fp32, input 224):",
+        "    +------------------+-------------+",
+        "    | Metric           | Value       |",
+        "    | Forward Time     | 10.0 ms     |",
+        "    | Backward Time    | 20.0 ms     |",
+        "    | Optimize Step    | 2.50 ms     |",
+        "    | Total Iteration  | 32.5 ms     |",
+        "    | Throughput       | 984.6 smp/s |",
+        "    | Peak Memory      | 900.0 MB    |",
+        "    | GPU Utilization  | 98.0%       |",
+        "    | Power Draw       | 690.0 W     |",
+        "Peak Memory Usage: 900.0 MB",
+        "Verdict: COMPLETE",
+    ):
+        assert line in text.splitlines(), line
+    assert text.endswith("\n" + "=" * 80 + "\n")
+    assert widest(text) == 80
+
+
+def test_eight_gpus_with_trouble_fit_into_80_columns(tmp_path: Path) -> None:
+    """Every GPU has its tables, the spread its own, failures their words; the verdict stands last."""
+    run = FakeRun(
+        tmp_path,
+        devices=gpus(8),
+        models=shipped("bert-base", "resnet50", "lstm"),
+        precisions=(Precision.FP32, Precision.BF16),
+        workloads=EVERYTHING,
+        batch_sizes=(1, 8, 32, 128, 1024),
+    )
+    for device in range(7):
+        run.measured(run.cell(batch_size=1024, device=device), forward_ms=0.123)
+    run.failed(run.cell(batch_size=1024, device=7), Category.OUT_OF_MEMORY, message="CUDA out of memory. " * 20)
+    run.measured(run.cell(batch_size=1024, device=7), batch_size=512)
+    for _ in range(25):
+        run.failed(run.cell("lstm", device=3), Category.CRASHED, phase=Phase.MEASURE, message="killed by SIGSEGV")
+    run.finish(interrupted=True, reason="SIGINT")
+    text = to_text(run.report())
+    assert widest(text) <= 80
+    for gpu_id in range(8):
+        assert f"GPU {gpu_id}: NVIDIA H200" in text
+    assert "resnet50 inference fp32 b1024" in text
+    assert "NOT COMPARABLE: GPU 7 (ran at" in text
+    assert "... and 6 more in the JSON report" in text
+    assert "killed by SIGSEGV" in text
+    assert text.index("Verdict: INCOMPLETE") > text.index("Overall Summary")
+
+
+def test_names_of_others_are_harmless(tmp_path: Path) -> None:
+    """Escapes, control characters, marks of direction and endless words neither move the cursor nor break a line."""
+    model = msgspec.structs.replace(shipped("resnet50")[0], title=HOSTILE, type=HOSTILE)
+    run = FakeRun(tmp_path, devices=gpus(2, name=HOSTILE, serial=HOSTILE), models=[model], hostname=HOSTILE)
+    run.measured(run.cell(batch_size=1))
+    run.failed(run.cell(batch_size=8), Category.EXCEPTION, message=HOSTILE)
+    text = to_text(run.report())
+    assert widest(text) <= 80
+    assert all(character == "\n" or character.isprintable() for character in text)
+    assert "\u202e" not in text
+    assert "owned" not in text
+
+
+def test_a_cpu_run_says_why_readings_are_missing(tmp_path: Path) -> None:
+    """N/A with its reason, and no performance verdict."""
+    run = FakeRun(tmp_path, devices=cpus(2), batch_sizes=(1,), telemetry_note="there is no NVIDIA driver here")
+    run.everything()
+    run.finish()
+    text = to_text(run.report())
+    assert "N/A: a CPU device has no NVML" in text
+    assert "no performance verdict" in " ".join(text.split())
+    assert "Telemetry: there is no NVIDIA driver here" in text
+    assert widest(text) <= 80
+
+
+def test_what_stands_for_a_size_is_said_below_its_table(tmp_path: Path) -> None:
+    """A referred and a degraded column say so, in a status row and in words."""
+    run = FakeRun(tmp_path, batch_sizes=(4, 8, 32))
+    run.measured(run.cell(batch_size=4))
+    run.failed(run.cell(batch_size=8), Category.OUT_OF_MEMORY)
+    run.failed(run.cell(batch_size=32), Category.OUT_OF_MEMORY)
+    run.measured(run.cell(batch_size=32), batch_size=16)
+    text = " ".join(to_text(run.report()).split())
+    assert "| Status | ok | referred | degraded |" in text
+    assert "batch 32: measured at batch size 16: 32 ran out of memory" in text
+
+
+def test_an_empty_run_has_a_text_too(tmp_path: Path) -> None:
+    """Nothing was measured: the text says so, and nothing breaks."""
+    text = to_text(FakeRun(tmp_path, workloads=EVERYTHING).report())
+    assert "Verdict: INCOMPLETE" in text
+    assert widest(text) <= 80
+
+
+@given(st.text(max_size=300), st.integers(0, 40))
+def test_wrapped_text_never_leaves_the_line(text: str, indent: int) -> None:
+    """Whatever is wrapped, no line is wider than 80 columns, and no word is lost."""
+    lines = list(layout.wrap(text, " " * indent, "  "))
+    assert all(layout.width(line) <= 80 for line in lines)
+    assert "".join("".join(lines).split()) == "".join(plain(text).split())
+
+
+@given(st.lists(st.lists(st.text(max_size=60), min_size=4, max_size=4), min_size=1, max_size=5))
+def test_tables_never_leave_the_line(rows: list[list[str]]) -> None:
+    """Whatever stands in a table, its frame is straight and at most 80 columns wide."""
+    lines = layout.table(("A", "B", "C", "D"), rows, "    ", (16, 11))
+    assert len({layout.width(line) for line in lines}) == 1
+    assert layout.width(lines[0]) <= 80
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.1234, "0.123"), (9.999, "10.0"), (8.25, "8.25"), (4500.84, "4500.8"), (None, "N/A")]
+)
+def test_numbers_have_as_many_digits_as_mean_something(value: float | None, text: str) -> None:
+    """Three decimals below one, two below ten, one above."""
+    assert number(value) == text
+
+
+def test_counts_and_durations_are_short() -> None:
+    """As people say them."""
+    assert [count(value) for value in (109_514_298, 25_557_032, 5_216_208, 999)] == ["110M", "25.6M", "5.2M", "999"]
+    assert [duration(seconds) for seconds in (42, 180, 28_680)] == ["42 seconds", "3 minutes", "7 h 58 min"]

@@ -1,0 +1,104 @@
+"""From raw times to figures."""
+
+import itertools
+import random
+from statistics import median
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.stats import launch, series
+from protocol import floats
+from protocol.cell import Cell, Precision, Workload
+from protocol.result import Block
+from tests.fakes.runs import result
+
+CELL = Cell(devices=("GPU-0",), model="resnet50", workload=Workload.INFERENCE, precision=Precision.FP32, batch_size=8)
+
+
+@given(st.lists(st.floats(min_value=0.001, max_value=1e6), min_size=1, max_size=400))
+def test_a_summary_keeps_its_order(times: list[float]) -> None:
+    """Minimum, median, percentiles and maximum never pass each other, whatever the values."""
+    summary = series.summarise(times)
+    assert summary is not None
+    assert summary.count == len(times)
+    points = [summary.min_ms, summary.p50_ms, summary.p95_ms, summary.max_ms]
+    assert all(low <= high * (1 + 1e-12) for low, high in itertools.pairwise(points))
+    assert summary.min_ms <= summary.mean_ms * (1 + 1e-9)
+    assert (summary.p99_ms is None) == (len(times) < 300)
+
+
+def test_percentiles_are_interpolated() -> None:
+    """Of 0, 1, …, 100 the percentiles are the numbers themselves."""
+    summary = series.summarise([float(value) for value in range(101)])
+    assert summary is not None
+    assert (summary.p50_ms, summary.p95_ms) == (50.0, 95.0)
+    assert summary.std_ms == pytest.approx(29.3, abs=0.01)
+
+
+def test_nothing_has_no_summary() -> None:
+    """A series without values is not summarised as zeros."""
+    assert series.summarise([]) is None
+
+
+def test_outliers_are_counted_and_kept() -> None:
+    """One iteration that took ten times as long is counted, and still is the maximum and part of the mean."""
+    chance = random.Random(1)
+    times = [chance.gauss(10, 0.1) for _ in range(200)] + [100.0]
+    summary = series.summarise(times)
+    assert summary is not None
+    assert summary.outliers == 1
+    assert summary.max_ms == 100.0
+    assert summary.mean_ms > 10.3
+
+
+def test_drift_is_told_from_the_halves() -> None:
+    """Times that become two percent longer drift by two percent; steady ones by none; few ones cannot be told."""
+    assert series.drift_percent([10.0] * 50 + [10.2] * 50) == pytest.approx(2.0)
+    assert series.drift_percent([10.0] * 100) == 0.0
+    assert series.drift_percent([10.0] * 9) is None
+
+
+def test_throughput_is_items_over_total_time() -> None:
+    """Of a quick and a slow block, throughput is all items over all time, not the mean of the two rates."""
+    second = 1_000_000_000
+    blocks = (
+        Block(start_ns=0, enqueued_ns=0, end_ns=second, iterations=100),
+        Block(start_ns=5 * second, enqueued_ns=5 * second, end_ns=8 * second, iterations=100),
+    )
+    figures = launch.of_launch(msgspec.structs.replace(result(CELL), blocks=blocks))
+    assert figures.iterations == 200
+    assert figures.throughput == pytest.approx(200 * 8 / 4)
+
+
+def test_a_cell_is_the_median_of_its_launches() -> None:
+    """Three launches, one of them slow: the cell's figures are those of the middle one, not of all iterations."""
+    results = [result(CELL, forward_ms=forward_ms) for forward_ms in (10.0, 10.1, 30.0)]
+    figures = launch.of_cell(results)
+    alone = [launch.of_launch(one) for one in results]
+    assert figures.launches == 3
+    assert figures.means_ms["forward"] == median(one.means_ms["forward"] for one in alone)
+    assert figures.means_ms["forward"] == pytest.approx(10.1, rel=0.01)
+    assert figures.throughput == median(one.throughput for one in alone if one.throughput)
+    assert figures.launch_spread_percent is not None
+    assert figures.launch_spread_percent > 50
+    assert figures.pooled["forward"].count == 1200
+
+
+def test_one_drifting_launch_makes_the_cell_drift() -> None:
+    """Two steady launches do not make a drifting one good."""
+    climbing = [10.0] * 200 + [10.5] * 200
+    packed = {name: floats.pack(climbing) for name in ("forward", "iteration")}
+    drifting = msgspec.structs.replace(result(CELL), series=packed)
+    assert launch.of_cell([result(CELL), drifting, result(CELL)]).drifting is True
+    assert launch.of_cell([result(CELL)]).drifting is False
+
+
+def test_few_values_have_no_interval() -> None:
+    """Below twenty values the half width is unknown, not zero."""
+    assert launch.of_launch(result(CELL, blocks=1, iterations=19)).relative_half_width is None
+    half_width = launch.of_launch(result(CELL, blocks=1, iterations=20)).relative_half_width
+    assert half_width is not None
+    assert 0 < half_width < 0.01
