@@ -1,0 +1,117 @@
+"""Text to a terminal, a pipe or a file, without ever waiting for it and without ever failing.
+
+The loop that supervises processes writes here. A terminal stopped with Ctrl-S, a stalled ssh connection or a pager that
+nobody scrolls would block an ordinary write until somebody comes back, and every deadline of the run with it. So the
+file is opened anew and non-blocking: a description of its own, because O_NONBLOCK on the inherited one would reach the
+shell that shares it.
+"""
+
+import os
+import select
+import stat
+import time
+from contextlib import suppress
+from typing import Final, TextIO
+
+PENDING_LIMIT: Final = 1 << 20
+"""Bytes kept for a reader that is slow. What comes after them is dropped, in whole writes, until there is room."""
+
+CLOSE_TIMEOUT_S: Final = 1.0
+_FALLBACK_SIZE: Final = os.terminal_size((80, 24))
+
+
+class Outlet:
+    """A text stream as rich and structlog want one (`write`, `flush`), that goes silent when its reader is gone.
+
+    Streams without a file descriptor (those of test runners) are written to directly.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._pending = bytearray()
+        self.gone = False
+        self.encoding = getattr(stream, "encoding", None) or "utf-8"
+        try:
+            self._inherited: int | None = stream.fileno()
+            stream.flush()
+        except (OSError, ValueError):
+            self._inherited = None
+        self._fd = None if self._inherited is None else _reopened(self._inherited)
+        self.is_terminal = self._inherited is not None and os.isatty(self._inherited)
+
+    @property
+    def size(self) -> os.terminal_size:
+        """Columns and lines of the terminal now; 80 by 24 where there is none, or where it does not say."""
+        try:
+            size = os.get_terminal_size(self._inherited if self._inherited is not None else -1)
+        except OSError:
+            return _FALLBACK_SIZE
+        return size if size.columns > 0 and size.lines > 0 else _FALLBACK_SIZE
+
+    @property
+    def congested(self) -> bool:
+        """Whether earlier text still waits for the reader."""
+        self.flush()
+        return bool(self._pending)
+
+    def write(self, text: str) -> int:
+        """Take `text`; it is sent as far as the reader allows by the next flush."""
+        if not self.gone and len(self._pending) < PENDING_LIMIT:
+            self._pending += text.encode(self.encoding, "replace")
+        return len(text)
+
+    def flush(self) -> None:
+        """Send what can be sent without waiting."""
+        while self._pending and not self.gone:
+            try:
+                sent = self._send()
+            except BlockingIOError:
+                return
+            except (OSError, ValueError):
+                self._give_up()
+                return
+            if not sent:
+                return
+            del self._pending[:sent]
+
+    def close(self) -> None:
+        """Send the rest, waiting for a slow reader for at most a second."""
+        deadline = time.monotonic() + CLOSE_TIMEOUT_S
+        while self.congested and not self.gone and (left := deadline - time.monotonic()) > 0:
+            select.select([], [self._writable_fd()], [], left)
+        if self._fd is not None and self._fd != self._inherited:
+            with suppress(OSError):
+                os.close(self._fd)
+        self.gone = True
+
+    def _send(self) -> int:
+        """Bytes taken by the reader, 0 when it takes none now."""
+        if self._fd is None:
+            self._stream.write(self._pending.decode(self.encoding, "replace"))
+            self._stream.flush()
+            return len(self._pending)
+        if self._fd == self._inherited:  # could not be opened anew: ask first, and write what a ready pipe always takes
+            _, ready, _ = select.select([], [self._fd], [], 0)
+            return os.write(self._fd, self._pending[: select.PIPE_BUF]) if ready else 0
+        return os.write(self._fd, self._pending)
+
+    def _writable_fd(self) -> int:
+        return -1 if self._fd is None else self._fd
+
+    def _give_up(self) -> None:
+        self.gone = True
+        self._pending.clear()
+
+
+def _reopened(fd: int) -> int:
+    """A non-blocking description of the terminal or pipe behind `fd`; `fd` itself for files and where that fails.
+
+    A regular file never blocks for a reader, and a second description of it would start writing at its beginning.
+    """
+    mode = os.fstat(fd).st_mode
+    if not (stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)):
+        return fd
+    try:
+        return os.open(f"/proc/self/fd/{fd}", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError:
+        return fd

@@ -1,0 +1,51 @@
+"""Lines for logs and for terminals that cannot be redrawn."""
+
+import time
+from collections.abc import Callable
+
+from orchestrator.terminal.outlet import Outlet
+from orchestrator.terminal.pace import Pace
+from orchestrator.terminal.wording import clean, duration, event_lines, is_loud, launch_words, progress_line
+from orchestrator.view import CellEnded, Notice, Snapshot
+
+
+class Plain:
+    """A line for each ended cell and each notice, and how far the run is every half minute.
+
+    Each begins with the time since the run began. now: seconds on a monotonic clock.
+    """
+
+    def __init__(
+        self, outlet: Outlet, *, quiet: bool, verbose: bool, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._outlet = outlet
+        self._quiet = quiet
+        self._verbose = verbose
+        self._now = now
+        self._began = now()
+        self._pace = Pace(now)
+
+    def show(self, snapshot: Snapshot) -> None:
+        """Say how far the run is, if that was not said within the last half minute."""
+        if self._quiet:
+            return
+        if self._verbose:
+            for line in self._pace.entered(snapshot):
+                words = launch_words(line.cell or "", line.batch_size, line.attempt, verbose=True)
+                self._print(f"{clean(line.label)}  {words}: {line.phase}")
+        if self._pace.due():
+            self._print(progress_line(snapshot))
+
+    def tell(self, event: CellEnded | Notice) -> None:
+        """Say what happened."""
+        if is_loud(event) or not self._quiet:
+            for line in event_lines(event, verbose=self._verbose):
+                self._print(line)
+
+    def close(self) -> None:
+        """Send what the reader did not take yet."""
+        self._outlet.close()
+
+    def _print(self, text: str) -> None:
+        self._outlet.write(f"[{duration(self._now() - self._began)}] {text}\n")
+        self._outlet.flush()

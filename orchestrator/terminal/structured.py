@@ -1,0 +1,88 @@
+"""Structured events: one JSON object a line, for programs that collect logs.
+
+Every object has "timestamp" (UTC), "level" and "event" (cell_ended, notice, progress, and with -v phase).
+"""
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import msgspec
+import structlog
+
+from orchestrator.terminal.outlet import Outlet
+from orchestrator.terminal.pace import Pace
+from orchestrator.terminal.wording import is_loud, stripped
+from orchestrator.view import CellEnded, Notice, Snapshot
+
+if TYPE_CHECKING:
+    from typing import TextIO
+
+_LEVELS: Final = {"debug", "info", "warning", "error", "critical"}
+
+
+class Structured:
+    """Writes events as JSON. now: seconds on a monotonic clock."""
+
+    def __init__(
+        self, outlet: Outlet, *, quiet: bool, verbose: bool, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._outlet = outlet
+        self._quiet = quiet
+        self._verbose = verbose
+        self._pace = Pace(now)
+        self._log: Any = structlog.wrap_logger(
+            structlog.WriteLogger(cast("TextIO", outlet)),
+            processors=[
+                structlog.processors.add_log_level,
+                structlog.processors.TimeStamper(fmt="iso", utc=True),
+                structlog.processors.JSONRenderer(sort_keys=True),
+            ],
+        )
+
+    def show(self, snapshot: Snapshot) -> None:
+        """Write how far the run is, at most every half minute."""
+        if self._quiet:
+            return
+        if self._verbose:
+            for line in self._pace.entered(snapshot):
+                self._log.info("phase", **_plain({"device": line.label, "cell": line.cell, "phase": line.phase}))
+        if self._pace.due():
+            self._log.info("progress", **_plain(snapshot))
+
+    def tell(self, event: CellEnded | Notice) -> None:
+        """Write what happened."""
+        if self._quiet and not is_loud(event):
+            return
+        if isinstance(event, Notice):
+            level = event.level if event.level in _LEVELS else "info"
+            getattr(self._log, level)("notice", **_plain({"message": event.message, "fields": event.fields}))
+            return
+        fields = {name: value for name, value in _plain(event).items() if name != "failure"}
+        if event.failure is None:
+            self._log.info("cell_ended", **fields)
+            return
+        failure = _plain(event.failure)
+        if not self._verbose:
+            failure = {name: value for name, value in failure.items() if name not in {"traceback", "evidence"}}
+        self._log.error("cell_ended", failure=failure, **fields)
+
+    def close(self) -> None:
+        """Send what the reader did not take yet."""
+        self._outlet.close()
+
+
+def _plain(value: object) -> dict[str, Any]:
+    """The struct or mapping as JSON types, its texts stripped: `jq -r` hands them to a terminal."""
+    plain: dict[str, Any] = _stripped(msgspec.to_builtins(value))
+    return plain
+
+
+def _stripped(value: object) -> Any:  # noqa: ANN401  # JSON: whatever came in, of the same shape
+    if isinstance(value, str):
+        return stripped(value)
+    if isinstance(value, dict):
+        return {stripped(name): _stripped(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_stripped(item) for item in value]
+    return value

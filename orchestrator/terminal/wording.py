@@ -1,0 +1,144 @@
+"""How a run reads in one line: durations, devices, events. Pure; shared by the live and the plain display."""
+
+import re
+from typing import Final
+
+from orchestrator.view import CellEnded, DeviceLine, Notice, Snapshot
+from protocol.failure import Failure
+
+LOUD: Final = frozenset({"warning", "error", "critical"})
+"""Levels of a notice that `--quiet` lets through."""
+
+_ESCAPES: Final = re.compile(
+    r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?"  # OSC: titles, links, clipboard
+    r"|\x1b[PX^_][^\x1b]*(?:\x1b\\)?"  # DCS, SOS, PM, APC
+    r"|[\x1b\x9b]\[?[0-?]*[ -/]*[@-~]"  # CSI and the two-character escapes
+)
+_CONTROLS: Final = r"\x00-\x08\x0b-\x1f\x7f-\x9f"
+_DIRECTIONS: Final = r"\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069"
+_UNPRINTABLE: Final = re.compile(rf"[{_CONTROLS}{_DIRECTIONS}\ud800-\udfff]+")
+
+_CELL_COLUMNS: Final = range(28, 64)
+"""From "bert-base inference fp32 b32" to names as long as models may have."""
+
+
+def stripped(text: str) -> str:
+    """`text` without terminal escapes, control characters and changes of writing direction; lines and tabs stay.
+
+    Names of processes and messages of exceptions come from outside; a terminal would obey what they contain.
+    """
+    return _UNPRINTABLE.sub(" ", _ESCAPES.sub("", text))
+
+
+def clean(text: str) -> str:
+    """`text` stripped, on one line."""
+    return " ".join(stripped(text).split())
+
+
+def duration(seconds: float) -> str:
+    """`seconds` as m:ss or h:mm:ss."""
+    minutes, rest = divmod(max(int(seconds), 0), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def bar(fraction: float, width: int, *, ascii_only: bool) -> str:
+    """A bar of `width` characters, filled to `fraction`."""
+    filled = round(min(max(fraction, 0.0), 1.0) * width)
+    full, empty = ("#", "-") if ascii_only else ("━", "╌")
+    return full * filled + empty * (width - filled)
+
+
+def fitted(text: str, width: int) -> str:
+    """`text` in exactly `width` columns, its end cut off where it is longer."""
+    return text.ljust(width) if len(text) <= width else text[: max(width - 1, 0)] + "~"[:width]
+
+
+def launch_words(cell: str, batch_size: int | None, attempt: int, *, verbose: bool = False) -> str:
+    """A launch as people see it: "resnet50 inference fp32 b8 #2", the second launch of the cell, and at batch 8."""
+    batch = "" if batch_size is None else f" b{batch_size}"
+    return f"{clean(cell)}{batch}" + (f" #{attempt}" if attempt > 1 or verbose else "")
+
+
+def device_line(line: DeviceLine, width: int, *, ascii_only: bool) -> str:
+    """One device in at most `width` columns: label, cell, phase, progress, temperature, power, clock.
+
+    The cell gets what is left, and where that is too little, the others go, from the right. At 80 columns all but the
+    bar are there.
+    """
+    label = fitted(clean(line.label), 6)
+    if line.cell is None:
+        return f"{label}  {clean(line.note) or 'idle'}"[:width]
+    columns = [
+        fitted(line.phase or "", 7),
+        f"{line.fraction:4.0%}",
+        _reading(line.temperature_c, "C" if ascii_only else "°C", 6),
+        _reading(line.power_w, "W", 5),
+        _reading(line.sm_clock_mhz, "MHz", 8),
+        bar(line.fraction, 12, ascii_only=ascii_only),
+    ]
+    while len(columns) > 2 and width - _taken(label, columns) < _CELL_COLUMNS.start:
+        columns.pop()
+    cell = fitted(_launch(line), max(min(width - _taken(label, columns), _CELL_COLUMNS.stop), 8))
+    return "  ".join((label, cell, *columns)).rstrip()[:width]
+
+
+def total_line(snapshot: Snapshot, width: int, *, ascii_only: bool) -> str:
+    """The run as a whole in at most `width` columns."""
+    fraction = snapshot.done / snapshot.total if snapshot.total else 1.0
+    head = f"{snapshot.done}/{snapshot.total} launches"
+    tail = [f"{snapshot.failed} failed", f"elapsed {duration(snapshot.elapsed_s)}", _eta(snapshot)]
+    room = width - len(head) - sum(len(word) + 2 for word in tail) - 2
+    words = [head, bar(fraction, min(room, 24), ascii_only=ascii_only), *tail] if room >= 4 else [head, *tail]
+    return "  ".join(words)[:width]
+
+
+def progress_line(snapshot: Snapshot) -> str:
+    """The run as a whole and what each device does, for a log."""
+    working = (
+        f"{clean(line.label)} {_launch(line)} {line.phase or ''}".strip() for line in snapshot.devices if line.cell
+    )
+    head = f"{snapshot.done}/{snapshot.total} launches, {snapshot.failed} failed, {_eta(snapshot)}"
+    return "; ".join((head, *working))
+
+
+def event_lines(event: CellEnded | Notice, *, verbose: bool) -> list[str]:
+    """An event in words: one line, and in verbose mode the evidence of a failure below it."""
+    if isinstance(event, Notice):
+        fields = "".join(f" {clean(name)}={clean(value)}" for name, value in event.fields.items())
+        level = f"{event.level}: " if event.level in LOUD else ""
+        return [f"{level}{clean(event.message)}{fields if verbose else ''}"]
+    subject = f"{clean(event.label)}  {launch_words(event.cell, event.batch_size, event.attempt, verbose=verbose)}"
+    if event.failure is None:
+        return [f"{subject}: {clean(event.summary)}"]
+    next_step = f"; next: {clean(event.next_step)}" if event.next_step else ""
+    line = f"{subject}: FAILED in {event.failure.phase}, {event.failure.category}: {clean(event.failure.message)}"
+    return [line + next_step, *(_evidence(event.failure) if verbose else ())]
+
+
+def is_loud(event: CellEnded | Notice) -> bool:
+    """Whether `--quiet` shows it."""
+    return event.level in LOUD if isinstance(event, Notice) else event.failure is not None
+
+
+def _evidence(failure: Failure) -> list[str]:
+    facts = {"exception": failure.exception, "code": failure.code, "signal": failure.signal, **failure.evidence}
+    lines = [f"    {clean(name)}: {clean(str(value))}" for name, value in facts.items() if value is not None]
+    return lines + [f"    | {stripped(line)}" for line in (failure.traceback or "").splitlines()]
+
+
+def _launch(line: DeviceLine) -> str:
+    return launch_words(line.cell or "", line.batch_size, line.attempt)
+
+
+def _taken(label: str, columns: list[str]) -> int:
+    """Columns of a line that are not the cell's: the others, and two blanks after each but the last."""
+    return len(label) + 4 + sum(map(len, columns)) + 2 * (len(columns) - 1)
+
+
+def _reading(value: float | None, unit: str, width: int) -> str:
+    return ("" if value is None else f"{value:.0f} {unit}").rjust(width)
+
+
+def _eta(snapshot: Snapshot) -> str:
+    return "ETA unknown" if snapshot.eta_s is None else f"ETA {duration(snapshot.eta_s)}"

@@ -1,0 +1,146 @@
+"""Real processes that go wrong, and what the run makes of each: named, contained, and nothing else disturbed."""
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from orchestrator.configuration import Isolation
+from protocol.failure import Category
+from protocol.messages import Deadlines
+from tests.fakes import faults
+from tests.fakes.node import NOTHING, Node, leftovers
+
+SHORT = Deadlines(start=20, import_=20, build=0.7, warm_up=0.6, measure=20, finish=20)
+
+
+def only_failure(node: Node) -> tuple[str, str, str]:
+    """Category, message and phase of the one failed cell; every other cell must have been measured."""
+    report = node.report()
+    counts = report["summary"]["cells"]
+    assert counts["failed"] == 1, report["failures"]
+    assert counts["missing"] == 0
+    final = report["failures"][-1]
+    return final["category"], final["message"], final["phase"]
+
+
+FAULTS = {
+    "raise": ("exception", "RuntimeError: raised on request", 1),
+    "import error": ("import error", "No module named 'nothing_like_this'", 1),
+    "segfault": ("crashed", "killed by SIGSEGV", 2),
+    "abort": ("crashed", "killed by SIGABRT", 2),
+    "kill": ("killed, cause unknown", "killed by SIGKILL, cause unknown", 2),
+    "leave without an outcome": ("ended without an outcome", "exit code 0", 2),
+    "not finite": ("loss is not finite", "nan", 1),
+    "hang": ("deadline exceeded", "the phase 'warm-up' took longer than 0.7 s", 1),
+    "hold the GIL": ("deadline exceeded", "the phase 'warm-up' took longer than 0.7 s", 1),
+    "stop": ("deadline exceeded", "took longer than 0.7 s", 1),  # it may stop before its last phase is told
+}
+
+
+@pytest.mark.parametrize("isolation", Isolation)
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_named_and_contained(tmp_path: Path, fault: str, isolation: Isolation) -> None:
+    """The cell fails with its cause, after the retries that its policy allows; its neighbours are measured."""
+    category, message, attempts = FAULTS[fault]
+    folder = tmp_path / "run"
+    bad, good = faults.model("bad", do=fault), faults.model("good")
+    faults.prepare(folder, bad, good, isolation=isolation, deadlines=SHORT)
+    node = Node(folder)
+    assert node.wait() == 4, node.output
+    found, words, phase = only_failure(node)
+    assert found == category
+    assert message in words
+    assert phase == "warm-up" or fault == "stop"
+    tries = [attempt for attempt in node.archive().attempts if attempt.start.cell.startswith("bad")]
+    assert len(tries) == attempts
+    assert leftovers(folder) == NOTHING
+
+
+def test_stacks_are_dumped_before_a_deadline(tmp_path: Path) -> None:
+    """A hang leaves every thread's stack in its folder, also when the GIL is held."""
+    folder = tmp_path / "run"
+    faults.prepare(folder, faults.model("bad", do="hold the GIL"), deadlines=SHORT)
+    node = Node(folder)
+    assert node.wait() == 4
+    (attempt,) = node.archive().attempts
+    assert "_hold_the_gil" in node.archive().folder(attempt).fault.read_text()
+
+
+def test_a_worker_deaf_to_sigterm_is_killed(tmp_path: Path) -> None:
+    """SIGTERM first, SIGKILL ten seconds later; the run goes on."""
+    folder = tmp_path / "run"
+    faults.prepare(folder, faults.model("bad", do="hang, deaf to SIGTERM"), faults.model("good"), deadlines=SHORT)
+    node = Node(folder)
+    assert node.wait() == 4
+    assert only_failure(node)[0] == "deadline exceeded"
+    (left,) = [one.left for one in node.archive().attempts if one.start.cell.startswith("bad")]
+    assert left is not None
+    assert left.signal == signal.SIGKILL
+
+
+def test_a_killed_worker_costs_one_attempt(tmp_path: Path) -> None:
+    """A worker that is killed from outside is named, tried once more, and measured."""
+    folder = tmp_path / "run"
+    faults.prepare(folder, faults.model("slow", seconds=2.0), faults.model("good"), devices=2)
+    node = Node(folder)
+    node.until(lambda: node.working("slow"))
+    node.worker("slow").kill()
+    assert node.wait() == 0, node.output
+    killed = node.archive().attempts
+    (second,) = [one for one in killed if one.start.attempt == 2]
+    (first,) = [one for one in killed if one.start.cell == second.start.cell and one.start.attempt == 1]
+    assert first.failure is not None
+    assert first.failure.message == "killed by SIGKILL, cause unknown"
+    assert second.promised
+    assert leftovers(folder) == NOTHING
+
+
+def test_a_killed_zygote_costs_nothing(tmp_path: Path) -> None:
+    """Running workers go on and are measured; the zygote is started again, also for a launch it was just forking."""
+    folder = tmp_path / "run"
+    faults.prepare(folder, faults.model("slow", seconds=1.0), faults.model("good"), faults.model("other"), devices=2)
+    node = Node(folder)
+    node.until(lambda: node.working("slow"))
+    node.zygote().kill()
+    assert node.wait() == 0, node.output
+    assert "the zygote ended with killed by SIGKILL and is started again" in node.output
+    failures = {one.failure.category for one in node.archive().attempts if one.failure}
+    assert failures <= {Category.ZYGOTE_DIED}
+    assert len(node.archive().zygotes) == 2
+    assert leftovers(folder) == NOTHING
+
+
+def test_an_orphan_is_ended_with_its_worker(tmp_path: Path) -> None:
+    """What a worker started does not outlive it."""
+    folder = tmp_path / "run"
+    faults.prepare(folder, faults.model("bad", do="leave an orphan"), faults.model("slow", seconds=1.5))
+    node = Node(folder)
+    assert node.wait() == 0, node.output
+    assert leftovers(folder) == NOTHING
+    assert node.process.returncode == 0
+
+
+def test_endless_output_is_held_below_the_cap(tmp_path: Path) -> None:
+    """A worker that prints without end never blocks and never fills the disk; beginning and end are kept."""
+    folder = tmp_path / "run"
+    deadlines = Deadlines(start=20, import_=20, build=20, warm_up=3, measure=20, finish=20)
+    faults.prepare(folder, faults.model("bad", do="print without end"), deadlines=deadlines)
+    node = Node(folder)
+    assert node.wait() == 4
+    (attempt,) = node.archive().attempts
+    stdout = node.archive().folder(attempt).stdout
+    assert stdout.stat().st_size < 9 * 2**20
+    assert "bytes were cut out here" in stdout.read_text()
+
+
+def test_a_broken_zygote_is_said_and_ends_the_run(tmp_path: Path) -> None:
+    """When the rooms cannot be imported by a child, the run says why instead of trying for ever."""
+    shadow = tmp_path / "shadow"
+    (shadow / "worker").mkdir(parents=True)
+    (shadow / "worker" / "__init__.py").write_text("")
+    folder = tmp_path / "run"
+    faults.prepare(folder, faults.model("good"))
+    node = Node(folder, environment={"PYTHONPATH": str(shadow)})
+    assert node.wait() in (2, 5), node.output
+    assert "worker" in node.output

@@ -1,0 +1,33 @@
+"""Configurations and devices for tests, made as the command line makes them."""
+
+from pathlib import Path
+
+import msgspec
+
+from orchestrator import catalogue, config
+from orchestrator.configuration import Configuration
+from orchestrator.settings import Said, Settings
+from protocol.cell import Device, DeviceKind
+
+DEFAULTS = catalogue.configs_folder() / "default.yaml"
+
+
+def resolved(file: Path | None = None, command_line: Said | None = None) -> Configuration:
+    """What the defaults, a file and options resolve to."""
+    said = config.gather(DEFAULTS, file, command_line or Said(Settings(), {}))
+    return config.resolve(said, catalogue.load(), config.Places(current=Path("/current"), cache=Path("/cache")))
+
+
+def configuration(**changes: object) -> Configuration:
+    """The defaults, with fields replaced."""
+    return msgspec.structs.replace(resolved(), **changes)
+
+
+def cpu(number: int, cores: tuple[int, ...] = (0,)) -> Device:
+    """A CPU device."""
+    return Device(uuid=f"cpu:{number}", gpu_id=number, kind=DeviceKind.CPU, name="a processor", cpus=cores)
+
+
+def gpu(number: int) -> Device:
+    """A GPU that nobody has."""
+    return Device(uuid=f"GPU-{number:08x}", gpu_id=number, kind=DeviceKind.CUDA, name="a GPU")

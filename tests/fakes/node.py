@@ -1,0 +1,113 @@
+"""A run in a process of its own, as a user starts it, and what it leaves behind."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from orchestrator import archive, journal
+from orchestrator.archive import Archive
+from orchestrator.records import Record, Spawned, Start
+from protocol.paths import RunPaths
+
+ROOT = Path(__file__).resolve().parents[2]
+SOCKETS = Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()) / f"gpubench-{os.getuid()}"
+
+
+class Node:
+    """`gpubench-orchestrate resume FOLDER`, running. Ended with the test that started it."""
+
+    def __init__(self, folder: Path, *options: str, environment: Mapping[str, str] | None = None) -> None:
+        self.paths = RunPaths(folder)
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "orchestrator", "resume", str(folder), *options],
+            cwd=ROOT,
+            env={**os.environ, **(environment or {})},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self.output = ""
+
+    def wait(self, timeout_s: float = 60.0) -> int:
+        """Its exit code. What it printed is in `output`."""
+        self.output, _ = self.process.communicate(timeout=timeout_s)
+        return self.process.returncode
+
+    def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
+        """Send it a signal."""
+        self.process.send_signal(number)
+
+    def records(self) -> tuple[Record, ...]:
+        """What its journal holds now; nothing before it has begun one."""
+        return journal.read(self.paths.journal) if self.paths.journal.exists() else ()
+
+    def archive(self) -> Archive:
+        """The run as it lies on disk."""
+        return archive.load(self.paths)
+
+    def report(self) -> dict[str, Any]:
+        """The JSON report."""
+        report: dict[str, Any] = json.loads(self.paths.report("json").read_text())
+        return report
+
+    def zygote(self) -> psutil.Process:
+        """Its zygote."""
+        (found,) = [child for child in self.children() if child.name() == "gpubench-zygote"]
+        return found
+
+    def children(self) -> list[psutil.Process]:
+        """Its processes."""
+        return psutil.Process(self.process.pid).children()
+
+    def worker(self, cell: str) -> psutil.Process:
+        """The process that works on a cell whose id begins with `cell`."""
+        launches = {
+            record.launch for record in self.records() if isinstance(record, Start) and record.cell.startswith(cell)
+        }
+        return psutil.Process(next(r.pid for r in self.records() if isinstance(r, Spawned) and r.launch in launches))
+
+    def until(self, condition: Callable[[], bool], timeout_s: float = 30.0) -> None:
+        """Wait until `condition` holds. Fails when it does not in time, or the run is over before."""
+        give_up = time.monotonic() + timeout_s
+        while not condition():
+            assert self.process.poll() is None, f"the run is over: {self.wait()}\n{self.output}"
+            assert time.monotonic() < give_up, "it did not happen in time"
+            time.sleep(0.005)
+
+    def working(self, cell: str) -> bool:
+        """Whether a process for such a cell exists."""
+        launches = {
+            record.launch for record in self.records() if isinstance(record, Start) and record.cell.startswith(cell)
+        }
+        return any(isinstance(record, Spawned) and record.launch in launches for record in self.records())
+
+
+def leftovers(folder: Path) -> dict[str, Sequence[str]]:
+    """What a run must not leave behind: processes that name its folder, sockets, shared memory, temporary files."""
+    marks = (str(folder), "worker.zygote", "worker.launch", "orchestrator.sampler")
+    processes = [
+        f"{process.pid} {' '.join(process.info['cmdline'])}"
+        for process in psutil.process_iter(["cmdline", "ppid"])
+        if process.info["cmdline"]
+        and any(mark in word for word in process.info["cmdline"] for mark in marks)
+        and process.pid != os.getpid()
+    ]
+    return {
+        "processes": processes,
+        "sockets": [str(found) for found in SOCKETS.glob(f"{folder.name}*")],
+        "shared memory": [found.name for found in Path("/dev/shm").iterdir() if "gpubench" in found.name],
+        "temporary files": [str(found) for found in folder.rglob("*.tmp")],
+    }
+
+
+NOTHING: dict[str, Sequence[str]] = {"processes": [], "sockets": [], "shared memory": [], "temporary files": []}

@@ -1,0 +1,125 @@
+"""protocol/codec.py: what goes over the wire, and what is refused."""
+
+import math
+
+import msgpack
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol import codec, floats
+from protocol.cell import Cell, Mode, Precision, Workload
+from protocol.errors import ProtocolError
+from protocol.failure import Category, Failure, Phase
+from protocol.messages import FromWorker, Hello, Outcome, PhaseEntered, Progress
+
+FROM_WORKER = codec.Decoder[FromWorker](FromWorker)
+CELL = Cell(
+    devices=("GPU-1",),
+    model="resnet50",
+    workload=Workload.INFERENCE,
+    precision=Precision.BF16,
+    batch_size=8,
+    input_size=224,
+    mode=Mode.LOADED,
+    seed=7,
+)
+
+GOLDEN = {
+    "hello": (
+        Hello(launch=3, token="t", version=1, pid=42, root="/r"),
+        "86a474797065a548656c6c6fa66c61756e636803a5746f6b656ea174a776657273696f6e01a37069642aa4726f6f74a22f72",
+    ),
+    "phase": (
+        PhaseEntered(launch=3, token="t", phase=Phase.WARM_UP, at_ns=5),
+        "85a474797065ac5068617365456e7465726564a66c61756e636803a5746f6b656ea174a57068617365a77761726d2d7570a561745f6e7305",
+    ),
+    "progress": (
+        Progress(launch=3, token="t", phase=Phase.MEASURE, fraction=0.5),
+        "85a474797065a850726f6772657373a66c61756e636803a5746f6b656ea174a57068617365a76d656173757265"
+        "a86672616374696f6ecb3fe0000000000000",
+    ),
+    "failure": (
+        Outcome(
+            launch=3, token="t", failure=Failure(category=Category.CRASHED, message="m", phase=Phase.BUILD, signal=11)
+        ),
+        "85a474797065a74f7574636f6d65a66c61756e636803a5746f6b656ea174a6726573756c74c0a76661696c75726588a863617465676f7279"
+        "a763726173686564a76d657373616765a16da57068617365a56275696c64a4636f6465c0a67369676e616c0ba9657863657074696f6ec0"
+        "a974726163656261636bc0a865766964656e636580",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_golden_bytes(name: str) -> None:
+    """The bytes of each message are those of wire format 1; other bytes need another number."""
+    message, expected = GOLDEN[name]
+    assert codec.encode(message).hex() == expected
+    assert FROM_WORKER.decode(bytes.fromhex(expected)) == message
+
+
+def test_cell_identity_is_golden() -> None:
+    """A cell's id, which names folders and joins journals, does not change between versions."""
+    assert CELL.id == "resnet50-inference-bf16-b8-gpu-1-62aec4f3"
+    assert msgspec.structs.replace(CELL, batch_size=16).id != CELL.id
+
+
+def test_users_read_the_same_with_msgpack() -> None:
+    """What is written is plain MessagePack: a map with readable keys."""
+    message = msgpack.unpackb(codec.encode(GOLDEN["progress"][0]))
+    assert message == {"type": "Progress", "launch": 3, "token": "t", "phase": "measure", "fraction": 0.5}
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_give_a_message_or_a_protocol_error(data: bytes) -> None:
+    """Nothing else ever comes out of the decoder."""
+    try:
+        FROM_WORKER.decode(data)
+    except ProtocolError:
+        return
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+def test_numbers_that_are_not_finite_are_refused(number: float) -> None:
+    """NaN and infinity are refused on the way out and on the way in, at any depth."""
+    message = Progress(launch=1, token="", phase=Phase.MEASURE, fraction=number)
+    with pytest.raises(ProtocolError, match="not a finite number"):
+        codec.encode(message)
+    with pytest.raises(ProtocolError, match="not a finite number"):
+        FROM_WORKER.decode(msgspec.msgpack.encode(message))
+
+
+def test_unknown_fields_kinds_and_depths_are_refused() -> None:
+    """A message of another shape is an error, not a guess; so is one nested without end."""
+    hello = msgpack.unpackb(bytes.fromhex(GOLDEN["hello"][1]))
+    for wrong in ({**hello, "extra": 1}, {**hello, "type": "Bye"}, {**hello, "pid": "42"}, [hello], 5):
+        with pytest.raises(ProtocolError):
+            FROM_WORKER.decode(msgpack.packb(wrong))
+    with pytest.raises(ProtocolError):
+        FROM_WORKER.decode(b"\x91" * 100_000)
+
+
+def test_size_is_capped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A message beyond the cap is refused before it is looked at, and never sent."""
+    monkeypatch.setattr(codec, "MAX_MESSAGE_BYTES", 100)
+    with pytest.raises(ProtocolError, match="bytes"):
+        FROM_WORKER.decode(b"\0" * 101)
+    with pytest.raises(ProtocolError, match="bytes"):
+        codec.encode(Hello(launch=1, token="x" * 100, version=1, pid=1, root=""))
+
+
+@given(st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False)))
+def test_series_survive(values: list[float]) -> None:
+    """A series of float32 comes back as it was."""
+    assert floats.unpack(floats.pack(values)) == values
+
+
+def test_series_that_are_not_whole_or_not_finite_are_refused() -> None:
+    """A torn series, or one with NaN in it, is an error."""
+    with pytest.raises(ProtocolError, match="multiple of 4"):
+        floats.unpack(b"abc")
+    with pytest.raises(ProtocolError, match="not finite"):
+        floats.unpack(bytes.fromhex("0000c07f"))
+    with pytest.raises(ProtocolError, match="not finite"):
+        floats.pack([math.nan])

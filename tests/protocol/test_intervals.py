@@ -1,0 +1,78 @@
+"""How well the mean of a series of times is known."""
+
+import random
+
+import pytest
+
+from protocol.intervals import MIN_BATCHES, relative_half_width, student_t_975
+
+
+def correlated(seed: int, count: int, autocorrelation: float) -> list[float]:
+    """Times around 100 ms, each pulled towards the one before."""
+    source = random.Random(seed)
+    value = source.gauss(0, 1) / (1 - autocorrelation**2) ** 0.5
+    times = []
+    for _ in range(count):
+        value = autocorrelation * value + source.gauss(0, 1)
+        times.append(100 + value)
+    return times
+
+
+@pytest.mark.parametrize("autocorrelation", [0.0, 0.5, 0.9])
+def test_the_interval_holds_the_true_mean_about_as_often_as_it_says(autocorrelation: float) -> None:
+    """Of 300 seeded series, at least 92 % have the true mean in their interval, also when the values hang together."""
+    held = 0
+    for seed in range(300):
+        times = correlated(seed, 600, autocorrelation)
+        mean = sum(times) / len(times)
+        held += abs(mean - 100) <= relative_half_width(times) * mean
+    assert 0.92 <= held / 300 <= 0.995
+
+
+def test_more_values_make_a_narrower_interval() -> None:
+    """Sixteen times the values leave about a quarter of the width."""
+    few, many = (relative_half_width(correlated(7, count, 0.0)) for count in (400, 6_400))
+    assert few / 8 < many < few / 2
+
+
+def test_a_constant_series_is_known_exactly() -> None:
+    """Values that never differ have an interval without width."""
+    assert relative_half_width([2.5] * 40) == 0.0
+
+
+def test_a_change_of_unit_changes_nothing() -> None:
+    """The width is relative: seconds or milliseconds give the same."""
+    times = correlated(3, 500, 0.3)
+    assert relative_half_width([time / 1000 for time in times]) == pytest.approx(relative_half_width(times))
+
+
+def test_a_drifting_series_has_a_wide_interval() -> None:
+    """Batch means that climb hang together, and widen the interval well beyond that of the same values shuffled."""
+    climbing = [100 + index / 100 for index in range(1_000)]
+    shuffled = climbing.copy()
+    random.Random(1).shuffle(shuffled)
+    assert relative_half_width(climbing) > 5 * relative_half_width(shuffled)
+
+
+def test_no_value_is_left_out() -> None:
+    """One slow value counts wherever it lies, also where the values do not divide evenly into batches."""
+    for place in range(27):
+        times = [1.0] * 27
+        times[place] = 2.0
+        assert relative_half_width(times) > 0
+
+
+@pytest.mark.parametrize(
+    ("times", "batches", "what"),
+    [([1.0] * 19, 20, "as many values"), ([1.0] * 9, MIN_BATCHES - 1, "at least"), ([0.0] * 20, 20, "above zero")],
+)
+def test_what_has_no_interval_is_refused(times: list[float], batches: int, what: str) -> None:
+    """Too few values, too few batches and a mean of zero are errors, not a number that looks good."""
+    with pytest.raises(ValueError, match=what):
+        relative_half_width(times, batches)
+
+
+@pytest.mark.parametrize(("degrees", "table"), [(4, 2.7764), (9, 2.2622), (19, 2.0930), (29, 2.0452), (10**6, 1.95997)])
+def test_students_t_agrees_with_the_tables(degrees: int, table: float) -> None:
+    """The expansion is within 0.3 % of the printed tables."""
+    assert student_t_975(degrees) == pytest.approx(table, rel=0.003)

@@ -1,0 +1,113 @@
+"""Docs that say what the code says: options, keys, tables, links."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+import yaml
+
+from orchestrator.cli import benchmark, orchestrate
+from orchestrator.policy import POLICY
+from protocol.exit_codes import MEANING
+
+ROOT = Path(__file__).parents[1]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+CONFIGURATION = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
+
+
+def page_id(path: Path) -> str:
+    """Paths as pytest shows them."""
+    return str(path.relative_to(ROOT))
+
+
+def commands(command: click.Command, path: str) -> Iterator[tuple[str, click.Command]]:
+    """The command and everything below it, with the words that call it."""
+    yield path, command
+    if isinstance(command, click.Group):
+        for name, child in command.commands.items():
+            yield from commands(child, f"{path} {name}")
+
+
+ALL_COMMANDS = [*commands(orchestrate, "gpubench-orchestrate"), *commands(benchmark, "torch-gpu-benchmark")]
+
+
+@pytest.mark.parametrize(("path", "command"), ALL_COMMANDS, ids=[path for path, _ in ALL_COMMANDS])
+def test_every_option_is_documented(path: str, command: click.Command) -> None:
+    """Each option that --help shows stands in docs/configuration.md, its short form too."""
+    options = [
+        spelling
+        for parameter in command.params
+        if isinstance(parameter, click.Option)
+        for spelling in (*parameter.opts, *parameter.secondary_opts)
+    ]
+    missing = [spelling for spelling in options if not re.search(rf"`{re.escape(spelling)}[ `]", CONFIGURATION)]
+    assert missing == [], path
+
+
+@pytest.mark.parametrize(("path", "command"), ALL_COMMANDS, ids=[path for path, _ in ALL_COMMANDS])
+def test_every_command_is_documented(path: str, command: click.Command) -> None:
+    """Each command is named in docs/configuration.md."""
+    assert command.name is not None
+    assert re.search(rf"\b{re.escape(command.name)}\b", CONFIGURATION), path
+
+
+def test_every_key_of_a_configuration_file_is_documented() -> None:
+    """Each key of configs/default.yaml stands in docs/configuration.md with its section."""
+    defaults = yaml.safe_load((ROOT / "configs" / "default.yaml").read_text(encoding="utf-8"))
+    keys = [
+        f"{section}.{key}" if isinstance(values, dict) else section
+        for section, values in defaults.items()
+        for key in (values if isinstance(values, dict) else [None])
+    ]
+    documented = {match[1] for match in re.finditer(r"`([a-z_.]+)`", CONFIGURATION)}
+    # `deadlines.start`, `.import`, … share their section.
+    documented |= {f"deadlines{name}" for name in documented if name.startswith(".")}
+    assert [key for key in keys if key not in documented] == []
+
+
+def test_the_table_of_failures_is_the_policy() -> None:
+    """docs/failures.md repeats orchestrator/policy.py; after a change of it, paste what this test expected."""
+    rows = ["| what happened | what is done | retries | why |", "|---|---|---|---|"]
+    for category, rule in POLICY.items():
+        retries = f" {rule.retries} " if rule.retries else " "
+        rows.append(f"| {category} | {rule.reaction} |{retries}| {rule.why} |")
+    text = (ROOT / "docs" / "failures.md").read_text(encoding="utf-8")
+    table = text.partition("<!-- policy: begin -->\n")[2].partition("\n<!-- policy: end -->")[0]
+    assert table == "\n".join(rows)
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/failures.md"])
+def test_the_table_of_exit_codes_is_the_code(page: str) -> None:
+    """Wherever exit codes are listed, they are those of protocol/exit_codes.py."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    assert [code for code, words in MEANING.items() if f"| {int(code)} | {words} |" not in text] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_id)
+def test_links_lead_somewhere(page: Path) -> None:
+    """Every link to a file or heading of the repository resolves."""
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    broken = []
+    for target in re.findall(r"\[[^\]]*\]\(([^)\s]+)\)", text):
+        if re.match(r"[a-z]+:", target):
+            continue
+        name, _, anchor = target.partition("#")
+        file = (page.parent / name) if name else page
+        if not file.exists() or (anchor and anchor not in headings(file)):
+            broken.append(target)
+    assert broken == []
+
+
+def headings(page: Path) -> set[str]:
+    """Anchors of the headings of a page."""
+    found = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in found}
+
+
+def test_readme_begins_with_the_two_commands() -> None:
+    """Who opens the README sees at once how to begin."""
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    first = [line.split()[:2] for line in lines if line.startswith("    ")][:2]
+    assert first == [["make", "bench"], ["make", "test"]]

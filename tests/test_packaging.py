@@ -1,0 +1,135 @@
+"""What is installed: the wheel's contents, the constraints, and which of them a driver gets."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+CONSTRAINTS = ("constraints-cu13.txt", "constraints-cu12.txt")
+SOURCES = ("protocol", "worker", "orchestrator", "configs", "pyproject.toml", "README.md", "LICENSE")
+
+
+def normal(name: str) -> str:
+    """A distribution's name as indexes compare it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def pins(file: str) -> dict[str, str]:
+    """Versions by name."""
+    lines = (ROOT / file).read_text(encoding="utf-8").splitlines()
+    pairs = [line.split("==") for line in lines if line and not line.startswith("#")]
+    return {normal(name): version for name, version in pairs}
+
+
+def required() -> set[str]:
+    """Names of everything that pyproject.toml asks for, extras included."""
+    project = PROJECT["project"]
+    wanted = [*project["dependencies"], *PROJECT["build-system"]["requires"]]
+    for extra in project["optional-dependencies"].values():
+        wanted += extra
+    return {normal(re.split(r"[<>=!~ \[;]", line)[0]) for line in wanted}
+
+
+@pytest.mark.parametrize("file", CONSTRAINTS)
+def test_constraints_are_exact_versions_without_addresses(file: str) -> None:
+    """Each line is name==version, and whatever the project asks for is there."""
+    lines = (ROOT / file).read_text(encoding="utf-8").splitlines()
+    wrong = [line for line in lines if not re.fullmatch(r"#.*|[A-Za-z0-9._-]+==[0-9][A-Za-z0-9.]*", line)]
+    assert wrong == []
+    assert required() - set(pins(file)) == set()
+
+
+def test_constraints_differ_in_the_framework_alone() -> None:
+    """Both drivers get the same gpubench; only torch and what comes with it differ."""
+    newer, older = map(pins, CONSTRAINTS)
+    differing = {name for name in newer.keys() | older.keys() if newer.get(name) != older.get(name)}
+    assert {name for name in differing if not re.match(r"torch|triton|nvidia-|cuda-", name)} == set()
+
+
+def test_every_package_is_listed() -> None:
+    """A package that is missing in pyproject.toml would be missing in the wheel, and nowhere else."""
+    rooms = ("protocol", "worker", "orchestrator")
+    found = {
+        ".".join(path.parent.relative_to(ROOT).parts) for room in rooms for path in (ROOT / room).rglob("*.py")
+    } | {"orchestrator.configs"}
+    assert set(PROJECT["tool"]["setuptools"]["packages"]) == found
+
+
+def test_wheel_holds_code_configurations_and_licence(tmp_path: Path) -> None:
+    """The wheel has every module, every file of configs/, and the licence."""
+    source = tmp_path / "source"
+    source.mkdir()
+    for name in SOURCES:
+        path = ROOT / name
+        if path.is_dir():
+            shutil.copytree(path, source / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(path, source / name)
+    command = ["pip", "wheel", "--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir", str(tmp_path), "."]
+    done = subprocess.run([sys.executable, "-m", *command], cwd=source, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (wheel,) = tmp_path.glob("*.whl")
+    names = set(zipfile.ZipFile(wheel).namelist())
+    expected = {
+        str(path.relative_to(ROOT))
+        for room in ("protocol", "worker", "orchestrator")
+        for path in (ROOT / room).rglob("*")
+        if path.suffix == ".py" or path.name == "py.typed"
+    }
+    expected |= {
+        str("orchestrator" / path.relative_to(ROOT)) for path in (ROOT / "configs").rglob("*") if path.is_file()
+    }
+    assert expected - names == set()
+    assert any(name.endswith("licenses/LICENSE") for name in names)
+    assert not any(name.startswith(("tests", "docs", "configs/")) for name in names)
+
+
+def chosen(tmp_path: Path, nvidia_smi: str | None) -> subprocess.CompletedProcess[str]:
+    """Ask scripts/install.sh for its choice, on a machine whose nvidia-smi is the given script."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name in ("sh", "sed", "head", "dirname", "timeout"):
+        found = shutil.which(name)
+        assert found is not None
+        (programs / name).symlink_to(found)
+    if nvidia_smi is not None:
+        (programs / "nvidia-smi").write_text(f"#!/bin/sh\n{nvidia_smi}\n")
+        (programs / "nvidia-smi").chmod(0o755)
+    command = [str(ROOT / "scripts" / "install.sh"), "--constraints"]
+    environment = {**os.environ, "PATH": str(programs)}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    ("says", "file"),
+    [
+        ("| NVIDIA-SMI 535.104.05   Driver Version: 535.104.05   CUDA Version: 12.2     |", "constraints-cu12.txt"),
+        ("| NVIDIA-SMI 580.65.06    Driver Version: 580.65.06    CUDA Version: 13.0     |", "constraints-cu13.txt"),
+        ("| NVIDIA-SMI 595.44   KMD Version: 595.44   CUDA UMD Version: 13.2     |", "constraints-cu13.txt"),
+    ],
+)
+def test_the_driver_decides_which_constraints_are_taken(tmp_path: Path, says: str, file: str) -> None:
+    """CUDA 12 and CUDA 13 drivers get a torch that runs on them, however nvidia-smi spells its header."""
+    done = chosen(tmp_path, f"echo '{says}'")
+    assert (done.returncode, done.stdout.strip()) == (0, file), done.stderr
+
+
+def test_a_broken_driver_gets_the_newest(tmp_path: Path) -> None:
+    """When nvidia-smi fails, the installation goes on; the run then says what is broken."""
+    done = chosen(tmp_path, "echo 'NVIDIA-SMI has failed' >&2; exit 9")
+    assert (done.returncode, done.stdout.strip()) == (0, "constraints-cu13.txt"), done.stderr
+
+
+def test_a_driver_that_is_too_old_is_refused(tmp_path: Path) -> None:
+    """A CUDA 11 driver cannot run any torch that gpubench installs; the message says which driver could."""
+    done = chosen(tmp_path, "echo '| Driver Version: 470.57.02    CUDA Version: 11.4     |'")
+    assert done.returncode == 2
+    assert "driver from 535 on" in done.stderr
