@@ -140,6 +140,12 @@ def busy(devices: Sequence[Device]) -> tuple[Busy, ...]:
         raise DeviceError(f"Who uses the GPUs cannot be read: {error}. Nothing was started") from error
 
 
+def marked(devices: Sequence[Device], found: Sequence[Busy]) -> tuple[Device, ...]:
+    """The devices, those that others compute on marked with who does."""
+    users = {one.device.uuid: str(one) for one in found if one.compute}
+    return tuple(msgspec.structs.replace(device, busy_with=users.get(device.uuid)) for device in devices)
+
+
 def refusal(devices: Sequence[Device], found: Sequence[Busy]) -> str | None:
     """Why a run on `devices` is not started while `found` use them, and what to do; None where it may start.
 

@@ -61,16 +61,17 @@ def _cell(shape: Shape, device: Device, mode: Mode, seed: int) -> Cell:
         batch_size=batch_size,
         input_size=model.input_size,
         mode=mode,
-        seed=cell_seed(seed, model.name, workload, batch_size),
+        seed=cell_seed(seed, model.name, workload),
     )
 
 
-def cell_seed(seed: int, model: str, workload: Workload, batch_size: int) -> int:
+def cell_seed(seed: int, model: str, workload: Workload) -> int:
     """Seed of weights and inputs, 0 to 2^32 - 1.
 
-    Neither device nor precision nor mode is part of it: what is compared works on the same numbers.
+    Neither device nor precision nor mode is part of it: what is compared works on the same numbers. Nor is the batch
+    size: a cell that had to shrink is then the same as the one that was planned at that size.
     """
-    words = f"{seed}/{model}/{workload}/{batch_size}"
+    words = f"{seed}/{model}/{workload}"
     return int.from_bytes(hashlib.sha256(words.encode()).digest()[:4], "big")
 
 

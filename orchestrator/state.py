@@ -223,7 +223,7 @@ def _next_on(state: RunState, uuid: str, number: int) -> tuple[RunState, NextLau
         batch_size = _fitting(state, cell)
         if batch_size == 0:
             state = _settle(state, slot, SlotStatus.DOES_NOT_FIT)
-        elif (other := _measured_by(state, cell, batch_size)) is not None:
+        elif batch_size < cell.batch_size and (other := _stand_in(state, cell)) is not None:
             state = _settle(state, slot, SlotStatus.REFERRED, refers_to=other, batch_size=batch_size)
         else:
             smaller = msgspec.structs.replace(cell, batch_size=batch_size)
@@ -242,12 +242,15 @@ def _fitting(state: RunState, cell: Cell) -> int:
     return batch_size
 
 
-def _measured_by(state: RunState, cell: Cell, batch_size: int) -> str | None:
-    """The planned cell that is the same as `cell` at a smaller batch size, if there is one."""
-    if batch_size == cell.batch_size:
-        return None
-    smaller = msgspec.structs.replace(cell, batch_size=batch_size).id
-    return smaller if smaller in state.cells else None
+def _stand_in(state: RunState, cell: Cell) -> str | None:
+    """The planned cell on the way down from `cell`'s batch size, if there is one: what it ends as holds for both."""
+    batch_size = cell.batch_size // 2
+    while batch_size:
+        smaller = msgspec.structs.replace(cell, batch_size=batch_size).id
+        if smaller in state.cells:
+            return smaller
+        batch_size //= 2
+    return None
 
 
 def _started(state: RunState, launch: int, slot: Slot, device: str, batch_size: int) -> RunState:

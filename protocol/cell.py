@@ -84,6 +84,7 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     gpu_id: the number by which the user knows it (the index within CUDA_VISIBLE_DEVICES where that is set).
     cpus: cores near the device, to which its workers are bound; empty where unknown.
     shared_cores: a CPU device whose cores another CPU device of the run uses too.
+    busy_with: a foreign process that used it when the run began (--allow-busy): its results are contaminated.
     Fields that could not be read are None.
     """
 
@@ -109,6 +110,7 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     persistence_mode: bool | None = None
     pcie_generation: int | None = None
     pcie_width: int | None = None
+    busy_with: str | None = None
 
     @property
     def label(self) -> str:

@@ -38,7 +38,7 @@ from protocol.messages import (
 )
 from protocol.paths import LaunchPaths
 from protocol.result import Result
-from worker import adopt
+from worker import adopt, classify, preload
 from worker.stage import Stage
 
 _TO_WORKER: Final = codec.Decoder[ToWorker](ToWorker)
@@ -93,7 +93,7 @@ def _work(spec: LaunchSpec, assign: Assign, link: "_Link", fault_log: int) -> Ou
         stage.enter(Phase.IMPORT)
         with stage.timed("import"):
             workload = importlib.import_module(f"worker.workloads.{assign.cell.workload}")
-            for module in assign.model.preload:
+            for module in preload.modules(assign.model.preload):
                 importlib.import_module(module)
             adopt.settle()
         result: Result = workload.run(assign, stage, spec.isolation)
@@ -109,8 +109,6 @@ def _work(spec: LaunchSpec, assign: Assign, link: "_Link", fault_log: int) -> Ou
 def _describe(error: BaseException, phase: Phase) -> Failure:
     """What was raised, classified. Also printed, so that the log shows what a person expects to find there."""
     traceback.print_exception(error)
-    from worker import classify
-
     return classify.failure(error, phase)
 
 

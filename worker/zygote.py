@@ -22,7 +22,7 @@ from typing import Final, NoReturn
 
 from protocol import codec
 from protocol.messages import Fork, Forked, ForkFailed, LaunchSpec, Prepare, Ready, ToZygote
-from worker import adopt, session
+from worker import adopt, preload, session
 
 CONTROL_FD: Final = 3
 """Descriptor of the socket to the orchestrator."""
@@ -61,9 +61,10 @@ def import_all(modules: tuple[str, ...]) -> dict[str, str]:
     return failed
 
 
-def _prepare(preload: tuple[str, ...]) -> Ready:
+def _prepare(named: tuple[str, ...]) -> Ready:
     begin = time.monotonic_ns()
-    failed = import_all(preload)
+    failed = import_all(named)
+    failed |= import_all(preload.modules(()))
     adopt.settle()
     import_ms = (time.monotonic_ns() - begin) / 1e6
     threads = len(list(Path("/proc/self/task").iterdir()))

@@ -50,14 +50,13 @@ def measure(context: click.Context, params: RunParams) -> ExitCode:
     if params["compare_baseline"] is not None:
         raise ConfigError("--compare-baseline comes with a later version; both reports are kept, to compare them then")
     everything, configuration = _configuration(params)
-    devices = _devices(configuration)
+    devices = _with_their_users(configuration, _devices(configuration))
     planned = plan.make(configuration, devices)
     if params["dry_run"]:
         from orchestrator.cli.dry_run import describe
 
         say(describe(planned, configuration, devices))
         return ExitCode.PASSED
-    _refuse_busy(configuration, devices)
     folders.require_writable(configuration)
     paths = folders.make_run(Path(configuration.runs_folder), datetime.now())
     stored = StoredRun(
@@ -79,14 +78,15 @@ def measure(context: click.Context, params: RunParams) -> ExitCode:
     return work(stored, paths, shown)
 
 
-def _refuse_busy(configuration: "Configuration", devices: "tuple[Device, ...]") -> None:
+def _with_their_users(configuration: "Configuration", devices: "tuple[Device, ...]") -> "tuple[Device, ...]":
+    """Refuse GPUs that others compute on; with --allow-busy mark them."""
     from orchestrator import devices as machine
 
-    if configuration.allow_busy:
-        return
-    reason = machine.refusal(devices, machine.busy(devices))
-    if reason is not None:
+    busy = machine.busy(devices)
+    reason = machine.refusal(devices, busy)
+    if reason is not None and not configuration.allow_busy:
         raise DeviceError(reason)
+    return machine.marked(devices, busy)
 
 
 def _configuration(params: RunParams) -> "tuple[Said, Configuration]":

@@ -118,6 +118,7 @@ def _gpu_info(device: Device, evidence: DeviceEvidence) -> GpuInfo:
         persistence_mode=device.persistence_mode,
         pcie_generation=device.pcie_generation,
         pcie_width=device.pcie_width,
+        busy_with=device.busy_with,
         average_gpu_utilization_percent=evidence.utilization_percent,
         average_power_draw_w=evidence.power_w,
     )

@@ -120,6 +120,8 @@ def _not_comparable(point: _Point, points: Sequence[_Point]) -> str | None:
     limit = mode(other.device.power_limit_w for other in points)
     if point.device.power_limit_w != limit:
         return f"power limit {_watts(point.device.power_limit_w)}, not {_watts(limit)}"
+    if point.device.busy_with is not None:
+        return "contaminated by another process"
     if isinstance(metric, PhaseMetrics) and metric.throttled:
         return "throttled for temperature"
     return None

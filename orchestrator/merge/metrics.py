@@ -118,6 +118,7 @@ def _telemetry(launches: Sequence[LaunchEvidence], device: Device) -> Fields:
         ),
         "sm_clock_mhz": _middle(launches, lambda one: one.readings.sm_clock_mhz),
         "clock_event_reasons": reason_words([one.readings.reasons for one in launches]),
+        "contaminated": device.busy_with is not None,
         "throttled": max(shares) > THROTTLED_SHARE if shares else None,
         "telemetry_note": "a CPU device has no NVML" if device.kind is DeviceKind.CPU else "; ".join(notes),
     }

@@ -95,7 +95,8 @@ def _performance(report: Report) -> Iterator[str]:
 def _spread(report: Report) -> Iterator[str]:
     if not report.cross_gpu:
         return
-    yield from layout.chapter("Spread Between Identical GPUs")
+    kinds = {device.kind for device in report.gpu_info}
+    yield from layout.chapter(f"Spread Between Identical {'Devices' if 'cpu' in kinds else 'GPUs'}")
     for name in dict.fromkeys(spread.gpu_name for spread in report.cross_gpu):
         spreads = [spread for spread in report.cross_gpu if spread.gpu_name == name]
         labels = {device.gpu_uuid: label(device) for device in report.gpu_info}

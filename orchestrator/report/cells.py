@@ -126,6 +126,7 @@ class PhaseMetrics(_CellReport, frozen=True, kw_only=True):
     measuring. clock_event_reasons: why the clock was below its maximum, as NVML gives it.
     relative_half_width: of the 95 % interval of the mean iteration. launch_spread_percent: between launches.
     launch_bound: the GPU waited for the host. throttled: thermal slowdown for more than 1 % of the time.
+    contaminated: another process computed on the GPU when the run began, and --allow-busy was given.
     drift_percent: second half of the times against the first; drifting: by more than 0.5 %.
     """
 
@@ -148,6 +149,7 @@ class PhaseMetrics(_CellReport, frozen=True, kw_only=True):
     sm_clock_mhz: float | None
     clock_event_reasons: tuple[str, ...]
     throttled: bool | None
+    contaminated: bool
     telemetry_note: str
     steady_state: str | None
     stop_reason: str | None

@@ -90,6 +90,7 @@ class GpuInfo(_Part, frozen=True, kw_only=True):
     persistence_mode: bool | None
     pcie_generation: int | None
     pcie_width: int | None
+    busy_with: str | None
     average_gpu_utilization_percent: float | None
     average_power_draw_w: float | None
 

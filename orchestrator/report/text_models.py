@@ -6,6 +6,7 @@ from typing import Final
 from orchestrator.report import layout
 from orchestrator.report.cells import LoadMetrics, ModelResult, PhaseMetrics
 from orchestrator.report.numbers import count, number, share, unit
+from protocol.intervals import BATCHES
 
 LEAST: Final = (16, 11)
 """Widths of the columns in the requirements document."""
@@ -96,10 +97,14 @@ def _remark(metric: PhaseMetrics) -> str:
         remarks.append(f"{metric.launches} of {metric.launches_planned} launches")
     if metric.steady_state == "none":
         remarks.append("not steady after warm-up")
+    if metric.launches and metric.relative_half_width is None:
+        remarks.append(f"fewer than {BATCHES} values: no interval")
     if metric.drifting and metric.drift_percent is not None:
         remarks.append(f"drifting by {metric.drift_percent:+.1f}%")
     if metric.launch_bound:
         remarks.append("launch-bound: the GPU waits for the host")
+    if metric.contaminated:
+        remarks.append("contaminated by another process on the GPU")
     if metric.throttled:
         remarks.append("throttled for temperature")
     return "; ".join(remarks)

@@ -103,10 +103,12 @@ def test_names_of_others_are_harmless(tmp_path: Path) -> None:
 def test_a_cpu_run_says_why_readings_are_missing(tmp_path: Path) -> None:
     """N/A with its reason, and no performance verdict."""
     run = FakeRun(tmp_path, devices=cpus(2), batch_sizes=(1,), telemetry_note="there is no NVIDIA driver here")
-    run.everything()
+    for device in (0, 1):
+        run.measured(run.cell(device=device), blocks=1, iterations=19)
     run.finish()
     text = to_text(run.report())
     assert "N/A: a CPU device has no NVML" in text
+    assert "fewer than 20 values: no interval" in text
     assert "no performance verdict" in " ".join(text.split())
     assert "Telemetry: there is no NVIDIA driver here" in text
     assert widest(text) <= 80

@@ -1,0 +1,182 @@
+"""Single launches, one after the other, forked or exec'd, outside of any run: what the benches measure with.
+
+The parts are the orchestrator's own (Fleet, Nursery, Link, Gates), driven by a loop that waits for one launch.
+"""
+
+import os
+import select
+import signal
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import zmq
+
+from orchestrator import cores, devices, run, spawn
+from orchestrator.configuration import Configuration, Isolation, StoredRun
+from orchestrator.fleet import Concluded, Fleet, Gone, Happening
+from orchestrator.gates import Gates
+from orchestrator.link import Link
+from orchestrator.nursery import Nursery
+from orchestrator.state import NextLaunch
+from orchestrator.telemetry import Telemetry
+from protocol.cell import Cell, DeviceKind
+from protocol.errors import ProtocolError
+from protocol.failure import Failure
+from protocol.messages import DeviceFree, Forked, ForkFailed
+from protocol.paths import RunPaths
+from protocol.result import Result
+
+
+@dataclass(frozen=True)
+class Timed:
+    """A launch: what it measured, and how long it took from the request until its device was free again."""
+
+    result: Result
+    wall_ms: float
+
+    @property
+    def overhead_ms(self) -> float:
+        """Everything but warm-up and measuring."""
+        return self.wall_ms - self.result.ledger.warm_up_ms - self.result.ledger.measure_ms
+
+
+class Harness:
+    """Makes launches of the cells of one configuration."""
+
+    def __init__(self, stored: StoredRun, folder: Path, opened: ExitStack) -> None:
+        self._link = opened.enter_context(Link("bench"))
+        self.nursery = Nursery(run.preload(stored), folder / "zygote.log")
+        opened.callback(self.nursery.close)
+        gpus = [device.uuid for device in stored.devices if device.kind is DeviceKind.CUDA]
+        self._telemetry = Telemetry.start(gpus, folder, 100) if gpus else None
+        if self._telemetry is not None:
+            opened.callback(self._telemetry.stop)
+        self._fleets = {
+            isolation: Fleet(
+                _with_isolation(stored.configuration, isolation),
+                stored.devices,
+                RunPaths(folder / str(isolation)),
+                self._link,
+                self.nursery.fork,
+            )
+            for isolation in Isolation
+        }
+        self._gates = Gates(stored.devices)
+        self._number = 0
+
+    def start_zygote(self) -> float:
+        """Start it; how long it took until it was ready, in milliseconds."""
+        self.nursery.start()
+        while not self.nursery.ready:
+            select.select([self.nursery.fileno()], [], [])
+            list(self.nursery.receive())
+        return self.nursery.start_ms
+
+    def launch(self, cell: Cell, isolation: Isolation) -> Timed:
+        """One launch, from the request until its device is free. Raises RuntimeError with the failure when it fails."""
+        fleet = self._fleets[isolation]
+        following = NextLaunch(slot=(cell.id, 0), cell=cell, launch=self._number, attempt=self._number + 1)
+        self._number += 1
+        begin = time.monotonic()
+        outcome: Result | Failure | None = None
+        gone = False
+        happenings = list(fleet.request(following, begin))
+        while not gone:
+            for happening in happenings:
+                if isinstance(happening, Concluded):
+                    outcome = happening.outcome
+                    fleet.acknowledge(happening.live)
+                elif isinstance(happening, Gone):
+                    gone = self._gates.admit(happening, self._telemetry) is not None
+            if not gone:
+                happenings, freed = self._wait(fleet)
+                gone = gone or freed
+        wall_ms = (time.monotonic() - begin) * 1000
+        if not isinstance(outcome, Result):
+            raise RuntimeError(f"{cell.id}: {outcome}")
+        return Timed(outcome, wall_ms)
+
+    def _wait(self, fleet: Fleet) -> tuple[list[Happening], bool]:
+        """What happens next, and whether the device became free."""
+        pidfds = [live.pidfd for live in fleet.live.values() if live.pidfd is not None]
+        poller = zmq.Poller()
+        for thing in (self._link.socket, self.nursery.fileno(), *pidfds):
+            if thing != -1:
+                poller.register(thing, zmq.POLLIN)
+        if self._telemetry is not None:
+            poller.register(self._telemetry.fileno(), zmq.POLLIN)
+        ready = dict(poller.poll(1000))
+        now = time.monotonic()
+        happenings: list[Happening] = []
+        freed = False
+        while (message := self._link.receive()) is not None:
+            if not isinstance(message, ProtocolError):
+                happenings += fleet.hear(message, now)
+        for answer in self.nursery.receive():
+            if isinstance(answer, Forked):
+                happenings += fleet.born(answer.launch, answer.pid, now)
+            elif isinstance(answer, ForkFailed):
+                raise RuntimeError(answer.message)
+        for pidfd in pidfds:
+            if pidfd in ready:
+                happenings += fleet.died(pidfd, now)
+        for reading in self._telemetry.receive() if self._telemetry is not None else ():
+            freed = freed or (isinstance(reading, DeviceFree) and self._gates.answered(reading) is not None)
+        happenings += fleet.time_passed(now)
+        return happenings, freed
+
+
+@contextmanager
+def harness(stored: StoredRun) -> Iterator[Harness]:
+    """A harness in a folder of its own, everything ended at the end."""
+    spawn.become_subreaper()
+    with ExitStack() as opened:
+        folder = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="gpubench-bench-")))
+        yield Harness(stored, folder, opened)
+
+
+def stored_run(gpu_ids: str, *options: str) -> StoredRun:
+    """What `gpubench-orchestrate --gpu-ids … options` would run, by its own command line."""
+    import click
+
+    from orchestrator import TOOL_VERSION, plan
+    from orchestrator.cli import run as command
+    from orchestrator.cli.run import command as run_command
+
+    context = run_command.make_context("bench", ["--gpu-ids", gpu_ids, *options])
+    assert isinstance(context, click.Context)
+    _, configuration = command._configuration(context.params)
+    found = devices.resolve(
+        configuration.gpu_ids,
+        visible=os.environ.get("CUDA_VISIBLE_DEVICES"),
+        order=os.environ.get("CUDA_DEVICE_ORDER"),
+        cores=cores.usable_cores(),
+    )
+    return StoredRun(
+        tool_version=TOOL_VERSION,
+        run_id="bench",
+        command=("bench",),
+        configuration=configuration,
+        devices=found,
+        plan=plan.make(configuration, found),
+    )
+
+
+def default_device() -> str:
+    """The first GPU, or a CPU device where there is no driver."""
+    return "0" if devices.inventory().gpus else "cpu:0"
+
+
+def quiet_signals() -> None:
+    """Ctrl-C ends a bench at once."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def _with_isolation(configuration: Configuration, isolation: Isolation) -> Configuration:
+    import msgspec
+
+    return msgspec.structs.replace(configuration, isolation=isolation)
