@@ -221,10 +221,10 @@ def _next_on(state: RunState, uuid: str, number: int) -> tuple[RunState, NextLau
         slot = queue[0]
         cell = state.cells[slot[0]]
         batch_size = _fitting(state, cell)
-        if batch_size == 0:
+        if batch_size < cell.batch_size and (other := _stand_in(state, cell, batch_size)) is not None:
+            state = _settle(state, slot, SlotStatus.REFERRED, refers_to=other)
+        elif batch_size == 0:
             state = _settle(state, slot, SlotStatus.DOES_NOT_FIT)
-        elif batch_size < cell.batch_size and (other := _stand_in(state, cell)) is not None:
-            state = _settle(state, slot, SlotStatus.REFERRED, refers_to=other, batch_size=batch_size)
         else:
             smaller = msgspec.structs.replace(cell, batch_size=batch_size)
             attempt = state.attempts.get(slot[0], 0) + 1
@@ -242,10 +242,10 @@ def _fitting(state: RunState, cell: Cell) -> int:
     return batch_size
 
 
-def _stand_in(state: RunState, cell: Cell) -> str | None:
-    """The planned cell on the way down from `cell`'s batch size, if there is one: what it ends as holds for both."""
+def _stand_in(state: RunState, cell: Cell, fitting: int) -> str | None:
+    """The planned cell on the way from `cell`'s batch size down to `fitting`: what it ends as holds for both."""
     batch_size = cell.batch_size // 2
-    while batch_size:
+    while batch_size >= max(fitting, 1):
         smaller = msgspec.structs.replace(cell, batch_size=batch_size).id
         if smaller in state.cells:
             return smaller
@@ -311,13 +311,8 @@ def _again(state: RunState, slot: Slot, *, first: bool = False) -> RunState:
     return _with_device(state, device, queue=(slot, *queue) if first else (*queue, slot))
 
 
-def _settle(
-    state: RunState, slot: Slot, status: SlotStatus, *, refers_to: str | None = None, batch_size: int | None = None
-) -> RunState:
-    before = state.slots[slot]
-    after = msgspec.structs.replace(
-        before, status=status, refers_to=refers_to, batch_size=batch_size or before.batch_size
-    )
+def _settle(state: RunState, slot: Slot, status: SlotStatus, *, refers_to: str | None = None) -> RunState:
+    after = msgspec.structs.replace(state.slots[slot], status=status, refers_to=refers_to)
     return msgspec.structs.replace(state, slots={**state.slots, slot: after})
 
 

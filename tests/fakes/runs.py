@@ -183,7 +183,7 @@ class FakeRun:
         outcome = result(
             msgspec.structs.replace(cell, batch_size=start.batch_size),
             begin_ns=self.now_ns,
-            **changes,  # type: ignore[arg-type]
+            **changes,  # type: ignore[arg-type]  # fields of Result, each of its own type
         )
         data = codec.encode(outcome)
         path = self.paths.launch(cell.id, start.attempt).result
@@ -210,7 +210,7 @@ class FakeRun:
         """An attempt without a result; `details` are fields of Failure. Returns the launch."""
         start = self._start(cell, batch_size or cell.batch_size, number)
         self._pass(SECOND_NS // 2)
-        failure = Failure(category=category, message=message, phase=phase, **details)  # type: ignore[arg-type]
+        failure = Failure(category=category, message=message, phase=phase, **details)  # type: ignore[arg-type]  # Failure's own
         self._journal.append(End(launch=start.launch, at_ns=self.now_ns, failure=failure))
         self._journal.append(Left(launch=start.launch, exit_code=0, signal=None, teardown_ms=60.0))
         return start.launch

@@ -66,6 +66,7 @@ def test_a_gpu_is_described_completely(fake: FakeNvml) -> None:
         "persistence_mode": True,
         "pcie_generation": 5,
         "pcie_width": 16,
+        "busy_with": None,
     }
 
 

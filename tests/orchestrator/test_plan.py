@@ -120,7 +120,7 @@ def test_one_device_alone_is_solo() -> None:
 
 
 def test_precision_and_mode_do_not_change_the_numbers_worked_on() -> None:
-    """fp32 and bf16, solo and loaded, all batch sizes see the same weights and inputs; another model or phase does not."""
+    """Precision, mode and batch size see the same weights and inputs; another model or phase does not."""
     asked = configuration(precisions=tuple(Precision))
     for machine in ((gpu(0),), (gpu(0), cpu(0))):
         by_work: dict[tuple[str, Workload], set[int]] = {}

@@ -82,11 +82,11 @@ def test_out_of_memory_down_to_one_does_not_fit() -> None:
 
 
 def test_a_size_known_not_to_fit_is_not_tried_again() -> None:
-    """64 starts below what 32 has taught; another model and another device learn for themselves."""
-    cells = (cell(32), cell(64), cell(32, model="other"), cell(32, device="d1"))
+    """48 starts below what 32 has taught; another model and another device learn for themselves."""
+    cells = (cell(32), cell(48), cell(32, model="other"), cell(32, device="d1"))
     end, made = run(plan(*cells), fits(8))
     tried = [launch.cell.batch_size for launch in made if launch.slot[0] == cells[1].id]
-    assert tried == [8]
+    assert tried == [12, 6]
     for other in cells[2:]:
         assert [launch.cell.batch_size for launch in made if launch.slot[0] == other.id] == [32, 16, 8]
     assert all(slot.status is SlotStatus.MEASURED for slot in end.slots.values())
@@ -100,6 +100,15 @@ def test_a_planned_smaller_size_is_referred_to_and_measured_once() -> None:
     assert 8 not in [launch.cell.batch_size for launch in made if launch.slot[0] == large.id]
     assert end.slots[(large.id, 0)].refers_to == small.id
     assert end.slots[(large.id, 0)].status is SlotStatus.REFERRED
+
+
+def test_a_larger_cell_refers_to_the_next_planned_one_even_if_that_shrinks_too() -> None:
+    """64 and 32 are planned and both shrink to 8: 8 is measured once, for 32, and 64 refers to 32."""
+    large, small = cell(64), cell(32)
+    end, made = run(plan(large, small), fits(8))
+    assert [launch.cell.batch_size for launch in made] == [64, 32, 16, 8]
+    assert end.slots[(large.id, 0)].refers_to == small.id
+    assert (end.slots[(small.id, 0)].status, end.slots[(small.id, 0)].batch_size) == (SlotStatus.MEASURED, 8)
 
 
 def test_out_of_memory_before_the_first_forward_is_not_retried() -> None:
@@ -205,7 +214,9 @@ def test_every_plan_ends_and_a_journal_of_it_leads_to_the_same(
     folders = [(launch.slot[0], launch.attempt) for launch in made]
     assert len(folders) == len(set(folders))
     restored, _ = state.next_launches(state.restore(one_plan, records))
-    assert restored.slots == end.slots
+    for slot, known in end.slots.items():
+        quarantined = end.devices[end.cells[slot[0]].devices[0]].quarantined
+        assert restored.slots[slot] == known or quarantined  # there nothing is settled any more
     assert restored.too_large == end.too_large
     assert restored.attempts == end.attempts
 
