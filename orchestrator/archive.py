@@ -8,7 +8,7 @@ ResultFileError    a result that the journal promised is missing, or is not the 
 
 import dataclasses
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,7 +18,7 @@ import yaml
 from orchestrator import journal
 from orchestrator.configuration import StoredRun
 from orchestrator.errors import RunFolderError
-from orchestrator.records import End, Finished, Header, Left, Record, Segment, Start, ZygoteStarted
+from orchestrator.records import End, Finished, Header, Left, Record, Segment, Start, TakenOut, ZygoteStarted
 from protocol import codec
 from protocol.errors import ProtocolError
 from protocol.failure import Failure
@@ -67,7 +67,8 @@ class Attempt:
 class Archive:
     """One run.
 
-    durations_s: of each segment, up to its last record. finished: None while nobody has written that the run is over.
+    durations_s: of each segment, up to its last record. taken_out: devices that were given up in the newest segment,
+    and why, by UUID. finished: None while nobody has written that the run is over.
     """
 
     paths: RunPaths
@@ -77,6 +78,7 @@ class Archive:
     durations_s: tuple[float, ...]
     zygotes: tuple[ZygoteStarted, ...]
     attempts: tuple[Attempt, ...]
+    taken_out: Mapping[str, str]
     finished: Finished | None
 
     def folder(self, attempt: Attempt) -> LaunchPaths:
@@ -164,6 +166,7 @@ def _assemble(paths: RunPaths, stored: StoredRun, header: Header, records: Itera
     durations_s: list[float] = []
     zygotes: list[ZygoteStarted] = []
     attempts: dict[int, Attempt] = {}
+    taken_out: dict[str, str] = {}
     finished: Finished | None = None
     for record in records:
         match record:
@@ -171,6 +174,7 @@ def _assemble(paths: RunPaths, stored: StoredRun, header: Header, records: Itera
                 segments.append(record)
                 durations_s.append(0.0)
                 finished = None
+                taken_out = {}
             case ZygoteStarted():
                 zygotes.append(record)
             case Start():
@@ -179,6 +183,8 @@ def _assemble(paths: RunPaths, stored: StoredRun, header: Header, records: Itera
                 attempts[record.launch] = _ended(attempts[record.launch], record, segments[-1])
             case Left():
                 attempts[record.launch] = dataclasses.replace(attempts[record.launch], left=record)
+            case TakenOut():
+                taken_out[record.device] = record.reason
             case Finished():
                 finished = record
         if isinstance(record, Start | End | Finished):
@@ -191,6 +197,7 @@ def _assemble(paths: RunPaths, stored: StoredRun, header: Header, records: Itera
         durations_s=tuple(durations_s),
         zygotes=tuple(zygotes),
         attempts=tuple(attempts.values()),
+        taken_out=taken_out,
         finished=finished,
     )
 

@@ -24,7 +24,7 @@ from orchestrator.gates import Gates, Passed
 from orchestrator.journal import Journal, write_durably
 from orchestrator.link import Link
 from orchestrator.nursery import Nursery
-from orchestrator.records import End, Left, Spawned, Start, ZygoteStarted
+from orchestrator.records import End, Left, Spawned, Start, TakenOut, ZygoteStarted
 from orchestrator.signals import StopSignals
 from orchestrator.state import NextLaunch, RunState
 from orchestrator.telemetry import Telemetry
@@ -258,6 +258,7 @@ class Loop:
         uuid = passed.device.uuid
         if passed.obstacle:
             self.state = state.step(self.state, state.Quarantined(uuid, passed.obstacle))
+            self._journal.append(TakenOut(device=uuid, at_ns=time.monotonic_ns(), reason=passed.obstacle))
             self._tell("error", f"{passed.device.label} is taken out of this run: {passed.obstacle}")
         self.state = state.step(self.state, state.Freed(uuid))
 

@@ -4,6 +4,7 @@
     Segment                         each time a process begins to work on the run (the first time, and each resume)
     ZygoteStarted                   what the shared start-up cost
     Start  Spawned  End  Left       an attempt: intended, running, over, its process gone
+    TakenOut                        a device that cannot be used any more
     Finished                        no more work, or stopped on request
 
 An End that names a result is written after that result is safely on disk. A Start without an End is an attempt that
@@ -90,6 +91,14 @@ class Left(_Record, frozen=True, kw_only=True):
     teardown_ms: float
 
 
+class TakenOut(_Record, frozen=True, kw_only=True):
+    """A device is not used any more, until somebody resumes the run."""
+
+    device: str
+    at_ns: int
+    reason: str
+
+
 class Finished(_Record, frozen=True, kw_only=True):
     """The process leaves the run. interrupted: cells of the plan were left over because a person asked to stop."""
 
@@ -98,4 +107,4 @@ class Finished(_Record, frozen=True, kw_only=True):
     reason: str = ""
 
 
-Record = Header | Segment | ZygoteStarted | Start | Spawned | End | Left | Finished
+Record = Header | Segment | ZygoteStarted | Start | Spawned | End | Left | TakenOut | Finished

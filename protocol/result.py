@@ -76,7 +76,10 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Environment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The stack that the worker really ran on, and the state of its process."""
+    """The stack that the worker really ran on, and the state of its process.
+
+    threads: those that torch computes with. flags: switches of torch and of the process that change what is measured.
+    """
 
     python: str
     torch: str | None = None
@@ -86,6 +89,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     transformers: str | None = None
     threads: int
     collector_enabled: bool
+    flags: dict[str, str] = {}
     isolation: str
 
 

@@ -126,8 +126,26 @@ def environment(device: torch.device, isolation: str) -> Environment:
         transformers=installed("transformers"),
         threads=torch.get_num_threads(),
         collector_enabled=gc.isenabled(),
+        flags=_flags(),
         isolation=isolation,
     )
+
+
+def _flags() -> dict[str, str]:
+    """Switches that change times or results, as they stand after the measurement."""
+    switches: dict[str, object] = {
+        "cuda.matmul.allow_tf32": torch.backends.cuda.matmul.allow_tf32,
+        "cudnn.allow_tf32": torch.backends.cudnn.allow_tf32,
+        "cudnn.benchmark": torch.backends.cudnn.benchmark,
+        "cudnn.deterministic": torch.backends.cudnn.deterministic,
+        "deterministic_algorithms": torch.are_deterministic_algorithms_enabled(),
+        "default_dtype": torch.get_default_dtype(),
+        "interop_threads": torch.get_num_interop_threads(),
+        "gc.threshold": gc.get_threshold(),
+        "gc.frozen": gc.get_freeze_count() > 0,
+        **{name: os.environ.get(name, "") for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")},
+    }
+    return {name: str(value) for name, value in switches.items()}
 
 
 def installed(distribution: str) -> str | None:

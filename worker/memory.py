@@ -35,6 +35,14 @@ def peaks(device: "torch.device") -> Peaks:
     return Peaks(torch.cuda.max_memory_allocated(device), torch.cuda.max_memory_reserved(device))
 
 
+def release_cached(device: "torch.device") -> None:
+    """Give back to the device what its allocator keeps without using it."""
+    if device.type == "cuda":
+        import torch
+
+        torch.cuda.empty_cache()
+
+
 def reset_peaks(device: "torch.device") -> None:
     """Forget earlier peaks: from here on they count from what is in use now."""
     if device.type == "cuda":

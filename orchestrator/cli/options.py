@@ -136,7 +136,7 @@ RUN_OPTIONS: Final = (
         "--profile",
         metavar="NAME",
         shell_complete=complete.profiles,
-        help="quick, standard or rigorous: how long and how exactly is measured. [default: standard]",
+        help="quick, standard or rigorous: how long and how exactly is measured. [default: quick]",
     ),
     click.option(
         "--phases",

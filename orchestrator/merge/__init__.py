@@ -40,7 +40,8 @@ def merge(archive: Archive, evidence: Evidence) -> Report:
         schema_version=SCHEMA_VERSION,
         metadata=_metadata(archive, evidence),
         gpu_info=tuple(
-            _gpu_info(device, evidence.devices.get(device.uuid, DeviceEvidence())) for device in archive.stored.devices
+            _gpu_info(device, evidence.devices.get(device.uuid, DeviceEvidence()), archive.taken_out.get(device.uuid))
+            for device in archive.stored.devices
         ),
         test_configuration=_configuration(archive),
         results=merged,
@@ -96,7 +97,7 @@ def _metadata(archive: Archive, evidence: Evidence) -> Metadata:
     )
 
 
-def _gpu_info(device: Device, evidence: DeviceEvidence) -> GpuInfo:
+def _gpu_info(device: Device, evidence: DeviceEvidence, taken_out: str | None) -> GpuInfo:
     return GpuInfo(
         gpu_id=device.gpu_id,
         gpu_uuid=device.uuid,
@@ -119,6 +120,7 @@ def _gpu_info(device: Device, evidence: DeviceEvidence) -> GpuInfo:
         pcie_generation=device.pcie_generation,
         pcie_width=device.pcie_width,
         busy_with=device.busy_with,
+        taken_out=taken_out,
         average_gpu_utilization_percent=evidence.utilization_percent,
         average_power_draw_w=evidence.power_w,
     )

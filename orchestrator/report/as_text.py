@@ -75,6 +75,8 @@ def _gpu(device: GpuInfo, *, several: bool) -> Iterator[str]:
         "PCI Address": device.pci_address,
         "PCIe": pcie,
         "Power Limit": unit(device.power_limit_w, "W", digits=0) if device.power_limit_w is not None else None,
+        "Busy": device.busy_with,
+        "Taken out": device.taken_out,
         "Cores": "shared with another CPU device of this run" if device.shared_cores else None,
     }
     for name, fact in facts.items():

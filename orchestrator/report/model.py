@@ -67,7 +67,8 @@ class GpuInfo(_Part, frozen=True, kw_only=True):
     """One device of the run, as it was found before the first cell.
 
     kind: cuda, or cpu (a slice of the cores, for runs without a GPU). shared_cores: another CPU device of the run uses
-    the same cores. average_*: over the samples from the first launch to the last, pauses included.
+    the same cores. busy_with: a foreign process that computed on it when the run began. taken_out: why it was given up
+    in the middle of the run. average_*: over the samples from the first launch to the last, pauses included.
     """
 
     gpu_id: int
@@ -91,6 +92,7 @@ class GpuInfo(_Part, frozen=True, kw_only=True):
     pcie_generation: int | None
     pcie_width: int | None
     busy_with: str | None
+    taken_out: str | None
     average_gpu_utilization_percent: float | None
     average_power_draw_w: float | None
 

@@ -1,9 +1,9 @@
 """Do forked and exec'd launches measure the same? Interleaved pairs, the ratio of their means with its 90 % interval.
 
-    python -m tests.bench.isolation [device] [pairs]
+    python -m tests.bench.isolation [device] [pairs] [launch-bound | gpu-bound]
 
-A launch-bound cell (the GPU waits for the host) and a GPU-bound one. Equivalence is shown when the interval lies within
-1 % of 1 (two one-sided tests at 5 %).
+A launch-bound cell (resnet50 at batch 1: the GPU waits for the host) and a GPU-bound one (bert-base at batch 64).
+Equivalence is shown when the interval lies within 1 % of 1 (two one-sided tests at 5 %).
 """
 
 import math
@@ -21,14 +21,18 @@ T_95 = {4: 2.132, 5: 2.015, 9: 1.833, 10: 1.812, 19: 1.729, 20: 1.725, 24: 1.711
 """One-sided 95 % points of Student's t by degrees of freedom."""
 
 
-def main(device: str, pairs: int) -> None:
+CELLS = {"launch-bound": ("resnet50", 1), "gpu-bound": ("bert-base", 64)}
+OPTIONS = ("-m", "resnet50,bert-base", "-b", "1,64", "-p", "bf16", "--phases", "inference", "-w", "100", "-i", "400")
+
+
+def main(device: str, pairs: int, kinds: tuple[str, ...]) -> None:
     """Measure and print."""
-    stored = stored_run(device, "-m", "resnet50,bert-base", "-b", "1,64", "-p", "bf16", "--phases", "inference")
+    stored = stored_run(device, *OPTIONS)
     cells = {(cell.model, cell.batch_size): cell for cell in stored.plan.cells}
     with harness(stored) as bench:
         bench.start_zygote()
-        for cell in (cells["resnet50", 1], cells["bert-base", 64]):
-            compare(bench, cell, pairs)
+        for kind in kinds:
+            compare(bench, cells[CELLS[kind]], pairs)
 
 
 def compare(bench: Harness, cell: Cell, pairs: int) -> None:
@@ -59,4 +63,9 @@ def mean_ms(result: Result) -> float:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1] if len(sys.argv) > 1 else default_device(), int(sys.argv[2]) if len(sys.argv) > 2 else 20)
+    arguments = sys.argv[1:]
+    main(
+        arguments[0] if arguments else default_device(),
+        int(arguments[1]) if len(arguments) > 1 else 20,
+        (arguments[2],) if len(arguments) > 2 else tuple(CELLS),
+    )

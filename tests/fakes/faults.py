@@ -36,13 +36,17 @@ def prepare(
     folder: Path,
     *models: ModelSpec,
     devices: int = 1,
+    machines: tuple[Device, ...] = (),
     batch_sizes: tuple[int, ...] = (1,),
     launches: int = 1,
     isolation: Isolation = Isolation.FORK,
     deadlines: Deadlines = DEADLINES,
     mode: Mode = Mode.LOADED,
 ) -> StoredRun:
-    """Write a run of `models` into `folder`, ready for `gpubench-orchestrate resume`."""
+    """Write a run of `models` into `folder`, ready for `gpubench-orchestrate resume`.
+
+    It runs on `machines`, or else on so many CPU `devices`.
+    """
     folder.mkdir(parents=True)
     configuration = Configuration(
         models=models,
@@ -66,7 +70,7 @@ def prepare(
         output_path=str(folder / "out" / "report.json"),
         formats=(ReportFormat.JSON, ReportFormat.CSV, ReportFormat.TXT),
     )
-    machines = tuple(cpu(number) for number in range(devices))
+    machines = machines or tuple(cpu(number) for number in range(devices))
     stored = StoredRun(
         tool_version=TOOL_VERSION,
         run_id=folder.name,

@@ -43,7 +43,7 @@ def test_the_defaults_are_those_of_the_requirements() -> None:
     assert made.precisions == (Precision.FP32,)
     assert (made.batch_sizes, made.training_batch_sizes) == ((1, 8, 32), (32,))
     assert (made.gpu_ids, made.mode, made.isolation) == ("all", Mode.LOADED, Isolation.FORK)
-    assert (made.profile, made.launches) == ("standard", 3)
+    assert (made.profile, made.launches) == ("quick", 1)
     assert (made.measurement.iterations, made.measurement.warm_up_iterations) == (None, None)
     assert (made.monitor, made.monitor_interval_ms, made.allow_busy) == (True, 100, False)
     assert (made.output_path, made.formats) == ("/current/benchmark_report.json", (ReportFormat.JSON,))
@@ -65,7 +65,7 @@ def test_a_file_changes_what_it_names_and_nothing_else(night: Write) -> None:
     """A file of one's own needs only the keys that it changes."""
     made = resolved(night("benchmark:\n  precision: bf16\ngpu:\n  ids: [0, 2]\n"))
     assert (made.precisions, made.gpu_ids) == ((Precision.BF16,), "0,2")
-    assert (made.profile, made.batch_sizes) == ("standard", (1, 8, 32))
+    assert (made.profile, made.batch_sizes) == ("quick", (1, 8, 32))
 
 
 def test_the_command_line_wins_over_the_file(night: Write) -> None:

@@ -44,7 +44,12 @@ def make_batch(family: Family, assign: Assign, device: torch.device, dtype: torc
 
 
 def warm_up_and_measure(work: Work, assign: Assign, stage: Stage, device: torch.device) -> Measurements:
-    """Both phases on the device's clock, with its allocator watched."""
+    """Both phases on the device's clock, with its allocator watched.
+
+    The peaks are those of the work: what building took for a moment (fp32 weights before they were cast) is given back.
+    """
+    memory.release_cached(device)
+    memory.reset_peaks(device)
     work = replace(work, retries=lambda: memory.allocator_retries(device))
     clock: Clock = devices.clock_for(device)
     warm_up, iteration_ms = measure.warm_up(work, clock, assign.measurement, stage)

@@ -107,8 +107,7 @@ class _Loading:
         """Forget the earlier model and all its memory."""
         self.module = torch.nn.Identity()
         gc.collect()
-        if self._device.type == "cuda":
-            torch.cuda.empty_cache()
+        memory.release_cached(self._device)
 
 
 def weights_name(assign: Assign) -> str:

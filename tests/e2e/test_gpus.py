@@ -1,0 +1,98 @@
+"""Eight GPUs that NVML shows and CUDA does not have: everything around a launch, with workers that use no GPU."""
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.configuration import StoredRun
+from protocol.cell import Mode
+from protocol.paths import RunPaths
+from tests.fakes.node import NOTHING, Node, leftovers
+from tests.fakes.nvml import FakeNvml
+
+PREPARE = """
+from pathlib import Path
+from orchestrator import devices
+from protocol.cell import Mode, Scalar
+from tests.fakes import faults
+found = devices.resolve("all", visible=None, cores=(0, 1))
+faults.prepare(Path({folder!r}), faults.model("busy", seconds=0.4), faults.model("other"), machines=found,
+               mode=Mode({mode!r}))
+print("null")
+"""
+
+
+def prepare(nvml: FakeNvml, folder: Path, mode: Mode = Mode.LOADED) -> StoredRun:
+    """A run on every GPU that the fake NVML shows."""
+    from orchestrator import archive
+
+    nvml.python(PREPARE.format(folder=str(folder), mode=str(mode)))
+    return archive.load_stored(RunPaths(folder))
+
+
+def test_eight_gpus_at_once(tmp_path: Path) -> None:
+    """Every GPU of the node works at the same time, is described in full, and has its samples beside its results."""
+    nvml = FakeNvml(tmp_path, gpus=8)
+    folder = tmp_path / "run"
+    stored = prepare(nvml, folder)
+    node = Node(folder, environment=nvml.environment)
+    assert node.wait() == 0, node.output
+    report = node.report()
+    assert len({gpu["serial"] for gpu in report["gpu_info"]}) == 8
+    assert report["summary"]["cells"]["ok"] == 16
+    assert report["summary"]["average_power_draw_w"] is not None
+    for device in stored.devices:
+        assert node.paths.samples(device.uuid).stat().st_size > 0
+    assert most_at_once(node) == 8
+    assert leftovers(folder) == NOTHING
+
+
+def test_solo_is_one_gpu_at_a_time(tmp_path: Path) -> None:
+    """With --solo no other GPU works while one is measured."""
+    nvml = FakeNvml(tmp_path, gpus=3)
+    folder = tmp_path / "run"
+    prepare(nvml, folder, Mode.SOLO)
+    node = Node(folder, environment=nvml.environment)
+    assert node.wait() == 0, node.output
+    assert most_at_once(node) == 1
+
+
+@pytest.mark.slow
+def test_a_gpu_whose_memory_stays_taken_is_left_out(tmp_path: Path) -> None:
+    """Memory that nobody gives back takes the GPU out of the run after 30 s; the others go on."""
+    nvml = FakeNvml(tmp_path, gpus=2)
+    folder = tmp_path / "run"
+    prepare(nvml, folder)
+    nvml.set({"gpu.0.memory_used_bytes": 80 * 2**30})  # nothing was in use when the devices were found
+    node = Node(folder, environment=nvml.environment)
+    assert node.wait(timeout_s=90) == 4, node.output
+    assert "GPU 0 is taken out of this run: its memory was not given back within 30 s" in node.output
+    counts = node.report()["summary"]["cells"]
+    assert (counts["ok"], counts["missing"]) == (3, 1)
+    assert "not given back" in node.report()["gpu_info"][0]["taken_out"]
+    assert node.report()["gpu_info"][1]["taken_out"] is None
+
+
+def test_without_nvml_the_run_goes_on(tmp_path: Path) -> None:
+    """NVML that breaks after the devices were found costs the readings, and the report says why."""
+    nvml = FakeNvml(tmp_path, gpus=2)
+    folder = tmp_path / "run"
+    prepare(nvml, folder)
+    nvml.fail("nvmlInit", 999)
+    node = Node(folder, environment=nvml.environment)
+    assert node.wait() == 0, node.output
+    assert "no GPU readings" in node.output
+    assert node.report()["summary"]["average_power_draw_w"] is None
+
+
+def most_at_once(node: Node) -> int:
+    """The largest number of launches that were under way at one moment."""
+    moments = []
+    for one in node.archive().attempts:
+        assert one.end is not None
+        moments += [(one.start.at_ns, 1), (one.end.at_ns, -1)]
+    running = most = 0
+    for _, change in sorted(moments):
+        running += change
+        most = max(most, running)
+    return most
