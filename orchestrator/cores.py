@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+import msgspec
 import psutil
 
 from protocol.cell import Device, DeviceKind
@@ -41,6 +42,25 @@ def cpu_devices(numbers: Sequence[int], cores: Sequence[int]) -> tuple[Device, .
         )
         for number, own in zip(numbers, slices, strict=True)
     )
+
+
+def share_near_cores(devices: Sequence[Device], cores: Sequence[int]) -> tuple[Device, ...]:
+    """Divide the cores that GPUs of the run have in common evenly between them, within those that we may run on.
+
+    Every worker starts as many threads as it has cores: with all of them each, neighbours would slow each other down.
+    A GPU whose near cores NVML does not tell is not bound.
+    """
+    near = {device.uuid: tuple(core for core in cores if core in device.cpus) for device in devices}
+    gpus = [device for device in devices if device.kind is DeviceKind.CUDA]
+    siblings: dict[tuple[int, ...], list[str]] = {}
+    for gpu in gpus:
+        siblings.setdefault(near[gpu.uuid], []).append(gpu.uuid)
+    own = {
+        uuid: tuple(sorted(_slice(shared, place, max(1, len(shared) // len(uuids))))) if shared else ()
+        for shared, uuids in siblings.items()
+        for place, uuid in enumerate(uuids)
+    }
+    return tuple(msgspec.structs.replace(device, cpus=own.get(device.uuid, device.cpus)) for device in devices)
 
 
 def cpu_name() -> str:

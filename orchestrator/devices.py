@@ -18,7 +18,7 @@ from typing import Final
 import msgspec
 import psutil
 
-from orchestrator.cores import cpu_devices
+from orchestrator.cores import cpu_devices, share_near_cores
 from orchestrator.errors import DeviceError
 from orchestrator.nvml import Nvml, NvmlAbsentError, NvmlError, UnreadableGpu
 from orchestrator.visible import visible_gpus
@@ -109,9 +109,9 @@ def resolve(
         if number is not None:
             chosen.append(next(slices))
         elif gpus is not None:
-            chosen += (_near(gpu, cores) for gpu in gpus.named(word))
+            chosen += gpus.named(word)
     _require_distinct(chosen)
-    return tuple(chosen)
+    return share_near_cores(chosen, cores)
 
 
 def busy(devices: Sequence[Device]) -> tuple[Busy, ...]:
@@ -228,11 +228,6 @@ def _cpu_number(word: str) -> int | None:
 def _word(device: Device) -> str:
     """How --gpu-ids names a device."""
     return device.uuid if device.kind is DeviceKind.CPU else str(device.gpu_id)
-
-
-def _near(gpu: Device, cores: Sequence[int]) -> Device:
-    """Workers stay within the cores that this process was given."""
-    return msgspec.structs.replace(gpu, cpus=tuple(core for core in gpu.cpus if core in cores))
 
 
 def _require_distinct(devices: Sequence[Device]) -> None:

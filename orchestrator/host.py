@@ -5,6 +5,8 @@ from typing import Final
 
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 _CGROUP: Final = Path("/sys/fs/cgroup")
+_OWN_CGROUP: Final = Path("/proc/self/cgroup")
+_VMSTAT: Final = Path("/proc/vmstat")
 
 
 def boot_id() -> str:
@@ -22,21 +24,12 @@ def start_ticks(pid: int) -> int | None:
     return int(stat.rpartition(")")[2].split()[19])
 
 
-def state_of(pid: int) -> str | None:
-    """State letter of a process (R, S, D, T, Z …), None when there is none."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return None
-    return stat.rpartition(")")[2].split()[0]
-
-
 def oom_kills() -> int | None:
     """How many processes the kernel has killed for want of memory: in our cgroup where it counts, else on the host."""
     for path in (
         _own_cgroup() / "memory.events",
         _CGROUP / "memory" / "memory.oom_control",
-        Path("/proc/vmstat"),
+        _VMSTAT,
     ):
         for line in _lines(path):
             key, _, value = line.partition(" ")
@@ -47,7 +40,7 @@ def oom_kills() -> int | None:
 
 def _own_cgroup() -> Path:
     """Folder of this process's cgroup (version 2)."""
-    for line in _lines(Path("/proc/self/cgroup")):
+    for line in _lines(_OWN_CGROUP):
         hierarchy, _, path = line.split(":", 2)
         if hierarchy == "0":
             return _CGROUP / path.lstrip("/")

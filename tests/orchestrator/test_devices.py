@@ -21,7 +21,8 @@ from orchestrator.errors import DeviceError
 answers = []
 for arguments in json.loads({asked!r}):
     try:
-        devices = resolve(arguments["ids"], visible=arguments.get("visible"), cores=(0, 1))
+        devices = resolve(arguments["ids"], visible=arguments.get("visible"),
+                          cores=tuple(arguments.get("cores", (0, 1))))
         answers.append([[device.gpu_id, device.uuid, list(device.cpus)] for device in devices])
     except DeviceError as error:
         answers.append(str(error))
@@ -44,7 +45,7 @@ sys.stdout.buffer.write(msgspec.json.encode(inventory()))
 """
 
 
-def ask(fake: FakeNvml, *asked: dict[str, str]) -> Any:
+def ask(fake: FakeNvml, *asked: dict[str, Any]) -> Any:
     """What resolve() answers: [[gpu_id, uuid, cpus], …] or the words of the error, for each question."""
     return fake.python(RESOLVE.format(asked=json.dumps(asked)))
 
@@ -70,11 +71,11 @@ def test_eight_gpus_by_all_index_and_uuid(eight: FakeNvml) -> None:
         {"ids": uuid(6)[:12]},
         {"ids": f"1, {uuid(7)},cpu:0"},
     )
-    assert everything == [[index, uuid(index), [0, 1]] for index in range(8)]
-    assert some == [[3, uuid(3), [0, 1]], [0, uuid(0), [0, 1]]]
+    assert everything == [[index, uuid(index), [index % 2]] for index in range(8)]
+    assert some == [[3, uuid(3), [0]], [0, uuid(0), [1]]]
     assert by_uuid == [[5, uuid(5), [0, 1]]]
     assert by_prefix == [[6, uuid(6), [0, 1]]]
-    assert mixed == [[1, uuid(1), [0, 1]], [7, uuid(7), [0, 1]], [0, "cpu:0", [0, 1]]]
+    assert mixed == [[1, uuid(1), [0]], [7, uuid(7), [1]], [0, "cpu:0", [0, 1]]]
 
 
 def test_indices_count_within_cuda_visible_devices(eight: FakeNvml) -> None:
@@ -87,7 +88,7 @@ def test_indices_count_within_cuda_visible_devices(eight: FakeNvml) -> None:
         {"ids": "2", "visible": "5,2"},
         {"ids": "all", "visible": ""},
     )
-    assert everything == [[0, uuid(5), [0, 1]], [1, uuid(2), [0, 1]]]
+    assert everything == [[0, uuid(5), [0]], [1, uuid(2), [1]]]
     assert first == [[0, uuid(5), [0, 1]]]
     assert hidden == f"--gpu-ids: {uuid(0)} is hidden by CUDA_VISIBLE_DEVICES=5,2"
     assert beyond == "--gpu-ids: there is no GPU 2; there are 0 to 1 within CUDA_VISIBLE_DEVICES=5,2"
@@ -191,7 +192,14 @@ def test_a_lost_gpu_is_not_silently_left_out(eight: FakeNvml) -> None:
     everything, others = ask(eight, {"ids": "all"}, {"ids": "2,4"})
     assert "GPU 3 cannot be used" in everything
     assert everything.endswith("Leave it out with --gpu-ids 0,1,2,4,5,6,7")
-    assert others == [[2, uuid(2), [0, 1]], [4, uuid(4), [0, 1]]]
+    assert others == [[2, uuid(2), [0]], [4, uuid(4), [1]]]
+
+
+def test_gpus_divide_the_cores_that_they_are_both_near_to(eight: FakeNvml) -> None:
+    """Siblings on one socket get a slice of its cores each; a GPU on another socket is not concerned."""
+    eight.set({"gpu.0.cpus": "0 1 2 3", "gpu.1.cpus": "0 1 2 3", "gpu.2.cpus": "4 5"})
+    (three,) = ask(eight, {"ids": "0,1,2", "cores": [0, 1, 2, 3, 4, 5]})
+    assert [cpus for _, _, cpus in three] == [[0, 1], [2, 3], [4, 5]]
 
 
 def test_workers_stay_within_the_cores_they_were_given(eight: FakeNvml) -> None:

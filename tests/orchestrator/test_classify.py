@@ -1,0 +1,46 @@
+"""orchestrator/classify.py: what only a parent can see about a death, in words."""
+
+import signal
+
+import pytest
+
+from orchestrator import classify
+from orchestrator.spawn import Exit
+from protocol.exit_codes import WorkerExit
+from protocol.failure import Category, Phase
+
+
+@pytest.mark.parametrize(
+    ("exit_", "oom", "category", "message"),
+    [
+        (Exit(None, signal.SIGSEGV), False, Category.CRASHED, "killed by SIGSEGV"),
+        (Exit(None, signal.SIGBUS), True, Category.CRASHED, "killed by SIGBUS"),
+        (Exit(None, signal.SIGKILL), False, Category.KILLED, "killed by SIGKILL, cause unknown"),
+        (Exit(None, signal.SIGKILL), True, Category.HOST_OUT_OF_MEMORY, "out of memory"),
+        (Exit(None, signal.SIGTERM), True, Category.KILLED, "killed by SIGTERM"),
+        (Exit(None, 77), False, Category.KILLED, "killed by signal 77"),
+        (Exit(0, None), False, Category.NO_OUTCOME, "exit code 0, but it told no outcome"),
+        (Exit(3, None), False, Category.NO_OUTCOME, "exit code 3"),
+        (Exit(WorkerExit.NOT_ADOPTED, None), False, Category.START_FAILED, "not adopted"),
+        (Exit(WorkerExit.WRONG_ROOMS, None), False, Category.START_FAILED, "another folder"),
+        (Exit(WorkerExit.NO_ACKNOWLEDGEMENT, None), False, Category.PROTOCOL, "not acknowledged"),
+        (None, False, Category.START_FAILED, "never came into being"),
+    ],
+)
+def test_deaths(exit_: Exit | None, oom: bool, category: Category, message: str) -> None:
+    """A signal is named; SIGKILL is the kernel's only when its count of out-of-memory kills rose."""
+    failure = classify.ended(exit_, Phase.MEASURE, host_oom_kills=oom, stderr_tail="last words")
+    assert failure.category is category
+    assert message in failure.message
+    assert failure.phase is Phase.MEASURE
+    if exit_ is not None:
+        assert (failure.code, failure.signal) == (exit_.code, exit_.signal)
+    assert failure.evidence == {"stderr": "last words"}
+
+
+def test_every_exit_of_a_worker_is_known() -> None:
+    """A status that the worker uses is never 'told no outcome' without a reason."""
+    for status in WorkerExit:
+        if status is not WorkerExit.DONE:
+            failure = classify.ended(Exit(status, None), Phase.START, host_oom_kills=False, stderr_tail="")
+            assert failure.category is not Category.NO_OUTCOME

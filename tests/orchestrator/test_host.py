@@ -1,0 +1,45 @@
+"""orchestrator/host.py: what the kernel tells, read from the kernel's files."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from orchestrator import host
+
+
+def test_a_process_is_known_by_its_start() -> None:
+    """The same PID at another start time is another process; one that does not exist has none."""
+    with subprocess.Popen(["sleep", "60"]) as child:
+        assert host.start_ticks(child.pid) == host.start_ticks(child.pid)
+        assert host.start_ticks(child.pid) >= host.start_ticks(os.getpid())  # type: ignore[operator]  # both exist
+        child.kill()
+    assert host.start_ticks(child.pid) is None
+
+
+def test_the_boot_has_an_identity() -> None:
+    """It is the kernel's, and the same twice."""
+    assert host.boot_id() == host.boot_id() != ""
+
+
+@pytest.mark.parametrize(
+    ("events", "vmstat", "expected"),
+    [
+        ("low 0\nhigh 0\nmax 5\noom 2\noom_kill 3\n", "oom_kill 9\n", 3),
+        (None, "nr_free_pages 1\noom_kill 9\n", 9),
+        (None, "nr_free_pages 1\n", None),
+    ],
+)
+def test_oom_kills_are_counted_where_the_kernel_counts_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, events: str | None, vmstat: str, expected: int | None
+) -> None:
+    """In our own cgroup first, else on the whole host; None where no kernel file counts."""
+    if events is not None:
+        (tmp_path / "memory.events").write_text(events)
+    (tmp_path / "vmstat").write_text(vmstat)
+    (tmp_path / "cgroup").write_text("0::/\n")
+    monkeypatch.setattr(host, "_CGROUP", tmp_path)
+    monkeypatch.setattr(host, "_VMSTAT", tmp_path / "vmstat")
+    monkeypatch.setattr(host, "_OWN_CGROUP", tmp_path / "cgroup")
+    assert host.oom_kills() == expected
