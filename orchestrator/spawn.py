@@ -25,7 +25,14 @@ _CONTROL_FD: Final = 3
 _MAX_ANSWER_BYTES: Final = 256 * 1024
 _FROM_ZYGOTE: Final = codec.Decoder[FromZygote](FromZygote)
 
-ONE_THREAD: Final = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+ONE_THREAD: Final = {
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    # pyarrow, which transformers imports where it is installed, otherwise starts a thread of its allocator (seen).
+    "ARROW_DEFAULT_MEMORY_POOL": "system",
+    "JE_ARROW_MALLOC_CONF": "background_thread:false",
+}
 """Read by libraries as they are imported: the zygote must be single-threaded when it forks. Workers choose later."""
 
 
