@@ -116,15 +116,18 @@ def load(paths: RunPaths) -> Archive:
     header = records[0] if records else None
     if not isinstance(header, Header):
         raise RunFolderError(f"{paths.journal}: the journal does not say which run it belongs to")
-    if (header.run_id, header.plan_hash) != (stored.run_id, stored.plan.hash):
-        raise RunFolderError(
-            f"{paths.folder}: run.yaml and journal.gpj belong to different plans (run.yaml was changed, or files of "
-            "two runs were mixed). Restore the run.yaml that was written with this journal."
-        )
+    require_one_run(stored, header, paths)
     try:
         return _assemble(paths, stored, header, records)
     except (KeyError, IndexError):
         raise RunFolderError(f"{paths.journal}: damaged: an attempt ends that was never started") from None
+
+
+def require_own_journal(stored: StoredRun, paths: RunPaths) -> None:
+    """Make sure that the journal, as far as it was begun, is that of `stored`. Raises RunFolderError."""
+    records = journal.read(paths.journal) if paths.journal.exists() else ()
+    if records and isinstance(records[0], Header):
+        require_one_run(stored, records[0], paths)
 
 
 def store(stored: StoredRun, paths: RunPaths) -> None:
@@ -158,6 +161,15 @@ class _Dumper(yaml.SafeDumper):
 
 
 _Dumper.add_representer(tuple, _Dumper.represent_list)
+
+
+def require_one_run(stored: StoredRun, header: Header, paths: RunPaths) -> None:
+    """Raise RunFolderError when the journal was begun with another plan than run.yaml holds."""
+    if (header.run_id, header.plan_hash) != (stored.run_id, stored.plan.hash):
+        raise RunFolderError(
+            f"{paths.folder}: run.yaml and journal.gpj belong to different plans (run.yaml was changed, or files of "
+            "two runs were mixed). Restore the run.yaml that was written with this journal."
+        )
 
 
 def _assemble(paths: RunPaths, stored: StoredRun, header: Header, records: Iterable[Record]) -> Archive:

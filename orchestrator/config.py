@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 from orchestrator.catalogue import Catalogue
 from orchestrator.configuration import Configuration, Isolation, ReportFormat
 from orchestrator.errors import ConfigError
-from orchestrator.settings import Said, Settings, from_file
+from orchestrator.settings import Said, Settings, from_defaults, from_file
 from orchestrator.yaml_schema import did_you_mean, listed
 from protocol.cell import Mode, ModelSpec, Precision, Workload
 from protocol.messages import Deadlines
@@ -22,6 +22,11 @@ Choice = TypeVar("Choice", bound=enum.StrEnum)
 
 PHASES: Final = (Workload.LOAD, Workload.INFERENCE, Workload.TRAINING)
 COMES_LATER: Final = frozenset({"fp16", "tf32", "html"})
+OTHER_SUFFIXES: Final = frozenset(
+    {"doc", "docx", "gz", "htm", "jsonl", "log", "md", "ndjson", "ods", "odt", "parquet", "pdf", "png", "rst", "svg"}
+    | {"tex", "toml", "tsv", "xls", "xlsx", "xml", "yaml", "yml", "zip"}
+)
+"""Of formats that nobody should find a JSON file in. Other words behind a dot are part of a name: night.2026-11."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +39,7 @@ class Places:
 
 def gather(defaults: Path, file: Path | None, command_line: Said) -> Said:
     """Everything that was said, the stronger over the weaker. Raises ConfigError for a file that is not right."""
-    said = from_file(defaults)
+    said = from_defaults(defaults)
     if file is not None:
         said = from_file(file).over(said)
     return command_line.over(said)
@@ -47,7 +52,7 @@ def resolve(said: Said, catalogue: Catalogue, places: Places) -> Configuration:
     profile = catalogue.profiles[_name(said, "benchmark.profile", benchmark.profile, catalogue.profiles, "profile")]
     monitoring = _need(settings.monitoring, "monitoring")
     run = _need(settings.run, "run")
-    path = _need(_need(settings.output, "output").path, "output.path")
+    output_path, formats = _report(said, places)
     return Configuration(
         models=_models(said, catalogue),
         workloads=_choices(said, "benchmark.phases", benchmark.phases, PHASES, "phase"),
@@ -65,10 +70,10 @@ def resolve(said: Said, catalogue: Catalogue, places: Places) -> Configuration:
         monitor=_need(monitoring.enabled, "monitoring.enabled"),
         monitor_interval_ms=_need(monitoring.interval_ms, "monitoring.interval_ms"),
         deadlines=_deadlines(settings),
-        cache_folder=_absolute(run.cache, places) if run.cache is not None else str(places.cache),
-        runs_folder=_absolute(_need(run.folder, "run.folder"), places),
-        output_path=_absolute(path, places),
-        formats=_formats(said, path),
+        cache_folder=_absolute(said, "run.cache", run.cache, places) if run.cache is not None else str(places.cache),
+        runs_folder=_absolute(said, "run.folder", _need(run.folder, "run.folder"), places),
+        output_path=output_path,
+        formats=formats,
     )
 
 
@@ -182,22 +187,39 @@ def _deadlines(settings: Settings) -> Deadlines:
     )
 
 
-def _absolute(path: str, places: Places) -> str:
+def _absolute(said: Said, key: str, path: str, places: Places) -> str:
     """The path as any process sees it, whatever folder a later `resume` is started in."""
+    if not path.strip():
+        raise ConfigError(f"{said.origin(key)}: expected a path, got an empty text")
     if "\0" in path:
-        raise ConfigError(f"{path!r}: no path contains a NUL character")
+        raise ConfigError(f"{said.origin(key)}: {path!r}: no path contains a NUL character")
     try:
         return str(places.current / Path(path).expanduser())
     except RuntimeError:
-        raise ConfigError(f"{path}: there is no home folder to put in the place of ~") from None
+        raise ConfigError(f"{said.origin(key)}: {path}: there is no home folder to put in the place of ~") from None
 
 
-def _formats(said: Said, path: str) -> tuple[ReportFormat, ...]:
-    """The formats asked for, else the one that the report's suffix names, else JSON."""
-    formats = said.settings.output.format if said.settings.output else None
-    if formats is not None:
-        return _choices(said, "output.format", formats, ReportFormat, "format")
+def _report(said: Said, places: Places) -> tuple[str, tuple[ReportFormat, ...]]:
+    """Where the report goes, and its formats: those asked for, else the one that the name's suffix says, else JSON."""
+    output = _need(said.settings.output, "output")
+    path = _need(output.path, "output.path")
+    absolute = _absolute(said, "output.path", path, places)
     suffix = Path(path).suffix[1:].lower()
-    if suffix in COMES_LATER or suffix in set(ReportFormat):
-        return (ReportFormat(_known(suffix, said.origin("output.path"), ReportFormat, "format")),)
-    return (ReportFormat.JSON,)
+    origin = said.origin("output.path")
+    if path.endswith("/"):
+        raise ConfigError(f"{origin}: {path} is a folder; name the report's file, such as {path}report.json")
+    if suffix == "html":
+        _known(suffix, origin, ReportFormat, "format")
+    if suffix in OTHER_SUFFIXES:
+        names = listed(ReportFormat, "and")
+        raise ConfigError(f"{origin}: there is no format '{suffix}'. There is {names}; name the report accordingly.")
+    own = {ReportFormat(suffix)} if suffix in set(ReportFormat) else set()
+    if output.format is None:
+        return absolute, tuple(own) or (ReportFormat.JSON,)
+    formats = _choices(said, "output.format", output.format, ReportFormat, "format")
+    if said.chosen("output.path") and own - set(formats):
+        raise ConfigError(
+            f"{origin}: {path} ends in .{suffix}, but {said.origin('output.format')} asks for "
+            f"{listed(formats, 'and')}. Leave the suffix out, or add {suffix} to the formats."
+        )
+    return absolute, formats

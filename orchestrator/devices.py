@@ -91,18 +91,23 @@ def inventory() -> Inventory:
 
 
 def resolve(
-    gpu_ids: str, *, visible: str | None, cores: tuple[int, ...], order: str | None = None
+    gpu_ids: str,
+    *,
+    visible: str | None,
+    cores: tuple[int, ...],
+    order: str | None = None,
+    origin: str = "--gpu-ids",
 ) -> tuple[Device, ...]:
-    """The devices that `gpu_ids` names, in its order.
+    """The devices that `gpu_ids` names, in its order. origin: who said so, for messages.
 
     visible, order: CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER, None where not set; cores: those we may run on.
     A GPU's `gpu_id` is its place in what CUDA_VISIBLE_DEVICES leaves. Raises DeviceError, saying what to do.
     """
     words = [word.strip() for word in gpu_ids.split(",")]
     if not all(words):
-        raise DeviceError(f"--gpu-ids {gpu_ids!r}: a device is missing between commas. Give all, or a list like 0,1")
-    numbers = [_cpu_number(word) for word in words]
-    gpus = _Gpus(inventory(), visible, order) if None in numbers else None
+        raise DeviceError(f"{origin}: {gpu_ids!r}: a device is missing between commas. Give all, or a list like 0,1")
+    numbers = [_cpu_number(word, origin) for word in words]
+    gpus = _Gpus(inventory(), visible, order, origin) if None in numbers else None
     slices = iter(cpu_devices([number for number in numbers if number is not None], cores))
     chosen: list[Device] = []
     for word, number in zip(words, numbers, strict=True):
@@ -110,7 +115,7 @@ def resolve(
             chosen.append(next(slices))
         elif gpus is not None:
             chosen += gpus.named(word)
-    _require_distinct(chosen)
+    _require_distinct(chosen, origin)
     return share_near_cores(chosen, cores)
 
 
@@ -166,7 +171,7 @@ def refusal(devices: Sequence[Device], found: Sequence[Busy]) -> str | None:
 class _Gpus:
     """The GPUs that may be named, by place; None for one that is there but cannot be opened."""
 
-    def __init__(self, machine: Inventory, visible: str | None, order: str | None) -> None:
+    def __init__(self, machine: Inventory, visible: str | None, order: str | None, origin: str) -> None:
         if machine.nvml is NvmlStatus.BROKEN:
             raise DeviceError(f"{machine.reason}. Nothing was started. {_TRY_CPU}")
         if machine.nvml is NvmlStatus.ABSENT:
@@ -175,6 +180,7 @@ class _Gpus:
         everything = [by_index.get(index) for index in range(len(machine.gpus) + len(machine.unreadable))]
         self._machine = machine
         self._visible = visible
+        self._origin = origin
         self._list = visible_gpus(everything, visible, order)
 
     def named(self, word: str) -> tuple[Device, ...]:
@@ -191,7 +197,7 @@ class _Gpus:
 
     def _at(self, place: int) -> Device:
         if place >= len(self._list):
-            raise DeviceError(f"--gpu-ids: there is no GPU {place}; there are {self._places}")
+            raise DeviceError(f"{self._origin}: there is no GPU {place}; there are {self._places}")
         gpu = self._list[place]
         if gpu is None:
             usable = ",".join(str(other) for other, found in enumerate(self._list) if found)
@@ -203,12 +209,12 @@ class _Gpus:
         places = [place for place, gpu in enumerate(self._list) if gpu and gpu.uuid.startswith(word)]
         if len(places) > 1:
             matches = ", ".join(gpu.uuid for gpu in self._list if gpu and gpu.uuid.startswith(word))
-            raise DeviceError(f"--gpu-ids: {word} is the beginning of several UUIDs: {matches}. Give more of it")
+            raise DeviceError(f"{self._origin}: {word} is the beginning of several UUIDs: {matches}. Give more of it")
         if places:
             return self._at(places[0])
         if any(gpu.uuid.startswith(word) for gpu in self._machine.gpus):
-            raise DeviceError(f"--gpu-ids: {word} is hidden by CUDA_VISIBLE_DEVICES={self._visible}")
-        raise DeviceError(f"--gpu-ids: no GPU has the UUID {word}. `torch-gpu-benchmark info` shows them all")
+            raise DeviceError(f"{self._origin}: {word} is hidden by CUDA_VISIBLE_DEVICES={self._visible}")
+        raise DeviceError(f"{self._origin}: no GPU has the UUID {word}. `torch-gpu-benchmark info` shows them all")
 
     @property
     def _places(self) -> str:
@@ -218,10 +224,10 @@ class _Gpus:
         return ("none" if last < 0 else "only 0" if last == 0 else f"0 to {last}") + within
 
 
-def _cpu_number(word: str) -> int | None:
+def _cpu_number(word: str, origin: str) -> int | None:
     """N of cpu:N, None for the name of a GPU. Raises DeviceError for a word that can be neither."""
     if not _WORD.fullmatch(word):
-        raise DeviceError(f"--gpu-ids: {word!r} is no device. Give all, or a list of indices, UUIDs (GPU-…) and cpu:0")
+        raise DeviceError(f"{origin}: {word!r} is no device. Give all, or a list of indices, UUIDs (GPU-…) and cpu:0")
     return int(word.removeprefix("cpu:")) if word.startswith("cpu:") else None
 
 
@@ -230,11 +236,12 @@ def _word(device: Device) -> str:
     return device.uuid if device.kind is DeviceKind.CPU else str(device.gpu_id)
 
 
-def _require_distinct(devices: Sequence[Device]) -> None:
+def _require_distinct(devices: Sequence[Device], origin: str) -> None:
     seen: set[str] = set()
     for device in devices:
         if device.uuid in seen:
-            raise DeviceError(f"--gpu-ids: {device.label} ({device.uuid}) is named twice. Name each device once")
+            name = device.label if device.label == device.uuid else f"{device.label} ({device.uuid})"
+            raise DeviceError(f"{origin}: {name} is named twice. Name each device once")
         seen.add(device.uuid)
 
 

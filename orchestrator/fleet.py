@@ -27,7 +27,10 @@ from protocol.result import Result
 
 @dataclass
 class Live:
-    """A launch under way. pidfd is open from its birth until it is gone; over_ns: when its outcome was known."""
+    """A launch under way.
+
+    pidfd: open from its birth until it is gone. noted: the loop watches it. over_ns: when its outcome was known.
+    """
 
     next: NextLaunch
     spec: LaunchSpec
@@ -36,6 +39,7 @@ class Live:
     oom_kills: int | None
     pid: int | None = None
     pidfd: int | None = None
+    noted: bool = False
     over_ns: int | None = None
 
     @property
@@ -54,7 +58,7 @@ class Concluded:
 
 @dataclass(frozen=True)
 class Gone:
-    """The process is gone (exit is None where it never was, or cannot be killed)."""
+    """The process is gone. exit: None where it never was, or cannot be killed: then its pidfd is still open."""
 
     live: Live
     exit: Exit | None
@@ -119,7 +123,7 @@ class Fleet:
         live = self.live.get(message.launch)
         if live is None or message.token != live.spec.token:
             if isinstance(message, Hello):
-                self._link.send(message.launch, Dismiss(launch=message.launch, reason="nobody waits for this launch"))
+                self._link.send(message.token, Dismiss(launch=message.launch, reason="nobody waits for this launch"))
             return
         match message:
             case Hello():
@@ -129,9 +133,8 @@ class Fleet:
             case Progress(fraction=fraction):
                 yield from self._apply(live, launches.Progressed(fraction), now)
             case Outcome(result=result, failure=failure):
-                outcome = result or failure
-                if outcome is not None:
-                    yield from self._apply(live, launches.Reported(outcome), now)
+                outcome = result or failure or _empty_outcome(live)
+                yield from self._apply(live, launches.Reported(outcome), now)
 
     def died(self, pidfd: int, now: float) -> Iterator[Happening]:
         """A pidfd became readable. What the worker started is ended before its number can be used again."""
@@ -154,6 +157,10 @@ class Fleet:
             stop = launches.Stop(failure, immediately, grace_s)
             yield from self._apply(live, stop, now)
 
+    def oldest_request(self) -> float:
+        """Monotonic seconds since which a process has been waited for, infinity when none is."""
+        return min((live.begun for live in self.live.values() if live.pid is None), default=float("inf"))
+
     def hold_logs(self) -> None:
         """Keep every log file below its cap."""
         for live in self.live.values():
@@ -164,7 +171,7 @@ class Fleet:
         """The outcome is on disk."""
         live.over_ns = time.monotonic_ns()
         if live.pidfd is not None:
-            self._link.send(live.spec.launch, Ack(launch=live.spec.launch, token=live.spec.token))
+            self._link.send(live.spec.token, Ack(launch=live.spec.launch, token=live.spec.token))
 
     def next_deadline(self) -> float:
         """Monotonic seconds of the earliest deadline, infinity when nothing is under way."""
@@ -209,7 +216,7 @@ class Fleet:
         for action in actions:
             match action:
                 case launches.Assign():
-                    self._link.send(live.spec.launch, self._assignment(live))
+                    self._link.send(live.spec.token, self._assignment(live))
                 case launches.Terminate():
                     assert live.pid is not None
                     spawn.signal_quietly(live.pid, signal.SIGCONT)
@@ -245,9 +252,6 @@ class Fleet:
 
     def _forget(self, live: Live, *, unkillable: bool) -> Gone:
         del self.live[live.spec.launch]
-        if live.pidfd is not None:
-            os.close(live.pidfd)
-            live.pidfd = None
         logs.compact(live.paths.stdout)
         logs.compact(live.paths.stderr)
         return Gone(live, live.launch.exit, unkillable)
@@ -259,3 +263,9 @@ def _last_phase(live: Live) -> Phase:
         return Phase(live.paths.phase.read_text(encoding="ascii"))
     except (OSError, ValueError):
         return live.launch.phase
+
+
+def _empty_outcome(live: Live) -> Failure:
+    return Failure(
+        category=Category.PROTOCOL, message="its outcome is neither a result nor a failure", phase=live.launch.phase
+    )

@@ -37,6 +37,7 @@ class Gates:
         self._devices = {device.uuid: device for device in devices}
         self._waiting: dict[str, Gone] = {}
         self._since: dict[str, float] = {}
+        self._deaf = False
 
     def __bool__(self) -> bool:
         """Whether any device is being waited for."""
@@ -47,7 +48,7 @@ class Gates:
         device = self._devices[gone.live.next.device]
         if gone.unkillable:
             return self._pass(gone, "a process on it cannot be killed")
-        if device.kind is not DeviceKind.CUDA or device.memory_used_bytes is None or telemetry is None:
+        if device.kind is not DeviceKind.CUDA or device.memory_used_bytes is None or telemetry is None or self._deaf:
             return self._pass(gone, "")
         try:
             telemetry.await_free(device.uuid, device.memory_used_bytes + TOLERANCE_BYTES, TIMEOUT_S)
@@ -70,6 +71,7 @@ class Gates:
     def overdue(self, now: float) -> list[Passed]:
         """Devices for which no answer came at all: NVML hangs, which must not stop the run."""
         silent = [uuid for uuid in self._waiting if now > self._since[uuid] + TIMEOUT_S + _PATIENCE_S]
+        self._deaf = self._deaf or bool(silent)  # ask no more: every cell would wait as long
         return [self._pass(self._waiting.pop(uuid), "") for uuid in silent]
 
     def open_all(self) -> list[Passed]:

@@ -4,7 +4,7 @@
         lock      held while the run goes on; a folder whose lock is free was left by a killed run and is removed
         link      the socket
 
-Each message is checked against the worker it came from; its token is the caller's to check.
+A worker is addressed by the token of its launch, so nobody who does not know it can take its place.
 """
 
 import fcntl
@@ -32,7 +32,7 @@ _FROM_WORKER: Final = codec.Decoder[FromWorker](FromWorker)
 
 
 class Link:
-    """The orchestrator's end. It checks who sends; the caller checks the token."""
+    """The orchestrator's end. It checks who sends; the caller checks that the token is that of the launch."""
 
     def __init__(self, name: str) -> None:
         """Bind a socket for the run `name`. Raises UserError when no private folder can be made."""
@@ -65,16 +65,16 @@ class Link:
             if len(frames) != 2:
                 raise ProtocolError(f"{len(frames)} frames instead of 2")
             message = _FROM_WORKER.decode(frames[1])
-            if frames[0] != str(message.launch).encode():
+            if frames[0] != message.token.encode():
                 raise ProtocolError(f"a message of launch {message.launch} came from another worker")
         except ProtocolError as error:
             return error
         return message
 
-    def send(self, launch: int, message: ToWorker) -> bool:
-        """Send to the worker of a launch. False when it is not, or no longer, connected."""
+    def send(self, token: str, message: ToWorker) -> bool:
+        """Send to the worker that carries a token. False when it is not, or no longer, connected."""
         try:
-            self.socket.send_multipart([str(launch).encode(), codec.encode(message)])
+            self.socket.send_multipart([token.encode(), codec.encode(message)])
         except zmq.ZMQError as error:
             if error.errno in (zmq.EHOSTUNREACH, zmq.EAGAIN):
                 return False

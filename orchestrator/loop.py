@@ -10,6 +10,7 @@ It decides nothing: launches.py, state.py and policy.py do.
 """
 
 import hashlib
+import os
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from orchestrator.fleet import Concluded, Fleet, Gone, Happening, Live
 from orchestrator.gates import Gates, Passed
 from orchestrator.journal import Journal, write_durably
 from orchestrator.link import Link
-from orchestrator.nursery import Nursery
+from orchestrator.nursery import Nursery, ZygoteError
 from orchestrator.records import End, Left, Spawned, Start, TakenOut, ZygoteStarted
 from orchestrator.signals import StopSignals
 from orchestrator.state import NextLaunch, RunState
@@ -37,6 +38,8 @@ from protocol.paths import RunPaths
 from protocol.result import Result
 
 REFRESH_S: Final = 1.0
+LOOK_S: Final = 0.1
+"""How often log files are looked at while launches run: an endless write takes gigabytes in a second."""
 GENTLE_S: Final = 12.0
 """A gentle stop lets launches end by themselves for this long; with the grace below it ends within 20 s."""
 GENTLE_GRACE_S: Final = 4.0
@@ -75,7 +78,8 @@ class Loop:
         self._durations: dict[str, list[float]] = {}
         self._began = self._refreshed = time.monotonic()
         self._stops_heeded = 0
-        self._gentle_until = float("inf")
+        self._gentle_until = self._stop_by = float("inf")
+        self._hopeless: ZygoteError | None = None
         self._poller = zmq.Poller()
 
     def run(self) -> None:
@@ -93,12 +97,15 @@ class Loop:
             self._handle(self._poll())
             self._tick()
         self._show()
+        if self._hopeless is not None:
+            raise self._hopeless
 
     # ── what happens ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _poll(self) -> frozenset[object]:
         """Wait for something to happen; what is ready, sockets and descriptors."""
-        until = min(self._fleet.next_deadline(), self._refreshed + REFRESH_S, self._gentle_until)
+        look = LOOK_S if self._fleet.live else REFRESH_S
+        until = min(self._fleet.next_deadline(), time.monotonic() + look, self._refreshed + REFRESH_S)
         timeout_ms = int(max(0.0, until - time.monotonic()) * 1000) + 1
         return frozenset(ready for ready, _ in self._poller.poll(timeout_ms))
 
@@ -153,6 +160,7 @@ class Loop:
                         self._tell("warning", f"no GPU readings: {reason}")
         except EOFError:
             self._unwatch(telemetry.fileno())
+            telemetry.stop()
             self._telemetry = None
             self._tell("warning", "the telemetry process ended; GPU readings stop here, the measurements go on")
             for passed in self._gates.open_all():
@@ -165,22 +173,25 @@ class Loop:
             self._stops_heeded = 1
             self.state = state.step(self.state, state.StopAsked())
             self._gentle_until = now + GENTLE_S
+            self._stop_by = now + GENTLE_S + GENTLE_GRACE_S
             self._tell("warning", "stopping: running cells may end, nothing new begins (once more to stop at once)")
         if self._stops_heeded < 2 <= requests:
             self._stops_heeded = 2
+            self._stop_by = now
             self._carry_out(self._fleet.stop(_asked_to_stop(), now, immediately=True, grace_s=0))
 
     def _tick(self) -> None:
         now = time.monotonic()
         self._carry_out(self._fleet.time_passed(now))
-        for passed in self._gates.overdue(now):
+        self._nursery.kill_if_stuck(now, self._fleet.oldest_request())
+        self._fleet.hold_logs()
+        for passed in self._gates.open_all() if now >= self._stop_by else self._gates.overdue(now):
             self._pass(passed)
         if now >= self._gentle_until:
             self._gentle_until = float("inf")
             self._carry_out(self._fleet.stop(_asked_to_stop(), now, immediately=False, grace_s=GENTLE_GRACE_S))
         if now >= self._refreshed + REFRESH_S:
             self._refreshed = now
-            self._fleet.hold_logs()
             self._reap_orphans()
             self._show()
 
@@ -220,10 +231,14 @@ class Loop:
                 case Concluded(live, outcome):
                     self._record(live, outcome)
                     self._fleet.acknowledge(live)
-                case Gone():
+                case Gone(live):
+                    if live.pidfd is not None:  # it cannot be killed: nobody waits for it any more
+                        self._unwatch(live.pidfd)
+                        os.close(live.pidfd)
                     self._pass(self._gates.admit(happening, self._telemetry))
         for live in self._fleet.live.values():
-            if live.pidfd is not None and live.pidfd not in self._poller:
+            if live.pidfd is not None and not live.noted:
+                live.noted = True
                 self._watch(live.pidfd)
                 self._journal.append(_spawned(live))
 
@@ -265,7 +280,11 @@ class Loop:
     # ── the zygote ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _start_zygote(self) -> None:
-        self._nursery.start()
+        try:
+            self._nursery.start()
+        except ZygoteError as error:
+            self._hopeless = error
+            return
         self._watch(self._nursery.fileno())
         self._show()
 
@@ -278,13 +297,17 @@ class Loop:
 
     def _replace_zygote(self) -> None:
         """Running workers go on; only launches that were being forked are tried again."""
-        exit_ = self._nursery.bury()
+        try:
+            exit_ = self._nursery.bury()
+        except ZygoteError as error:
+            self._hopeless = error
+            exit_ = None
         words = "ended" if exit_ is None else f"ended with {exit_.words}"
-        self._tell("warning", f"the zygote {words} and is started again")
+        self._tell("warning", f"the zygote {words}{'' if self._hopeless else ' and is started again'}")
         for launch in self._fleet.requested():
             lost = self._fleet.not_born(launch, Category.ZYGOTE_DIED, f"the zygote {words}", time.monotonic())
             self._carry_out(lost)
-        if self._work_left():
+        if self._work_left() and self._hopeless is None:
             self._start_zygote()
 
     def _waiting_for_zygote(self) -> bool:
@@ -333,4 +356,4 @@ def _spawned(live: Live) -> Spawned:
 
 
 def _asked_to_stop() -> Failure:
-    return Failure(category=Category.INTERRUPTED, message="the run was asked to stop", phase=Phase.MEASURE)
+    return Failure(category=Category.STOPPED, message="the run was asked to stop", phase=Phase.MEASURE)

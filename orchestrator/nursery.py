@@ -3,15 +3,18 @@
 Workers that are running do not need it: they go on, whatever happens to it.
 """
 
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from orchestrator import logs
+from orchestrator import logs, spawn
 from orchestrator.spawn import Exit, Zygote
 from protocol.messages import FromZygote, LaunchSpec, Ready
 
+FORK_S: Final = 20.0
+"""A fork took 35 ms at 768 MB resident; a zygote that needs this long is stopped or hangs."""
 _STARTS: Final = 5
 """A zygote that dies this often in one run will not get better."""
 
@@ -21,13 +24,14 @@ class ZygoteError(Exception):
 
 
 class Nursery:
-    """One zygote at a time. preload: what it imports. log: where it prints."""
+    """One zygote at a time. preload: what it imports. log: where it prints. patience_s: how long that may take."""
 
-    def __init__(self, preload: tuple[str, ...], log: Path) -> None:
+    def __init__(self, preload: tuple[str, ...], log: Path, patience_s: float) -> None:
         self.ready = False
         self.start_ms = 0.0
         self._preload = preload
         self._log = log
+        self._patience_s = patience_s
         self._zygote: Zygote | None = None
         self._starts = 0
         self._asked = 0.0
@@ -63,11 +67,23 @@ class Nursery:
                 self.start_ms = (time.monotonic() - self._asked) * 1000
             yield answer
 
+    def kill_if_stuck(self, now: float, oldest_request: float) -> None:
+        """End a zygote that imports, or forks, for too long: its end is then seen like any other.
+
+        oldest_request: monotonic time since which a fork has been waited for, infinity when there is none.
+        """
+        imports_too_long = not self.ready and now > self._asked + self._patience_s
+        if self._zygote is not None and (imports_too_long or now > oldest_request + FORK_S):
+            spawn.signal_quietly(self._zygote.pid, signal.SIGKILL)
+
     def bury(self) -> Exit | None:
-        """The zygote is gone: how it ended. Raises ZygoteError when it never became ready, as it would not again."""
+        """The zygote is gone: how it ended.
+
+        Raises ZygoteError when it left by itself while it was importing: it would again.
+        """
         was_ready, self.ready = self.ready, False
         exit_ = self.close()
-        if not was_ready:
+        if not was_ready and (exit_ is None or exit_.signal is None):
             words = "ended" if exit_ is None else f"ended with {exit_.words}"
             raise ZygoteError(f"the zygote {words} while it was importing; see {self._log}\n{logs.tail(self._log)}")
         return exit_

@@ -50,6 +50,8 @@ class CellOutcome(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
 
 
+_ENDED_WITH_THE_RUN: Final = frozenset({Category.INTERRUPTED, Category.STOPPED, Category.RESULT_LOST})
+
 BEFORE_FIRST_FORWARD: Final = frozenset({Phase.START, Phase.IMPORT, Phase.BUILD})
 """Out of memory in one of these has nothing to do with the batch: a smaller one is not tried."""
 
@@ -157,9 +159,17 @@ class _Family:
         last = here[-1]
         if last.start.launch in self._damaged:
             return CellOutcome(status=Status.FAILED, reason="its result file is missing or damaged")
-        if last.failure is None or last.failure.category is Category.INTERRUPTED:
+        if last.failure is None or self._will_be_resumed(here, last.failure.category):
             return CellOutcome(status=Status.MISSING, reason="interrupted before it had a result")
         return CellOutcome(status=Status.FAILED, reason=f"{last.failure.category}: {last.failure.message}")
+
+    @staticmethod
+    def _will_be_resumed(here: Sequence[Attempt], category: Category) -> bool:
+        """Whether the last attempt ended with the run, and `resume` would make another."""
+        if category not in _ENDED_WITH_THE_RUN:
+            return False
+        same = sum(attempt.failure is not None and attempt.failure.category is category for attempt in here)
+        return same <= POLICY[category].retries
 
 
 def _referred(target: str, size: int, outcome: CellOutcome) -> CellOutcome:

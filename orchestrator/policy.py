@@ -28,6 +28,7 @@ class Rule(msgspec.Struct, frozen=True):
     why: str
 
 
+ANY_NUMBER: Final = 1_000_000
 _SPORADIC: Final = "may not happen again in a fresh process"
 _REPEATS: Final = "would happen again"
 
@@ -56,5 +57,7 @@ POLICY: Final[dict[Category, Rule]] = {
     Category.PROTOCOL: Rule(Reaction.GIVE_UP, 0, _REPEATS),
     Category.THROTTLED: Rule(Reaction.RETRY, 2, "the device may have cooled down"),
     Category.CONTAMINATED: Rule(Reaction.RETRY, 1, "the other process may have left by then"),
-    Category.INTERRUPTED: Rule(Reaction.RETRY, 5, "the run was stopped or killed, the cell is not to blame"),
+    Category.STOPPED: Rule(Reaction.RETRY, ANY_NUMBER, "a person asked for it; `resume` goes on"),
+    Category.RESULT_LOST: Rule(Reaction.RETRY, 5, "its file can be measured anew"),
+    Category.INTERRUPTED: Rule(Reaction.RETRY, 5, "the orchestrator was killed, probably not by this cell"),
 }

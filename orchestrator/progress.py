@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping
 
+import msgspec
+
 from orchestrator.fleet import Live
 from orchestrator.policy import POLICY, Reaction
 from orchestrator.state import SETTLED, RunState, SlotStatus
 from orchestrator.view import CellEnded, DeviceLine, Snapshot
 from protocol.cell import Device, Workload
-from protocol.failure import Failure
+from protocol.failure import Category, Failure
 from protocol.messages import Sample
 from protocol.result import Result
 
@@ -36,32 +38,40 @@ def snapshot(
 
 def ended(state: RunState, live: Live, device: Device, outcome: Result | Failure) -> CellEnded:
     """A launch is over, in words. `state` is the one after its end."""
-    failure = outcome if isinstance(outcome, Failure) else None
-    return CellEnded(
+    told = CellEnded(
         label=device.label,
         cell=_cell_words(live),
         batch_size=live.next.cell.batch_size,
         attempt=live.next.attempt,
-        summary=_figures(outcome) if isinstance(outcome, Result) else f"{outcome.category}: {outcome.message}",
-        failure=failure,
-        next_step="" if failure is None else _next_step(state, live, failure),
+        summary="",
     )
+    if isinstance(outcome, Failure):
+        words = f"{outcome.category}: {outcome.message}"
+        return msgspec.structs.replace(told, summary=words, failure=outcome, next_step=_next_step(state, live, outcome))
+    mean_ms, per_second = _figures(outcome)
+    words = _figure_words(mean_ms, per_second)
+    return msgspec.structs.replace(told, summary=words, iteration_ms=mean_ms, items_per_second=per_second)
 
 
-def _figures(result: Result) -> str:
-    """The mean time of an iteration, and items a second."""
+def _figures(result: Result) -> tuple[float, float | None]:
+    """The mean time of an iteration, and items a second; None for a load, which has no items."""
     times = result.times_ms("iteration")
     mean_ms = sum(times) / len(times)
+    per_second = None if result.cell.workload is Workload.LOAD else result.items_per_iteration / mean_ms * 1000
+    return mean_ms, per_second
+
+
+def _figure_words(mean_ms: float, per_second: float | None) -> str:
     words = f"{mean_ms:.3g} ms" if mean_ms < 100 else f"{mean_ms:,.0f} ms"
-    if result.cell.workload is Workload.LOAD:
-        return words
-    return f"{words}, {result.items_per_iteration / mean_ms * 1000:,.1f} items/s"
+    return words if per_second is None else f"{words}, {per_second:,.1f} items/s"
 
 
 def _next_step(state: RunState, live: Live, failure: Failure) -> str:
     """What is done about a failure."""
     rule = POLICY[failure.category]
     status = state.slots[live.next.slot].status
+    if failure.category is Category.STOPPED and status is SlotStatus.WAITING:
+        return "`resume` measures it again"
     if status is SlotStatus.WAITING or rule.reaction is Reaction.QUARANTINE:
         return str(rule.reaction)
     if status is SlotStatus.DOES_NOT_FIT:

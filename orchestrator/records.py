@@ -100,11 +100,15 @@ class TakenOut(_Record, frozen=True, kw_only=True):
 
 
 class Finished(_Record, frozen=True, kw_only=True):
-    """The process leaves the run. interrupted: cells of the plan were left over because a person asked to stop."""
+    """The process leaves the run.
+
+    interrupted: launches of the plan were left over, for `reason`. broken: gpubench itself could not go on.
+    """
 
     at_ns: int
     interrupted: bool
     reason: str = ""
+    broken: bool = False
 
 
 Record = Header | Segment | ZygoteStarted | Start | Spawned | End | Left | TakenOut | Finished

@@ -14,62 +14,59 @@ from contextlib import ExitStack, contextmanager
 
 import psutil
 
-from orchestrator import TOOL_VERSION, host, reporting, spawn, state
+from orchestrator import TOOL_VERSION, archive, devices, host, reporting, spawn, state
 from orchestrator.configuration import StoredRun
-from orchestrator.errors import RunFolderError
-from orchestrator.journal import Journal
+from orchestrator.errors import DeviceError, RunFolderError
+from orchestrator.journal import Journal, read
 from orchestrator.link import Link
 from orchestrator.loop import Loop, Surroundings
 from orchestrator.nursery import Nursery, ZygoteError
 from orchestrator.records import End, Finished, Header, Record, Segment, Spawned, Start
 from orchestrator.signals import StopSignals
-from orchestrator.state import RunState
 from orchestrator.telemetry import Telemetry
 from orchestrator.view import Display, Notice
 from protocol.cell import DeviceKind
 from protocol.exit_codes import ExitCode
+from protocol.failure import Category, Failure, Phase
 from protocol.paths import RunPaths
 
 
 def execute(stored: StoredRun, paths: RunPaths, display: Display) -> ExitCode:
-    """Work on the run in a folder until it is done, and write its reports.
+    """Work on the run in a folder until it is done, and write its reports; the exit code is the report's verdict.
 
-    Raises RunFolderError when another process works on it or its journal is of another plan, StorageError when the
-    disk refuses.
+    Raises UserError when it cannot be worked on here (in use, another plan, a GPU that is gone or busy), StorageError
+    when the disk refuses.
     """
+    spawn.check_rooms()
+    driver = _look_at_the_gpus(stored, display)
     with _locked(paths), StopSignals() as stop_signals, Journal(paths.journal) as journal:
-        _take_over(stored, journal)
+        _take_over(stored, paths, journal, driver)
         try:
-            finished = _work(stored, paths, journal, stop_signals, display)
-            code = _verdict(finished)
+            _work(stored, paths, journal, stop_signals, display)
         except ZygoteError as error:
             display.tell(Notice(level="error", message=str(error)))
-            journal.append(Finished(at_ns=time.monotonic_ns(), interrupted=True, reason=str(error)))
-            code = ExitCode.INTERNAL
-        reporting.write(stored, paths)
-        return code
+            journal.append(Finished(at_ns=time.monotonic_ns(), interrupted=True, reason=str(error), broken=True))
+        return ExitCode(reporting.write(stored, paths).verdict.exit_code)
 
 
-def _work(
-    stored: StoredRun, paths: RunPaths, journal: Journal, stop_signals: StopSignals, display: Display
-) -> RunState:
-    """Run what is left of the plan; the state in which it ended."""
+def _work(stored: StoredRun, paths: RunPaths, journal: Journal, stop_signals: StopSignals, display: Display) -> None:
+    """Run what is left of the plan, and write down how that ended."""
     spawn.become_subreaper()
     with ExitStack() as opened:
         opened.callback(_end_children)
-        nursery = Nursery(preload(stored), paths.log("zygote"))
+        deadlines = stored.configuration.deadlines
+        nursery = Nursery(preload(stored), paths.log("zygote"), deadlines.start + deadlines.import_)
         opened.callback(nursery.close)
         telemetry = _telemetry(stored, paths)
         if telemetry is not None:
             opened.callback(telemetry.stop)
         link = opened.enter_context(Link(paths.folder.name))
         around = Surroundings(stored, paths, journal, link, nursery, telemetry, stop_signals, display)
-        loop = Loop(around, state.restore(stored.plan, journal.recovered))
+        loop = Loop(around, state.restore(stored.plan, read(paths.journal)))
         loop.run()
-        left_over = loop.state.settled < len(loop.state.slots)
-        reason = "stopped on request" if loop.state.stopping and left_over else ""
+        left_over = loop.state.stopping and loop.state.settled < len(loop.state.slots)
+        reason = "stopped on request" if left_over else ""
         journal.append(Finished(at_ns=time.monotonic_ns(), interrupted=left_over, reason=reason))
-        return loop.state
 
 
 def preload(stored: StoredRun) -> tuple[str, ...]:
@@ -98,10 +95,37 @@ def _locked(paths: RunPaths) -> Iterator[None]:
         os.close(lock)
 
 
-def _take_over(stored: StoredRun, journal: Journal) -> None:
-    """Begin a segment. Attempts that were running when an earlier process died are ended, and counted."""
+def _look_at_the_gpus(stored: StoredRun, display: Display) -> str | None:
+    """The driver as it is now. Refuses to go on where a GPU of the run is gone, or others compute on it.
+
+    Without NVML the run goes on, as it does when NVML fails in the middle of it.
+    """
+    gpus = [device for device in stored.devices if device.kind is DeviceKind.CUDA]
+    if not gpus:
+        return None
+    found = devices.inventory()
+    if found.nvml is not devices.NvmlStatus.OK:
+        display.tell(Notice(level="warning", message=f"the GPUs cannot be looked at: {found.reason}"))
+        return None
+    present = {gpu.uuid for gpu in found.gpus}
+    for gpu in gpus:
+        if gpu.uuid not in present:
+            raise DeviceError(f"{gpu.label} of this run ({gpu.uuid}) is not in this machine. Nothing was started.")
+    refusal = devices.refusal(gpus, devices.busy(gpus))
+    if refusal is not None and not stored.configuration.allow_busy:
+        raise DeviceError(refusal)
+    return found.driver_version
+
+
+def _take_over(stored: StoredRun, paths: RunPaths, journal: Journal, driver: str | None) -> None:
+    """Begin a segment. Attempts that were running when an earlier process died are ended, lost results taken back."""
     records = journal.recovered
     if not records:
+        if any(paths.folder.glob("launches/*/*/result.msgpack")):
+            raise RunFolderError(
+                f"{paths.journal} is empty or missing, but launches/ holds results, which going on would overwrite. "
+                "Put the journal back, or begin a new run."
+            )
         journal.append(
             Header(
                 run_id=stored.run_id,
@@ -112,12 +136,12 @@ def _take_over(stored: StoredRun, journal: Journal) -> None:
                 devices=tuple(device.uuid for device in stored.devices),
             )
         )
-    elif not isinstance(records[0], Header) or records[0].plan_hash != stored.plan.hash:
-        raise RunFolderError("run.yaml holds another plan than the one that the journal was begun with")
+    elif isinstance(records[0], Header):
+        archive.require_one_run(stored, records[0], paths)
     journal.append(
         Segment(
             boot_id=host.boot_id(),
-            driver_version=next((device.driver_version for device in stored.devices if device.driver_version), None),
+            driver_version=driver,
             tool_version=TOOL_VERSION,
             pid=os.getpid(),
             wall=time.time(),
@@ -127,6 +151,24 @@ def _take_over(stored: StoredRun, journal: Journal) -> None:
     _end_leftovers(records)
     for launch in _interrupted(records):
         journal.append(End(launch=launch, at_ns=time.monotonic_ns(), failure=state.interrupted()))
+    for launch, failure in _lost(paths):
+        journal.append(End(launch=launch, at_ns=time.monotonic_ns(), failure=failure))
+    for temporary in paths.folder.glob("launches/*/*/.*.tmp"):
+        temporary.unlink()
+
+
+def _lost(paths: RunPaths) -> list[tuple[int, Failure]]:
+    """Launches whose result is not the one that the journal promised: they are measured anew."""
+    run = archive.load(paths)
+    lost = []
+    for attempt in run.attempts:
+        if attempt.promised is not None:
+            try:
+                run.result(attempt)
+            except archive.ResultFileError as error:
+                failure = Failure(category=Category.RESULT_LOST, message=str(error), phase=Phase.FINISH)
+                lost.append((attempt.start.launch, failure))
+    return lost
 
 
 def _interrupted(records: tuple[Record, ...]) -> list[int]:
@@ -137,11 +179,12 @@ def _interrupted(records: tuple[Record, ...]) -> list[int]:
 
 def _end_leftovers(records: tuple[Record, ...]) -> None:
     """End workers of an earlier life of this run, in case one outlived its orchestrator. Only within the same boot."""
-    boots = [record.boot_id for record in records if isinstance(record, Segment)]
-    if boots and boots[-1] == host.boot_id():
-        for record in records:
-            if isinstance(record, Spawned):
-                spawn.end_leftover(record.pid, record.start_ticks)
+    boot = ""
+    for record in records:
+        if isinstance(record, Segment):
+            boot = record.boot_id
+        elif isinstance(record, Spawned) and boot == host.boot_id():
+            spawn.end_leftover(record.pid, record.start_ticks)
 
 
 def _telemetry(stored: StoredRun, paths: RunPaths) -> Telemetry | None:
@@ -158,10 +201,3 @@ def _end_children() -> None:
     for child in children:
         child.kill()
     psutil.wait_procs(children, timeout=5)
-
-
-def _verdict(finished: RunState) -> ExitCode:
-    """Zero when every planned cell has a result, is referred to one, or does not fit."""
-    complete = finished.settled == len(finished.slots)
-    failed = any(slot.status is state.SlotStatus.FAILED for slot in finished.slots.values())
-    return ExitCode.PASSED if complete and not failed else ExitCode.INCOMPLETE

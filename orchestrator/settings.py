@@ -6,7 +6,7 @@ setting remembers who said it, so that a message can name the line or the option
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Final, TypeVar
+from typing import Annotated, Final, TypeVar, get_args
 
 import msgspec
 from msgspec import Meta
@@ -100,29 +100,58 @@ class Settings(_Section, frozen=True, kw_only=True):
 S = TypeVar("S", bound=_Section)
 
 
+_SECTIONS: Final = frozenset(
+    field.name
+    for field in msgspec.structs.fields(Settings)
+    if any(isinstance(kind, type) and issubclass(kind, _Section) for kind in get_args(field.type))
+)
+
+
 @dataclass(frozen=True)
 class Said:
-    """Settings, and by key ("benchmark.precision") the words for who said so."""
+    """Settings, and by key ("benchmark.precision") the words for who said so. defaults: keys that no person decided."""
 
     settings: Settings
     origins: dict[str, str]
+    defaults: frozenset[str] = frozenset()
 
     def over(self, below: "Said") -> "Said":
         """These settings, and those `below` wherever these say nothing."""
-        return Said(_over(self.settings, below.settings), below.origins | self.origins)
+        defaults = self.defaults | (below.defaults - self.origins.keys())
+        return Said(_over(self.settings, below.settings), below.origins | self.origins, defaults)
 
-    def origin(self, key: str) -> str:
-        """Who decided `key`."""
-        return self.origins[key]
+    def chosen(self, key: str) -> bool:
+        """Whether a person decided `key`, in a file or on the command line."""
+        return key in self.origins and key not in self.defaults
+
+    def origin(self, key: str, option: str | None = None) -> str:
+        """Who decided `key`; `option`, where that is given and nobody did."""
+        return option if option is not None and not self.chosen(key) else self.origins[key]
+
+
+def from_defaults(path: Path) -> Said:
+    """What holds where nobody says anything. Raises ConfigError for a file that is not right."""
+    said = from_file(path)
+    return Said(said.settings, said.origins, frozenset(said.origins))
 
 
 def from_file(path: Path) -> Said:
-    """What a configuration file says. Raises ConfigError naming file, line and key."""
+    """What a configuration file says. Raises ConfigError naming file, line and key.
+
+    A file that says nothing, and a key with nothing behind it, are taken for mistakes; a section of which every key is
+    commented out is not.
+    """
     document = yaml_file.read(path)
-    if document.value is None:
-        return Said(Settings(), {})
+    if document.value is None or document.value == {}:
+        raise ConfigError(f"{path}: there is no key in it, so it would change nothing; leave --config out")
     settings = document.convert(Settings)
-    return Said(settings, {yaml_file.spell(key): document.where(key) for key in document.lines})
+    for key, text in document.nulls.items():
+        if not text and not (len(key) == 1 and key[0] in _SECTIONS):
+            raise ConfigError(
+                f"{document.where(key)}: nothing stands behind the key; give a value, or leave the key out"
+            )
+    origins = {yaml_file.spell(key): document.where(key) for key in document.lines if key not in document.nulls}
+    return Said(settings, origins)
 
 
 def from_options(value: dict[str, object], origins: dict[str, str]) -> Said:

@@ -4,6 +4,7 @@ Everything here is a child of the orchestrator, or becomes one: it is a child su
 by it and its exit status can be read through a pidfd. Nobody calls waitpid(-1); unknown orphans are looked at first.
 """
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -13,10 +14,12 @@ import sys
 import sysconfig
 from collections.abc import Collection
 from dataclasses import dataclass
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Final
 
 from orchestrator import host
+from orchestrator.errors import ConfigError
 from protocol import codec
 from protocol.messages import Fork, FromZygote, LaunchSpec, Prepare
 
@@ -65,6 +68,25 @@ def become_subreaper() -> None:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER) failed")
 
 
+def check_rooms() -> None:
+    """Make sure that children will import the rooms of this process. Raises ConfigError naming what shadows them."""
+    search = [str(rooms_root()), *sys.path[1:]] if _in_checkout() else sys.path[1:]
+    for room in ("protocol", "worker", "orchestrator"):
+        spec = PathFinder.find_spec(room, search)
+        found = None if spec is None or spec.origin is None else Path(spec.origin).resolve().parents[1]
+        if found != rooms_root():
+            raise ConfigError(
+                f"the package '{room}' of {found} would be used instead of the one in {rooms_root()}. Take it off "
+                "PYTHONPATH, or rename it."
+            )
+
+
+def _in_checkout() -> bool:
+    """Whether the rooms are imported from a folder that a child would not search by itself."""
+    installed = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), site.getusersitepackages()}
+    return str(rooms_root()) not in installed
+
+
 def child_environment(extra: dict[str, str]) -> dict[str, str]:
     """Our environment for a child that runs with -P: it finds the rooms also in a checkout that is not installed.
 
@@ -72,10 +94,8 @@ def child_environment(extra: dict[str, str]) -> dict[str, str]:
     standard library.
     """
     environment = {**os.environ, **extra}
-    root = str(rooms_root())
-    installed = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), site.getusersitepackages()}
-    if root not in installed:
-        paths = [root, *filter(None, [environment.get("PYTHONPATH")])]
+    if _in_checkout():
+        paths = [str(rooms_root()), *filter(None, [environment.get("PYTHONPATH")])]
         environment["PYTHONPATH"] = os.pathsep.join(paths)
     return environment
 
@@ -128,7 +148,8 @@ class Zygote:
         with theirs:
             self.pid = start_module("worker.zygote", log=log, environment=ONE_THREAD, control=theirs)
         self._control.setblocking(False)
-        self._send(Prepare(preload=preload, parent_pid=os.getpid(), root=str(rooms_root())))
+        with contextlib.suppress(ConnectionError):  # one that died at once is seen where it is listened to
+            self._send(Prepare(preload=preload, parent_pid=os.getpid(), root=str(rooms_root())))
 
     def fileno(self) -> int:
         """Readable when there is an answer, or the process is gone."""

@@ -131,11 +131,17 @@ class Quarantined(msgspec.Struct, frozen=True):
     reason: str
 
 
+class Lost(msgspec.Struct, frozen=True):
+    """The result of a launch, recorded earlier, is not there any more."""
+
+    launch: int
+
+
 class StopAsked(msgspec.Struct, frozen=True):
     """A person wants the run to end: begin nothing new."""
 
 
-Event = Started | Ended | Freed | Quarantined | StopAsked
+Event = Started | Ended | Freed | Quarantined | Lost | StopAsked
 
 
 def begin(plan: Plan) -> RunState:
@@ -152,7 +158,11 @@ def begin(plan: Plan) -> RunState:
 
 
 def restore(plan: Plan, records: Iterable[Record]) -> RunState:
-    """The state that the journal's records lead to. A Start without an End was interrupted; it counts as an attempt."""
+    """The state that the journal's records lead to.
+
+    A Start without an End was interrupted, and counts as an attempt. A second End takes a result back that was lost.
+    Devices that were taken out get another chance: whoever resumes a run may have mended them.
+    """
     state = begin(plan)
     open_launches: dict[int, Start] = {}
     for record in records:
@@ -161,14 +171,17 @@ def restore(plan: Plan, records: Iterable[Record]) -> RunState:
                 open_launches[record.launch] = record
                 slot = (record.cell, record.round)
                 state = step(state, Started(record.launch, slot, record.device, record.batch_size))
-            case End():
+            case End() if record.launch in open_launches:
                 start = open_launches.pop(record.launch)
                 state = step(step(state, Ended(record.launch, record.failure)), Freed(start.device))
+            case End():
+                state = step(state, Lost(record.launch))
             case _:
                 pass
     for launch, start in open_launches.items():
         state = step(step(state, Ended(launch, interrupted())), Freed(start.device))
-    return state
+    devices = {uuid: msgspec.structs.replace(one, quarantined="") for uuid, one in state.devices.items()}
+    return msgspec.structs.replace(state, devices=devices)
 
 
 def interrupted() -> Failure:
@@ -211,6 +224,8 @@ def step(state: RunState, event: Event) -> RunState:
             return _with_device(state, device, running=None)
         case Quarantined(device, reason):
             return _with_device(state, device, quarantined=reason)
+        case Lost(launch):
+            return _again(state, state.launches[launch])
         case StopAsked():
             return msgspec.structs.replace(state, stopping=True)
 

@@ -1,6 +1,6 @@
 """What a person sees of a run while it goes on: plain values that the loop makes and a display shows."""
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -36,23 +36,32 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CellEnded(msgspec.Struct, frozen=True, kw_only=True):
-    """A launch is over. `next_step` says in words what will be done about a failure, empty where nothing is."""
+    """A launch is over. `next_step` says in words what will be done about a failure, empty where nothing is.
+
+    iteration_ms: mean time of an iteration. It and items_per_second are None where there is no such figure.
+    """
 
     label: str
     cell: str
     batch_size: int
     attempt: int
     summary: str
+    iteration_ms: float | None = None
+    items_per_second: float | None = None
     failure: Failure | None = None
     next_step: str = ""
 
 
 class Notice(msgspec.Struct, frozen=True, kw_only=True):
-    """Something a person should know: a warning about the run as a whole, a stop that was asked for."""
+    """Something a person should know: a warning about the run as a whole, a stop that was asked for.
+
+    event: what a program that reads logs knows it by; fields: JSON values, what such a program wants to know of it.
+    """
 
     level: str
     message: str
-    fields: dict[str, str] = {}
+    event: str = "notice"
+    fields: dict[str, Any] = {}
 
 
 class Display(Protocol):

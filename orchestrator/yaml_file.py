@@ -7,7 +7,8 @@ pure-Python one: libyaml's crashes the whole process on 100 kB of "[".
 """
 
 import math
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -32,16 +33,23 @@ _SCALARS: Final = {
 }
 _COLLECTIONS: Final = frozenset({"tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"})
 _TIMESTAMP: Final = "tag:yaml.org,2002:timestamp"
+_INT: Final = "tag:yaml.org,2002:int"
+_LEADING_ZERO: Final = re.compile(r"[-+]?0[0-9_]")
 _MERGE: Final = "tag:yaml.org,2002:merge"
 
 
 @dataclass(frozen=True)
 class Document:
-    """What a file holds. `lines` gives the line, from 1, of every key and list item by its path."""
+    """What a file holds.
+
+    lines: the line, from 1, of every key and list item by its path. nulls: how those were written that are null, as ""
+    where nothing was written at all.
+    """
 
     name: str
     value: Value
     lines: dict[KeyPath, int]
+    nulls: dict[KeyPath, str]
 
     def convert(self, kind: type[T]) -> T:
         """The file as `kind`, a msgspec struct. Raises ConfigError naming line and key."""
@@ -80,10 +88,10 @@ def read(path: Path) -> Document:
     """The file at `path`. Raises ConfigError when it cannot be read, is too large, or is not plain YAML."""
     name = str(path)
     text = _text(path)
-    lines: dict[KeyPath, int] = {}
+    document = Document(name, None, {}, {})
     try:
         node = _Loader(text).get_single_node()
-        value = None if node is None else _value(node, (), lines, name)
+        value = None if node is None else _value(node, (), document)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"{name}, line {mark.line + 1}" if mark else name
@@ -92,7 +100,7 @@ def read(path: Path) -> Document:
         raise ConfigError(f"{name}: not valid YAML: {str(error).splitlines()[0]}") from None
     except RecursionError:
         raise ConfigError(f"{name}: nested too deeply to be a configuration") from None
-    return Document(name, value, lines)
+    return replace(document, value=value)
 
 
 def _text(path: Path) -> str:
@@ -121,22 +129,26 @@ class _Loader(yaml.SafeLoader):
         return super().compose_node(parent, index)
 
 
-def _value(node: yaml.Node, path: KeyPath, lines: dict[KeyPath, int], name: str) -> Value:
-    """The node as plain values, noting lines on the way."""
+def _value(node: yaml.Node, path: KeyPath, document: Document) -> Value:
+    """The node as plain values, noting lines and nulls in `document` on the way."""
     if isinstance(node, yaml.CollectionNode) and node.tag not in _COLLECTIONS:
-        raise ConfigError(f"{_place(node, path, name)}: the tag {node.tag!r} is not read; plain values only")
+        raise ConfigError(f"{_place(node, path, document.name)}: the tag {node.tag!r} is not read; plain values only")
     if isinstance(node, yaml.MappingNode):
-        return _mapping(node, path, lines, name)
+        return _mapping(node, path, document)
     if isinstance(node, yaml.SequenceNode):
         items: list[Value] = []
         for index, item in enumerate(node.value):
-            lines[(*path, index)] = item.start_mark.line + 1
-            items.append(_value(item, (*path, index), lines, name))
+            document.lines[(*path, index)] = item.start_mark.line + 1
+            items.append(_value(item, (*path, index), document))
         return items
-    return _scalar(node, path, name)
+    value = _scalar(node, path, document.name)
+    if value is None:
+        document.nulls[path] = node.value
+    return value
 
 
-def _mapping(node: yaml.MappingNode, path: KeyPath, lines: dict[KeyPath, int], name: str) -> Value:
+def _mapping(node: yaml.MappingNode, path: KeyPath, document: Document) -> Value:
+    name, lines = document.name, document.lines
     values: dict[str, Value] = {}
     for key_node, value_node in node.value:
         line = key_node.start_mark.line + 1
@@ -149,7 +161,7 @@ def _mapping(node: yaml.MappingNode, path: KeyPath, lines: dict[KeyPath, int], n
             first = lines[(*path, key)]
             raise ConfigError(f"{name}, line {line}: {spell((*path, key))} is given twice (first in line {first})")
         lines[(*path, key)] = line
-        values[key] = _value(value_node, (*path, key), lines, name)
+        values[key] = _value(value_node, (*path, key), document)
     return values
 
 
@@ -159,6 +171,10 @@ def _scalar(node: yaml.Node, path: KeyPath, name: str) -> Value:
         return str(node.value)
     if node.tag not in _SCALARS:
         raise ConfigError(f"{where}: the tag {node.tag!r} is not read; plain values only")
+    if node.tag == _INT and _LEADING_ZERO.match(node.value):
+        raise ConfigError(
+            f"{where}: {_shortened(node.value)}: YAML reads a number with a leading zero as octal; leave it out"
+        )
     constructor = yaml.SafeLoader.yaml_constructors[node.tag]
     try:
         value: Value = constructor(_BARE, node)

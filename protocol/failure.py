@@ -43,6 +43,8 @@ class Category(enum.StrEnum):
     CONTAMINATED = "contaminated by another process"
     # The run
     INTERRUPTED = "interrupted"
+    STOPPED = "stopped on request"
+    RESULT_LOST = "result lost"
 
 
 class Phase(enum.StrEnum):

@@ -28,10 +28,10 @@ _ADOPTION_POLL_S: Final = 0.0005
 _OOM_SCORE: Final = "1000"
 
 
-def become(spec: LaunchSpec) -> int:
+def become(spec: LaunchSpec, born_of: int) -> int:
     """Turn this process into the launch `spec`: parent, session, log files, environment, cores.
 
-    Returns the descriptor of its fault.log.
+    born_of: PID of the process that made this one. Returns the descriptor of its fault.log.
 
     Leaves the process with WorkerExit.NOT_ADOPTED when its parent is not, and does not become, the orchestrator.
     """
@@ -39,7 +39,7 @@ def become(spec: LaunchSpec) -> int:
         os.setsid()
     be_called("gpubench-worker")
     fault_log = _redirect(LaunchPaths(Path(spec.folder)))
-    _await_parent(spec.parent_pid)
+    _await_parent(spec.parent_pid, born_of)
     die_with_parent(spec.parent_pid)
     _offer_to_the_oom_killer()
     os.environ.update(spec.environment)
@@ -90,12 +90,11 @@ def _prctl(option: int, argument: ctypes.c_ulong | ctypes.c_char_p) -> None:
         raise OSError(ctypes.get_errno(), f"prctl({option}) failed")
 
 
-def _await_parent(parent_pid: int) -> None:
-    """Wait until the process in between has left and the orchestrator is the parent."""
-    first = os.getppid()
+def _await_parent(parent_pid: int, born_of: int) -> None:
+    """Wait until the process in between has left and the orchestrator is the parent; it may be dead already."""
     give_up = time.monotonic() + _ADOPTION_TIMEOUT_S
     while (parent := os.getppid()) != parent_pid:
-        if parent != first or time.monotonic() > give_up:
+        if parent != born_of or time.monotonic() > give_up:
             os._exit(WorkerExit.NOT_ADOPTED)
         time.sleep(_ADOPTION_POLL_S)
 

@@ -17,7 +17,7 @@ def main() -> NoReturn:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     spec = codec.decode(sys.stdin.buffer.read(), LaunchSpec)
     adopt.check_rooms(spec.root)
-    session.run(spec, adopt.become(spec))
+    session.run(spec, adopt.become(spec, born_of=spec.parent_pid))
 
 
 if __name__ == "__main__":

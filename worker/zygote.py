@@ -101,13 +101,14 @@ def _fork(spec: LaunchSpec, control: socket.socket) -> Forked | ForkFailed:
 
 def _leave_worker_behind(spec: LaunchSpec, control: socket.socket, reader: int, writer: int) -> NoReturn:
     """In the middle process: fork the worker, tell its PID, leave. A failed second fork is told by saying nothing."""
+    middle = os.getpid()
     try:
         worker = os.fork()
         if worker == 0:
             os.close(reader)
             os.close(writer)
             control.close()
-            session.run(spec, adopt.become(spec))
+            session.run(spec, adopt.become(spec, born_of=middle))
         os.write(writer, _PID.pack(worker))
     except BaseException:  # noqa: BLE001 - whatever it is, this process must not go on as a second zygote
         traceback.print_exc()

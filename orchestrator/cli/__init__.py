@@ -18,7 +18,7 @@ from orchestrator.cli.program import SETTINGS, Program
     cls=Program,
     invoke_without_command=True,
     context_settings=SETTINGS,
-    epilog=run.EXAMPLES.format(command="gpubench-orchestrate"),
+    epilog=run.EXAMPLES,
 )
 @run_options
 @click.version_option(TOOL_VERSION, message="%(prog)s %(version)s")

@@ -1,21 +1,24 @@
 """`completion`: the script that teaches a shell to complete the commands."""
 
+from typing import Final
+
 import click
 
-from orchestrator.cli.program import say
+from orchestrator.cli.program import Command
+from orchestrator.cli.streams import say
+
+WHERE: Final = """\b
+bash:  source <({program} completion bash)       in ~/.bashrc
+zsh:   source <({program} completion zsh)        in ~/.zshrc
+fish:  {program} completion fish | source        in ~/.config/fish/config.fish
+"""
 
 
-@click.command("completion", short_help="Print a script for the shell's completion.")
+@click.command("completion", cls=Command, epilog=WHERE, short_help="Print a script for the shell's completion.")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def command(context: click.Context, shell: str) -> None:
-    r"""Print the script with which SHELL completes this command.
-
-    \b
-    bash:  source <(gpubench-orchestrate completion bash)       in ~/.bashrc
-    zsh:   source <(gpubench-orchestrate completion zsh)        in ~/.zshrc
-    fish:  gpubench-orchestrate completion fish | source        in ~/.config/fish/config.fish
-    """
+    """Print the script with which SHELL completes this command."""
     from click.shell_completion import get_completion_class
 
     root = context.find_root()

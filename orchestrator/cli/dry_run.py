@@ -1,11 +1,13 @@
 """The table of --dry-run: what would be run, in which order, and about how long it takes."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
 from orchestrator import estimate
 from orchestrator.cli.program import table
 from orchestrator.configuration import Configuration, Plan
+from orchestrator.report.files import target
 from protocol.cell import Cell, Device, Mode
 
 NAME_WIDTH: Final = 24
@@ -13,7 +15,10 @@ DEVICES_SHOWN: Final = 8
 
 
 def describe(plan: Plan, configuration: Configuration, devices: Sequence[Device]) -> str:
-    """The plan in at most 80 columns. Every device runs the same cells in the same order, so one table serves all."""
+    """The plan in at most 80 columns, and where the files would go.
+
+    Every device runs the same cells in the same order, so one table serves all.
+    """
     cells = {cell.id: cell for cell in plan.cells}
     first = devices[0]
     order = plan.order[first.uuid]
@@ -32,6 +37,8 @@ def describe(plan: Plan, configuration: Configuration, devices: Sequence[Device]
             table(header, rows, numbers=frozenset({0, 4, 5, 6})),
             "",
             f"{len(plan.cells)} cells, {sum(map(len, plan.order.values()))} launches, {total} in all.",
+            *(f"Report: {target(Path(configuration.output_path), kind)}" for kind in configuration.formats),
+            f"Run:    a new folder in {configuration.runs_folder}",
             "Nothing was run or written.",
         )
     )

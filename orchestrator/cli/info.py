@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from orchestrator import TOOL_VERSION
-from orchestrator.cli.program import say
+from orchestrator.cli.program import Command
+from orchestrator.cli.streams import say
 
 if TYPE_CHECKING:
     from orchestrator.devices import Inventory
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 SOFTWARE: Final = ("torch", "torchvision", "transformers", "safetensors")
 
 
-@click.command("info")
+@click.command("info", cls=Command)
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def command(*, as_json: bool) -> None:
     """Show the GPUs and the software of this machine."""

@@ -5,13 +5,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from orchestrator.cli.program import say, table
+from orchestrator.cli.program import Command, table
+from orchestrator.cli.streams import say
 
 if TYPE_CHECKING:
     from protocol.cell import ModelSpec
 
 
-@click.command("list-models")
+@click.command("list-models", cls=Command)
 @click.option("--type", "kind", type=click.Choice(["transformer", "cnn", "generative", "other"]), help="These alone.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def command(*, kind: str | None, as_json: bool) -> None:

@@ -202,6 +202,12 @@ def display_options(command: Command) -> Command:
     return _decorate(command, DISPLAY_OPTIONS)
 
 
+def require_one_voice(params: DisplayParams) -> None:
+    """Refuse to tell every step and next to nothing at once. Raises click's UsageError."""
+    if params["verbose"] and params["quiet"]:
+        raise click.UsageError("-v/--verbose and --quiet contradict each other; leave one of them out")
+
+
 def _decorate(command: Command, options: tuple[Callable[[Command], Command], ...]) -> Command:
     for option in reversed(options):
         command = option(command)

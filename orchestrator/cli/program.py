@@ -1,12 +1,13 @@
 """What every command has in common: how it ends, and how errors are told.
 
-UserError       error: …                          2
-StorageError    error: …                          5
-interrupted                                       4
-anything else   traceback, and where to report    5
+UserError            error: …                          2
+StorageError         error: …                          5
+a missing library    error: …                          5
+interrupted                                            4
+anything else        traceback, and where to report    5
 """
 
-import os
+import inspect
 import shutil
 import sys
 import textwrap
@@ -16,6 +17,8 @@ from typing import IO, Any
 
 import click
 
+from orchestrator import HOW_TO_INSTALL
+from orchestrator.cli.streams import StdoutError, complain, occupy_closed, printable, refused
 from orchestrator.errors import StorageError, UserError
 from protocol.exit_codes import MEANING, ExitCode
 
@@ -29,7 +32,7 @@ class Refusal(click.ClickException):
 
     def show(self, file: IO[Any] | None = None) -> None:
         """Say it on stderr."""
-        click.echo(wrapped(f"error: {printable(self.format_message())}"), err=True)
+        complain(wrapped(f"error: {printable(self.format_message())}"))
 
 
 class Interruption(Refusal):
@@ -44,8 +47,38 @@ class Breakdown(Refusal):
     exit_code = ExitCode.INTERNAL
 
 
-class Program(click.Group):
+class Command(click.Command):
+    """A command whose help names the program that was called, in its {command} and {program}."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: object
+    ) -> click.Context:
+        """Read the command line. --help and --version print on the way."""
+        try:
+            return super().make_context(info_name, args, parent, **extra)
+        except OSError as error:
+            try:
+                refused(error)
+            except StdoutError as reason:
+                raise Breakdown(str(reason)) from error
+            raise click.exceptions.Exit from error
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Examples, with the program's own name: both programs share their commands."""
+        if self.epilog:
+            formatter.write_paragraph()
+            with formatter.indentation():
+                text = self.epilog.format(command=ctx.command_path, program=ctx.find_root().info_name)
+                formatter.write_text(inspect.cleandoc(text))
+
+
+class Program(Command, click.Group):
     """A group of commands whose errors end as the table says. Remembers the command line, for the run's record."""
+
+    def main(self, *args: Any, **extra: Any) -> Any:  # noqa: ANN401  # handed on to click as they came
+        """Parse, run, and end the process."""
+        occupy_closed()
+        return super().main(*args, **extra)
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: object
@@ -68,8 +101,10 @@ class Program(click.Group):
             raise Interruption("interrupted") from None
         except (click.ClickException, click.exceptions.Exit):
             raise
+        except ModuleNotFoundError as error:
+            raise Breakdown(f"{error.name} is not installed. {HOW_TO_INSTALL}") from error
         except Exception as error:
-            click.echo(traceback.format_exc(), err=True, nl=False)
+            complain(traceback.format_exc().rstrip())
             message = (
                 f"gpubench itself failed ({type(error).__name__}). Please report the lines above, the command and the "
                 "run's folder to those who gave you gpubench: CONTRIBUTING.md says how."
@@ -82,7 +117,7 @@ class Program(click.Group):
         write_exit_codes(formatter)
 
 
-class RunCommand(click.Command):
+class RunCommand(Command):
     """A command that measures, and so ends with any of the exit codes."""
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -98,27 +133,12 @@ def write_exit_codes(formatter: click.HelpFormatter) -> None:
         formatter.write_dl([(str(int(code)), meaning) for code, meaning in MEANING.items()])
 
 
-def say(text: str) -> None:
-    """Print to stdout. A reader who left early (`| head`) changes nothing about how the command ends."""
-    try:
-        click.echo(printable(text))
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # Python flushes stdout once more at exit, and would complain then.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
 def wrapped(text: str) -> str:
     """Folded to the width of the terminal below "error: "; as it is where stderr is a file, for grep."""
     if not sys.stderr.isatty():
         return text
     width = min(shutil.get_terminal_size().columns, 120)
     return textwrap.fill(text, width, subsequent_indent=" " * 7, break_long_words=False, break_on_hyphens=False)
-
-
-def printable(text: str) -> str:
-    """Without control characters: a file's name or a key in it could otherwise steer the terminal."""
-    return "".join(char if char.isprintable() or char == "\n" else "�" for char in text)
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], numbers: frozenset[int] = frozenset()) -> str:

@@ -1,14 +1,13 @@
 """`report`: render the reports of a run again."""
 
-from pathlib import Path
-
 import click
 
 from orchestrator.cli import complete
-from orchestrator.cli.program import say
+from orchestrator.cli.program import Command
+from orchestrator.cli.streams import say
 
 
-@click.command("report", short_help="Render the reports of a run again.")
+@click.command("report", cls=Command, short_help="Render the reports of a run again.")
 @click.argument("run", type=click.Path())
 @click.option(
     "-f",
@@ -23,7 +22,7 @@ def command(*, run: str, formats: str | None) -> None:
     from orchestrator import archive, config, folders, reporting
     from orchestrator import report as reports
 
-    paths = folders.existing_run(run, Path("runs"))
+    paths = folders.existing_run(run, "runs")
     asked = archive.load_stored(paths).configuration.formats
     wanted = asked if formats is None else config.report_formats(formats)
     for path in reports.write(reporting.make(paths), paths, wanted):

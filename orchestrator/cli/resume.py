@@ -1,11 +1,10 @@
 """`resume`: go on with a run that was interrupted, killed, or ended with its machine."""
 
-from pathlib import Path
 from typing import Unpack
 
 import click
 
-from orchestrator.cli.options import DisplayParams, display_options
+from orchestrator.cli.options import DisplayParams, display_options, require_one_voice
 from orchestrator.cli.program import RunCommand
 
 
@@ -28,5 +27,9 @@ def command(context: click.Context, /, run: str | None, runs_folder: str, **para
     from orchestrator import archive, folders
     from orchestrator.cli.running import work
 
-    paths = folders.existing_run(run, Path(runs_folder))
-    context.exit(work(archive.load_stored(paths), paths, params))
+    require_one_voice(params)
+    paths = folders.existing_run(run, runs_folder)
+    folders.require_ours(paths)
+    stored = archive.load_stored(paths)
+    archive.require_own_journal(stored, paths)
+    context.exit(work(stored, paths, params))

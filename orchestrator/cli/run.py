@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Final, Unpack
 import click
 
 from orchestrator import TOOL_VERSION
-from orchestrator.cli.options import DisplayParams, RunParams, run_options, said
-from orchestrator.cli.program import RunCommand, say
+from orchestrator.cli.options import DisplayParams, RunParams, require_one_voice, run_options, said
+from orchestrator.cli.program import RunCommand
+from orchestrator.cli.streams import say
 from orchestrator.errors import ConfigError, DeviceError
 from protocol.exit_codes import ExitCode
 
@@ -20,11 +21,11 @@ if TYPE_CHECKING:
 
 EXAMPLES: Final = """\b
 Examples:
-  {command}                                 all models, all GPUs
+  {command}                                 all models and GPUs
   {command} --gpu-ids 0,1 --profile quick   a first look
   {command} --gpu-ids cpu:0,cpu:1           without any GPU
   {command} --config my.yaml --dry-run      the plan, how long
-  {command} -m resnet50,lstm -b 1,8 -p bf16 -o out/report.json
+  {command} -m resnet50,lstm -b 1,8 -p bf16 -o out/bf16.json
 """
 
 
@@ -32,7 +33,7 @@ Examples:
     "run",
     short_help="Measure models on GPUs.",
     cls=RunCommand,
-    epilog=EXAMPLES.format(command="torch-gpu-benchmark run"),
+    epilog=EXAMPLES,
 )
 @run_options
 @click.pass_context
@@ -47,17 +48,18 @@ def measure(context: click.Context, params: RunParams) -> ExitCode:
     from orchestrator.cli.running import work
     from orchestrator.configuration import StoredRun
 
+    require_one_voice(params)
     if params["compare_baseline"] is not None:
         raise ConfigError("--compare-baseline comes with a later version; both reports are kept, to compare them then")
     everything, configuration = _configuration(params)
-    devices = _with_their_users(configuration, _devices(configuration))
+    devices = _with_their_users(configuration, _devices(everything, configuration))
     planned = plan.make(configuration, devices)
+    folders.require_writable(configuration, everything, make=not params["dry_run"])
     if params["dry_run"]:
         from orchestrator.cli.dry_run import describe
 
         say(describe(planned, configuration, devices))
         return ExitCode.PASSED
-    folders.require_writable(configuration)
     paths = folders.make_run(Path(configuration.runs_folder), datetime.now())
     stored = StoredRun(
         tool_version=TOOL_VERSION,
@@ -92,13 +94,15 @@ def _with_their_users(configuration: "Configuration", devices: "tuple[Device, ..
 def _configuration(params: RunParams) -> "tuple[Said, Configuration]":
     from orchestrator import catalogue, config, folders
 
-    file = Path(params["config"]) if params["config"] is not None else None
+    file = None if params["config"] is None else Path(params["config"])
+    if params["config"] == "":
+        raise ConfigError("--config: expected a file, got an empty text")
     everything = config.gather(catalogue.configs_folder() / "default.yaml", file, said(params))
-    places = config.Places(current=Path.cwd(), cache=folders.default_cache(os.environ, os.getuid()))
+    places = config.Places(current=folders.current(), cache=folders.default_cache(os.environ, os.getuid()))
     return everything, config.resolve(everything, catalogue.load(), places)
 
 
-def _devices(configuration: "Configuration") -> "tuple[Device, ...]":
+def _devices(everything: "Said", configuration: "Configuration") -> "tuple[Device, ...]":
     from orchestrator import cores, devices
 
     return devices.resolve(
@@ -106,6 +110,7 @@ def _devices(configuration: "Configuration") -> "tuple[Device, ...]":
         visible=os.environ.get("CUDA_VISIBLE_DEVICES"),
         order=os.environ.get("CUDA_DEVICE_ORDER"),
         cores=cores.usable_cores(),
+        origin=everything.origin("gpu.ids", "--gpu-ids"),
     )
 
 

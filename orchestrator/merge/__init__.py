@@ -7,6 +7,7 @@
 Which cell ended how is decided in outcomes.py; here it is only written down.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
@@ -65,6 +66,7 @@ def _metadata(archive: Archive, evidence: Evidence) -> Metadata:
         seen = dict.fromkeys(read(launch.environment) for launch in evidence.launches.values())
         return ", ".join(text for text in seen if text) or None
 
+    started = Counter(attempt.segment for attempt in archive.attempts)
     drivers = dict.fromkeys(segment.driver_version for segment in archive.segments if segment.driver_version)
     return Metadata(
         tool_version=stored.tool_version,
@@ -89,6 +91,7 @@ def _metadata(archive: Archive, evidence: Evidence) -> Metadata:
                 driver_version=segment.driver_version,
                 boot_id=segment.boot_id,
                 tool_version=segment.tool_version,
+                launches=started[segment],
             )
             for segment, duration_s in zip(archive.segments, archive.durations_s, strict=True)
         ),

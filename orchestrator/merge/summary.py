@@ -107,12 +107,13 @@ def verdict(archive: Archive, evidence: Evidence) -> Verdict:
             f"{_cells(counts.short_of_launches)} of {counts.planned} measured by fewer launches than planned"
         )
     if archive.finished is not None and archive.finished.interrupted:
-        reasons.append(f"interrupted: {archive.finished.reason or 'asked to stop'}")
-    code = ExitCode.INCOMPLETE if reasons else ExitCode.PASSED
+        reasons.append(f"interrupted: {archive.finished.reason}")
+    broken = archive.finished is not None and archive.finished.broken
+    code = ExitCode.INTERNAL if broken else ExitCode.INCOMPLETE if reasons else ExitCode.PASSED
     if not reasons:
         reasons.append(f"every planned cell ({counts.planned}) is accounted for")
         reasons.extend(_remarks(counts))
-    word = "incomplete" if code is ExitCode.INCOMPLETE else "complete"
+    word = "complete" if code is ExitCode.PASSED else "incomplete"
     return Verdict(exit_code=int(code), word=word, meaning=MEANING[code], reasons=tuple(reasons))
 
 

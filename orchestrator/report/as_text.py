@@ -1,29 +1,35 @@
 """The report as text, laid out as in the requirements document, for a terminal of 80 columns.
 
-    head, GPUs ─ performance of each GPU ─ spread between identical GPUs ─ failures ─ time beside measuring ─ summary
+    head, GPUs ─ performance by kind of GPU ─ spread between identical GPUs ─ failures ─ time beside measuring ─ summary
 
 The verdict comes last: it is what stands above the prompt when the report was printed.
 """
 
 import datetime
-from collections.abc import Iterable, Iterator
-from statistics import median
+from collections.abc import Iterator
 from typing import Final
 
 from orchestrator.report import layout
-from orchestrator.report.cells import LaunchLedger
-from orchestrator.report.model import FailureReport, GpuInfo, Report, Spread, SpreadValue
+from orchestrator.report.model import (
+    BestThroughput,
+    CellCounts,
+    ConfigurationReport,
+    FailureReport,
+    Metadata,
+    Report,
+)
 from orchestrator.report.numbers import duration, number, share, unit
-from orchestrator.report.plain import plain
-from orchestrator.report.text_models import LEAST, models
+from orchestrator.report.text_gpus import gpus, groups, label, labels
+from orchestrator.report.text_models import models, without_readings
+from orchestrator.report.text_spread import spread
+from orchestrator.report.text_time import time
 
 SHOWN_FAILURES: Final = 20
-SHOWN_NOTES: Final = 12
 
 
 def to_text(report: Report) -> str:
     """The whole text, ending with a newline."""
-    parts = (_head, _gpus, _performance, _spread, _failures, _time, _summary)
+    parts = (_head, gpus, _performance, spread, _failures, time, _summary)
     lines = [line.rstrip() for part in parts for line in part(report)]
     return "\n".join(lines) + "\n"
 
@@ -40,105 +46,51 @@ def _head(report: Report) -> Iterator[str]:
     yield from layout.wrap(
         "Stack: " + (", ".join(f"{name} {text}" for name, text in stack.items() if text) or "unknown")
     )
-    launches = "1 launch a cell" if setup.launches == 1 else f"{setup.launches} launches a cell"
-    yield from layout.wrap(
-        f"Measured: profile {setup.profile}, {launches}, {setup.mode}, isolation {setup.isolation}, seed {setup.seed}"
-    )
-    if len(data.segments) > 1:
-        yield f"Resumed: {len(data.segments) - 1} times"
+    yield from layout.wrap(f"Measured: {_measured(setup)}")
+    yield "Units: 1 MB = 1024 x 1024 bytes"
+    if resumed := _resumed(data):
+        yield f"Resumed: {resumed} {'time' if resumed == 1 else 'times'}"
     if setup.allow_busy:
         yield from layout.wrap("Busy GPUs were allowed: other processes may have slowed what was measured.")
     yield ""
 
 
-def _gpus(report: Report) -> Iterator[str]:
-    yield "GPU Information:"
-    for device in report.gpu_info:
-        yield from _gpu(device, several=len(report.gpu_info) > 1)
-    yield ""
+def _measured(setup: ConfigurationReport) -> str:
+    launches = "1 launch a cell" if setup.launches == 1 else f"{setup.launches} launches a cell"
+    words = [f"profile {setup.profile}", launches]
+    if setup.test_iterations is not None and setup.warmup_iterations is not None:
+        words.append(f"{_iterations(setup.test_iterations)} after {setup.warmup_iterations} of warm-up")
+    elif setup.test_iterations is not None:
+        words.append(f"{_iterations(setup.test_iterations)} after an adaptive warm-up")
+    elif setup.warmup_iterations is not None:
+        words.append(f"{_iterations(setup.warmup_iterations)} of warm-up")
+    return ", ".join([*words, setup.mode, f"isolation {setup.isolation}", f"seed {setup.seed}"])
 
 
-def _gpu(device: GpuInfo, *, several: bool) -> Iterator[str]:
-    if several:
-        yield f"  {label(device)}"
-    indent = "    " if several else "  "
-    pcie = f"generation {device.pcie_generation}, {device.pcie_width} lanes" if device.pcie_generation else None
-    facts = {
-        "Device": device.gpu_name,
-        "Memory": unit(device.gpu_memory_total_mb, "MB", digits=0),
-        "Driver": device.driver_version,
-        "CUDA": device.cuda_version,
-        "UUID": device.gpu_uuid,
-        "Serial": device.serial,
-        "Part Number": device.part_number,
-        "VBIOS": device.vbios_version,
-        "PCI Address": device.pci_address,
-        "PCIe": pcie,
-        "Power Limit": unit(device.power_limit_w, "W", digits=0) if device.power_limit_w is not None else None,
-        "Busy": device.busy_with,
-        "Taken out": device.taken_out,
-        "Cores": "shared with another CPU device of this run" if device.shared_cores else None,
-    }
-    for name, fact in facts.items():
-        if fact is not None:
-            yield from layout.wrap(f"{name}: {fact}", indent, "  ")
+def _iterations(count: int) -> str:
+    return "1 iteration" if count == 1 else f"{count} iterations"
+
+
+def _resumed(data: Metadata) -> int:
+    """How often the run was gone on with; a resume that found nothing left to do changed nothing."""
+    return sum(1 for segment in data.segments[1:] if segment.launches)
 
 
 def _performance(report: Report) -> Iterator[str]:
+    if not report.results:
+        return
     yield from layout.chapter("Model Performance Summary")
-    for device in report.gpu_info:
-        results = [result for result in report.results if result.gpu_uuid == device.gpu_uuid]
+    for group in groups(report):
+        results = [result for result in report.results if result.gpu_uuid == group.shown.gpu_uuid]
         if len(report.gpu_info) > 1:
-            yield from layout.wrap(f"{label(device)}: {device.gpu_name}")
+            yield from layout.wrap(f"{label(group.shown)}: {group.shown.gpu_name}")
+            if group.others:
+                yield from layout.wrap(
+                    f"Identical to it: {labels(group.others)}. The spread below says where they differ.", "  "
+                )
             yield ""
         yield from models(results)
-
-
-def _spread(report: Report) -> Iterator[str]:
-    if not report.cross_gpu:
-        return
-    kinds = {device.kind for device in report.gpu_info}
-    yield from layout.chapter(f"Spread Between Identical {'Devices' if 'cpu' in kinds else 'GPUs'}")
-    for name in dict.fromkeys(spread.gpu_name for spread in report.cross_gpu):
-        spreads = [spread for spread in report.cross_gpu if spread.gpu_name == name]
-        labels = {device.gpu_uuid: label(device) for device in report.gpu_info}
-        yield from layout.wrap(f"{name}, {max(len(spread.values) for spread in spreads)} devices:")
-        rows = [_spread_row(spread, labels) for spread in spreads]
-        yield from layout.table(("Cell", "Median", "Spread", "Lowest", "Highest"), rows, "  ")
-        yield from _bullets(_spread_notes(spreads), SHOWN_NOTES)
-        yield ""
-
-
-def _spread_row(spread: Spread, labels: dict[str, str]) -> tuple[str, ...]:
-    if spread.median is None:
-        return (_cell_name(spread), spread.comparison, "", "", "")
-    compared = [value for value in spread.values if value.not_comparable is None]
-
-    def amount(value: SpreadValue) -> float:
-        return value.value or 0.0
-
-    low, high = min(compared, key=amount), max(compared, key=amount)
-    measure = "ms" if spread.metric == "model_load_time_ms" else "smp/s"
-    return (
-        _cell_name(spread),
-        unit(spread.median, measure),
-        share(spread.spread_percent),
-        labels[low.gpu_uuid],
-        labels[high.gpu_uuid],
-    )
-
-
-def _cell_name(spread: Spread) -> str:
-    batch = "" if spread.phase == "load" else f" b{spread.batch_size_requested}"
-    return f"{spread.model_name} {spread.phase} {spread.precision}{batch}"
-
-
-def _spread_notes(spreads: Iterable[Spread]) -> Iterator[str]:
-    """Each note once, with the cells that it is about; a note about every cell stands alone."""
-    spreads = list(spreads)
-    for note in dict.fromkeys(note for spread in spreads for note in spread.notes):
-        cells = [_cell_name(spread) for spread in spreads if note in spread.notes]
-        yield note if len(cells) == len(spreads) else f"{', '.join(cells)}: {note}"
+        yield from without_readings(results)
 
 
 def _failures(report: Report) -> Iterator[str]:
@@ -167,80 +119,48 @@ def _failure(index: int, failure: FailureReport) -> Iterator[str]:
     )
 
 
-def _time(report: Report) -> Iterator[str]:
-    overhead = report.overhead
-    if overhead.median_ms is None:
-        return
-    yield from layout.chapter("Time Beside Measuring")
-    yield from layout.wrap(
-        f"A launch cost {number(overhead.median_ms)} ms beside loading, warm-up and measuring (median of "
-        f"{overhead.launches}, isolation {overhead.isolation})."
-    )
-    if overhead.zygote_start_ms is not None:
-        pays = overhead.pays_from_launches
-        when = "does not pay" if pays is None else f"pays from {pays} launches on"
-        yield from layout.wrap(
-            f"The zygote took {number(overhead.zygote_start_ms)} ms to start, and {when} ({overhead.note})."
-        )
-    yield ""
-    ledgers = _ledgers(report)
-    rows = [
-        (entry.removesuffix("_ms").replace("_", " "), *(_entry(found, entry) for found in ledgers.values()))
-        for entry in LaunchLedger.__struct_fields__
-    ]
-    yield from layout.table(("Median, ms", *ledgers), rows, "  ", LEAST)
-    yield ""
-
-
-def _ledgers(report: Report) -> dict[str, list[LaunchLedger]]:
-    found: dict[str, list[LaunchLedger]] = {"load": [], "inference": [], "training": []}
-    for result in report.results:
-        if result.load_metrics and result.load_metrics.ledger:
-            found["load"].append(result.load_metrics.ledger)
-        found["inference"] += [metric.ledger for metric in result.inference_metrics.values() if metric.ledger]
-        found["training"] += [metric.ledger for metric in result.training_metrics.values() if metric.ledger]
-    return {phase: ledgers for phase, ledgers in found.items() if ledgers}
-
-
-def _entry(ledgers: Iterable[LaunchLedger], entry: str) -> str:
-    known = [value for ledger in ledgers if (value := getattr(ledger, entry)) is not None]
-    return number(median(known)) if known else "N/A"
-
-
 def _summary(report: Report) -> Iterator[str]:
-    summary, verdict, cells = report.summary, report.verdict, report.summary.cells
+    summary, verdict = report.summary, report.verdict
     yield from layout.chapter("Overall Summary")
-    yield from layout.wrap(f"Overall Performance Score: N/A ({summary.score_note})")
-    yield ""
-    if best := summary.best_model_throughput:
-        yield from layout.wrap(
-            f"Best Throughput: {best.model} @ batch_size={best.batch_size} ({number(best.throughput)} samples/sec, "
-            f"{best.phase}, {best.precision})"
-        )
-    yield f"Peak Memory Usage: {unit(summary.peak_memory_usage_mb, 'MB')}"
-    yield f"Average GPU Utilization: {share(summary.average_gpu_utilization)}"
-    yield f"Average Power Draw: {unit(summary.average_power_draw_w, 'W')}"
-    yield from layout.wrap(
-        f"Cells: {cells.planned} planned, {cells.ok} ok, {cells.degraded} degraded, {cells.referred} referred, "
-        f"{cells.does_not_fit} do not fit, {cells.failed} failed, {cells.missing} missing"
-    )
-    if report.metadata.telemetry_note:
-        yield from layout.wrap(f"Telemetry: {report.metadata.telemetry_note}")
+    facts = {
+        "Overall Performance Score": None if summary.overall_score is None else number(summary.overall_score),
+        "Best Throughput": _best(report, summary.best_model_throughput) if summary.best_model_throughput else None,
+        "Peak Memory Usage": _known(summary.peak_memory_usage_mb, unit(summary.peak_memory_usage_mb, "MB")),
+        "Average GPU Utilization": _known(summary.average_gpu_utilization, share(summary.average_gpu_utilization)),
+        "Average Power Draw": _known(summary.average_power_draw_w, unit(summary.average_power_draw_w, "W")),
+        "Cells": _cells(summary.cells),
+        "Telemetry": report.metadata.telemetry_note or None,
+    }
+    for name, fact in facts.items():
+        if fact is not None:
+            yield from layout.wrap(f"{name}: {fact}")
     yield ""
     yield f"Verdict: {verdict.word.upper()}"
     yield from layout.wrap(f"Exit code {verdict.exit_code}: {verdict.meaning}", "  ", "  ")
-    yield from _bullets(verdict.reasons, len(verdict.reasons))
+    yield from layout.bullets(verdict.reasons, len(verdict.reasons))
     yield from ("", layout.RULE)
 
 
-def label(device: GpuInfo) -> str:
-    """How people call the device."""
-    return plain(device.gpu_uuid) if device.kind == "cpu" else f"GPU {device.gpu_id}"
+def _known(value: float | None, text: str) -> str | None:
+    return None if value is None else text
 
 
-def _bullets(notes: Iterable[str], limit: int) -> Iterator[str]:
-    notes = list(notes)
-    for note in notes[:limit]:
-        yield from layout.wrap(f"- {note}", "  ", "  ")
-    if len(notes) > limit:
-        yield f"  - ... and {len(notes) - limit} more in the JSON report"
+def _best(report: Report, best: BestThroughput) -> str:
+    device = next(label(device) for device in report.gpu_info if device.gpu_uuid == best.gpu_uuid)
+    return (
+        f"{best.model} @ batch_size={best.batch_size} ({number(best.throughput)} samples/sec, {best.phase}, "
+        f"{best.precision}, {device})"
+    )
+
+
+def _cells(cells: CellCounts) -> str:
+    """What became of the planned cells; what did not happen is not listed."""
+    words = {
+        "ok": cells.ok,
+        "degraded (measured at a smaller batch size)": cells.degraded,
+        "referred (measured as another planned batch size)": cells.referred,
+        "too large for the device's memory": cells.does_not_fit,
+        "failed": cells.failed,
+        "missing": cells.missing,
+    }
+    return ", ".join([f"{cells.planned} planned", *(f"{count} {word}" for word, count in words.items() if count)])

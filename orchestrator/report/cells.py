@@ -18,7 +18,8 @@ class Statistics(_Part, frozen=True, kw_only=True):
 
     forward_time_*: of the forward pass; iteration_time_*: of the whole step, and of the whole load for load_metrics.
     values: how many times there are; each covers values_cover iterations (very short ones are timed several at once).
-    p99 is null below 300 values. outliers: more than three interquartile ranges outside the quartiles; none is removed.
+    p95 is null below 20 values, p99 below 300. outliers: more than three interquartile ranges outside the quartiles;
+    none is removed.
     """
 
     pooled_launches: int
@@ -45,7 +46,7 @@ class LaunchLedger(_Part, frozen=True, kw_only=True):
     """Where the time of a launch went, medians over the launches of the cell, in milliseconds.
 
     start: from the request to the first line of the process. teardown: from the outcome to the device free again.
-    overhead: all but load, warm-up and measuring.
+    overhead: all but load, warm-up and measuring, so start, import, context, build and teardown.
     """
 
     start_ms: float

@@ -25,13 +25,13 @@ def write(report: Report, paths: RunPaths, formats: Iterable[ReportFormat]) -> t
 
 
 def publish(report: Report, output_path: Path, formats: Iterable[ReportFormat]) -> tuple[Path, ...]:
-    """Render to `output_path` with the suffix of each format, keeping files that are there; returns the new files.
+    """Render to the `target` of each format, keeping files that are there; returns the new files.
 
     Raises StorageError when the disk refuses.
     """
     written = []
     for kind in formats:
-        path = output_path.with_suffix(f".{kind}")
+        path = target(output_path, kind)
         data = render(report, kind)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -41,6 +41,16 @@ def publish(report: Report, output_path: Path, formats: Iterable[ReportFormat]) 
         write_durably(path, data)
         written.append(path)
     return tuple(written)
+
+
+def target(output_path: Path, kind: ReportFormat) -> Path:
+    """Where a format goes: the suffix of another format is replaced, and any other name is kept and added to."""
+    suffix = output_path.suffix[1:].lower()
+    if suffix == kind:
+        return output_path
+    if suffix in set(ReportFormat):
+        return output_path.with_suffix(f".{kind}")
+    return output_path.with_name(f"{output_path.name}.{kind}")
 
 
 def keep_old(path: Path) -> Path | None:

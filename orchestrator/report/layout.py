@@ -1,7 +1,7 @@
 """Lines, rules, tables and wrapped words for the text report, never wider than 80 columns as a terminal counts them."""
 
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from orchestrator.report.plain import plain
@@ -9,6 +9,8 @@ from orchestrator.report.plain import plain
 WIDTH: Final = 80
 RULE: Final = "=" * WIDTH
 THIN_RULE: Final = "-" * WIDTH
+LEAST: Final = (16, 11)
+"""Widths of the columns in the requirements document: the first, the others."""
 
 
 def width(text: str) -> int:
@@ -52,6 +54,21 @@ def wrap(text: str, indent: str = "", hanging: str = "") -> Iterator[str]:
         yield line
 
 
+def pad(text: str, columns: int) -> str:
+    """`text` on one line, cut or filled with blanks to exactly so many columns."""
+    text = cut(text, columns)
+    return text + " " * (columns - width(text))
+
+
+def bullets(notes: Iterable[str], limit: int) -> Iterator[str]:
+    """The notes as a list; of more than `limit` the number alone."""
+    notes = list(notes)
+    for note in notes[:limit]:
+        yield from wrap(f"- {note}", "  ", "  ")
+    if len(notes) > limit:
+        yield f"  - ... and {len(notes) - limit} more in the JSON report"
+
+
 def centred(text: str) -> str:
     """`text` in the middle of the line."""
     text = cut(text, WIDTH)
@@ -80,15 +97,10 @@ def table(
         widths[widest] -= 1
     frame = f"{indent}+{'+'.join('-' * (columns + 2) for columns in widths)}+"
     drawn = [
-        f"{indent}|{'|'.join(_cell(text, columns) for text, columns in zip(row, widths, strict=True))}|"
+        f"{indent}|{'|'.join(f' {pad(text, columns)} ' for text, columns in zip(row, widths, strict=True))}|"
         for row in lines
     ]
     return [frame, drawn[0], frame, *drawn[1:], frame]
-
-
-def _cell(text: str, columns: int) -> str:
-    text = cut(text, columns)
-    return f" {text}{' ' * (columns - width(text))} "
 
 
 def _head(text: str, columns: int) -> str:

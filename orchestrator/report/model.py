@@ -7,7 +7,7 @@
            ── cross_gpu ── the same cell on identical GPUs, side by side
            ── summary, overhead, failures, verdict, baseline_comparison
 
-Units are in the names: _ms milliseconds, _mb mebibytes (1024 x 1024 bytes), _w watts, _j joules, _c degrees Celsius,
+Units are in the names: _ms milliseconds, _mb megabytes of 1024 x 1024 bytes, _w watts, _j joules, _c degrees Celsius,
 _mhz, _percent. None (null) is what was not or could not be measured; a note beside it says why.
 The names of the requirements document are kept. History of the format: 1, the first.
 """
@@ -27,13 +27,17 @@ class _Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class SegmentReport(_Part, frozen=True, kw_only=True):
-    """A process worked on the run for a while: the first time, and once more for each resume."""
+    """A process worked on the run for a while: the first time, and once more for each resume.
+
+    launches: how many it started; none where a resume found nothing left to do.
+    """
 
     started: str
     duration_seconds: float
     driver_version: str | None
     boot_id: str
     tool_version: str
+    launches: int
 
 
 class Metadata(_Part, frozen=True, kw_only=True):
@@ -274,7 +278,8 @@ class BaselineComparison(_Part, frozen=True, kw_only=True):
 class Report(_Part, frozen=True, kw_only=True):
     """Everything that a run found out, merged over its GPUs.
 
-    Names give the units: _ms milliseconds, _mb mebibytes (1024 x 1024 bytes), _w watts, _j joules, _c degrees Celsius.
+    Names give the units: _ms milliseconds, _mb megabytes, _w watts, _j joules, _c degrees Celsius.
+    1 MB = 1024 x 1024 bytes here, as drivers count GPU memory.
     Null is what was not or could not be measured; a note beside it says why. Health is not judged in this version.
     """
 

@@ -1,17 +1,18 @@
 """The models of one GPU as text: a table for each phase and precision, a column for each batch size."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from orchestrator.report import layout
 from orchestrator.report.cells import LoadMetrics, ModelResult, PhaseMetrics
-from orchestrator.report.numbers import count, number, share, unit
+from orchestrator.report.numbers import NOT_AVAILABLE, count, number, share, unit
 from protocol.intervals import BATCHES
 
-LEAST: Final = (16, 11)
-"""Widths of the columns in the requirements document."""
 COLUMNS: Final = 3
 """Batch sizes side by side: more do not fit into 80 columns with throughputs of six digits."""
+_SECONDS: Final = re.compile(r", this took [0-9.]+ s")
+"""What differs from note to note for the same reason."""
 
 
 def models(results: Sequence[ModelResult]) -> Iterator[str]:
@@ -26,7 +27,6 @@ def models(results: Sequence[ModelResult]) -> Iterator[str]:
                 yield from _load(result, result.load_metrics)
             yield from _phase("Inference", result, result.inference_metrics)
             yield from _phase("Training", result, result.training_metrics)
-        yield from _telemetry_note(of_model)
         yield ""
 
 
@@ -59,13 +59,12 @@ def _phase(title: str, result: ModelResult, metrics: Mapping[str, PhaseMetrics])
         else:
             header = ("Metric", *(f"batch {metric.batch_size_requested}" for metric in columns))
             yield f"  {title} ({result.precision}{size}):"
-        yield from layout.table(header, _rows(columns, training=title == "Training"), "    ", LEAST)
-        for metric in columns:
-            if remark := _remark(metric):
-                yield from layout.wrap(f"batch {metric.batch_size_requested}: {remark}", "    ", "  ")
+        yield from layout.table(header, _rows(columns, training=title == "Training"), "    ", layout.LEAST)
+        yield from _remarks(columns)
 
 
 def _rows(columns: Sequence[PhaseMetrics], *, training: bool) -> list[tuple[str, ...]]:
+    """The rows of a table. Those in which no column has a value are left out: the lines below it say why."""
     rows = [("Forward Time", *(unit(metric.forward_time_ms, "ms") for metric in columns))]
     if training:
         rows += [
@@ -76,18 +75,30 @@ def _rows(columns: Sequence[PhaseMetrics], *, training: bool) -> list[tuple[str,
     rows += [
         ("Throughput", *(unit(metric.throughput_samples_per_sec, "smp/s") for metric in columns)),
         ("95% Interval", *(_interval(metric) for metric in columns)),
+        ("Launch Spread", *(share(metric.launch_spread_percent) for metric in columns)),
         ("Peak Memory", *(unit(metric.peak_memory_mb, "MB") for metric in columns)),
         ("GPU Utilization", *(share(metric.gpu_utilization_percent) for metric in columns)),
         ("Power Draw", *(unit(metric.power_draw_w, "W") for metric in columns)),
     ]
+    known = [row for row in rows if set(row[1:]) != {NOT_AVAILABLE}]
     if any(metric.status != "ok" for metric in columns):
-        rows.append(("Status", *(metric.status.replace("_", " ") for metric in columns)))
-    return rows
+        known.append(("Status", *(metric.status.replace("_", " ") for metric in columns)))
+    return known
 
 
 def _interval(metric: PhaseMetrics) -> str:
     half_width = metric.relative_half_width
     return share(None) if half_width is None else f"+/- {half_width * 100:.2f}%"
+
+
+def _remarks(columns: Sequence[PhaseMetrics]) -> Iterator[str]:
+    """What is to be said of the columns, once for those of which the same is said."""
+    sizes: dict[str, list[str]] = {}
+    for metric in columns:
+        if remark := _remark(metric):
+            sizes.setdefault(remark, []).append(str(metric.batch_size_requested))
+    for remark, of in sizes.items():
+        yield from layout.wrap(f"batch {', '.join(of)}: {remark}", "    ", "  ")
 
 
 def _remark(metric: PhaseMetrics) -> str:
@@ -115,14 +126,15 @@ def _words(metrics: LoadMetrics) -> str:
     return f"{status}: {metrics.reason}" if metrics.reason else status
 
 
-def _telemetry_note(results: Sequence[ModelResult]) -> Iterator[str]:
-    """Why readings are missing, once for each model: the notes of its cells differ in little more than seconds."""
+def without_readings(results: Sequence[ModelResult]) -> Iterator[str]:
+    """Why tables of a device lack readings, once for all of them: the notes of cells differ in little but seconds."""
     cells = [
         metric
         for result in results
         for metric in (*result.inference_metrics.values(), *result.training_metrics.values())
+        if metric.gpu_utilization_percent is None or metric.power_draw_w is None
     ]
-    notes = list(dict.fromkeys(metric.telemetry_note for metric in cells if metric.telemetry_note))
-    if notes:
-        similar = " (and alike for its other cells)" if len(notes) > 1 else ""
-        yield from layout.wrap(f"N/A: {notes[0]}{similar}", "  ", "  ")
+    reasons = dict.fromkeys(_SECONDS.sub("", metric.telemetry_note) for metric in cells if metric.telemetry_note)
+    if reasons:
+        yield from layout.wrap(f"Where GPU Utilization or Power Draw is not given: {'; '.join(reasons)}.")
+        yield ""

@@ -7,6 +7,8 @@ from typing import Final
 
 import msgspec
 
+MIN_FOR_P95: Final = 20
+"""Below, the 95th percentile is little but the largest value: an anecdote too."""
 MIN_FOR_P99: Final = 300
 """Below, the 99th percentile is one of the three largest values: an anecdote."""
 MIN_FOR_DRIFT: Final = 10
@@ -15,7 +17,7 @@ _FAR_OUT: Final = 3.0
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """A series in milliseconds. std is of the sample; p99_ms is None below MIN_FOR_P99 values.
+    """A series in milliseconds. std is of the sample; p95_ms and p99_ms are None below MIN_FOR_P95 and MIN_FOR_P99.
 
     outliers: values more than three interquartile ranges outside the quartiles. They are counted, never removed.
     """
@@ -26,7 +28,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     min_ms: float
     max_ms: float
     p50_ms: float
-    p95_ms: float
+    p95_ms: float | None
     p99_ms: float | None
     outliers: int
 
@@ -45,7 +47,7 @@ def summarise(times_ms: Sequence[float]) -> Summary | None:
         min_ms=ordered[0],
         max_ms=ordered[-1],
         p50_ms=percentile(ordered, 50),
-        p95_ms=percentile(ordered, 95),
+        p95_ms=percentile(ordered, 95) if len(ordered) >= MIN_FOR_P95 else None,
         p99_ms=percentile(ordered, 99) if len(ordered) >= MIN_FOR_P99 else None,
         outliers=_outliers(ordered),
     )

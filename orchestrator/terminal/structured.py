@@ -1,6 +1,7 @@
 """Structured events: one JSON object a line, for programs that collect logs.
 
-Every object has "timestamp" (UTC), "level" and "event" (cell_ended, notice, progress, and with -v phase).
+Every object has "timestamp" (UTC), "level" and "event": run_started, cell_ended, notice, progress, run_ended, and with
+-v phase. "device" is always the device as people call it ("GPU 0", "cpu:1").
 """
 
 import time
@@ -13,7 +14,7 @@ import structlog
 from orchestrator.terminal.outlet import Outlet
 from orchestrator.terminal.pace import Pace
 from orchestrator.terminal.wording import is_loud, stripped
-from orchestrator.view import CellEnded, Notice, Snapshot
+from orchestrator.view import CellEnded, DeviceLine, Notice, Snapshot
 
 if TYPE_CHECKING:
     from typing import TextIO
@@ -48,7 +49,8 @@ class Structured:
             for line in self._pace.entered(snapshot):
                 self._log.info("phase", **_plain({"device": line.label, "cell": line.cell, "phase": line.phase}))
         if self._pace.due():
-            self._log.info("progress", **_plain(snapshot))
+            devices = [_named(line) for line in snapshot.devices]
+            self._log.info("progress", **_plain(snapshot) | {"devices": devices})
 
     def tell(self, event: CellEnded | Notice) -> None:
         """Write what happened."""
@@ -56,20 +58,28 @@ class Structured:
             return
         if isinstance(event, Notice):
             level = event.level if event.level in _LEVELS else "info"
-            getattr(self._log, level)("notice", **_plain({"message": event.message, "fields": event.fields}))
+            told = {"message": event.message, **event.fields}
+            getattr(self._log, level)(event.event, **_plain(told))
             return
-        fields = {name: value for name, value in _plain(event).items() if name != "failure"}
+        fields = {name: value for name, value in _named(event).items() if name != "failure"}
         if event.failure is None:
             self._log.info("cell_ended", **fields)
             return
         failure = _plain(event.failure)
         if not self._verbose:
             failure = {name: value for name, value in failure.items() if name not in {"traceback", "evidence"}}
-        self._log.error("cell_ended", failure=failure, **fields)
+        level = "error" if is_loud(event) else "warning"
+        getattr(self._log, level)("cell_ended", failure=failure, **fields)
 
     def close(self) -> None:
         """Send what the reader did not take yet."""
         self._outlet.close()
+
+
+def _named(told: CellEnded | DeviceLine) -> dict[str, Any]:
+    """The struct as JSON types, its device called "device"."""
+    plain = _plain(told)
+    return {"device": plain.pop("label"), **plain}
 
 
 def _plain(value: object) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import re
 from typing import Final
 
 from orchestrator.view import CellEnded, DeviceLine, Notice, Snapshot
-from protocol.failure import Failure
+from protocol.failure import Category, Failure
 
 LOUD: Final = frozenset({"warning", "error", "critical"})
 """Levels of a notice that `--quiet` lets through."""
@@ -105,20 +105,23 @@ def progress_line(snapshot: Snapshot) -> str:
 def event_lines(event: CellEnded | Notice, *, verbose: bool) -> list[str]:
     """An event in words: one line, and in verbose mode the evidence of a failure below it."""
     if isinstance(event, Notice):
-        fields = "".join(f" {clean(name)}={clean(value)}" for name, value in event.fields.items())
         level = f"{event.level}: " if event.level in LOUD else ""
-        return [f"{level}{clean(event.message)}{fields if verbose else ''}"]
+        return [f"{level}{clean(event.message)}"]
     subject = f"{clean(event.label)}  {launch_words(event.cell, event.batch_size, event.attempt, verbose=verbose)}"
     if event.failure is None:
         return [f"{subject}: {clean(event.summary)}"]
-    next_step = f"; next: {clean(event.next_step)}" if event.next_step else ""
+    next_step = clean(event.next_step)
+    if event.failure.category is Category.STOPPED:
+        return ["; ".join(filter(None, (f"{subject}: stopped", next_step)))]
     line = f"{subject}: FAILED in {event.failure.phase}, {event.failure.category}: {clean(event.failure.message)}"
-    return [line + next_step, *(_evidence(event.failure) if verbose else ())]
+    return [f"{line}; next: {next_step}" if next_step else line, *(_evidence(event.failure) if verbose else ())]
 
 
 def is_loud(event: CellEnded | Notice) -> bool:
-    """Whether `--quiet` shows it."""
-    return event.level in LOUD if isinstance(event, Notice) else event.failure is not None
+    """Whether `--quiet` shows it. A launch that a person stopped is no failure."""
+    if isinstance(event, Notice):
+        return event.level in LOUD
+    return event.failure is not None and event.failure.category is not Category.STOPPED
 
 
 def _evidence(failure: Failure) -> list[str]:

@@ -23,7 +23,7 @@ T_95 = {4: 2.132, 5: 2.015, 9: 1.833, 10: 1.812, 19: 1.729, 20: 1.725, 24: 1.711
 
 
 CELLS = {"launch-bound": ("resnet50", 1), "gpu-bound": ("bert-base", 128)}
-OPTIONS = ("-m", "resnet50,bert-base", "-b", "1,128", "-p", "bf16", "--phases", "inference", "-w", "30", "-i", "150")
+OPTIONS = ("-m", "resnet50,bert-base", "-b", "1,128", "-p", "bf16", "--phases", "inference", "-w", "20", "-i", "100")
 
 
 def main(device: str, pairs: int, kinds: tuple[str, ...]) -> None:

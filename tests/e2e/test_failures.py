@@ -1,15 +1,19 @@
 """Real processes that go wrong, and what the run makes of each: named, contained, and nothing else disturbed."""
 
 import signal
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from orchestrator.configuration import Isolation
+from orchestrator.records import Left, Start
 from protocol.failure import Category
 from protocol.messages import Deadlines
 from tests.fakes import faults
-from tests.fakes.node import NOTHING, Node, leftovers
+from tests.fakes.commands import python
+from tests.fakes.node import NOTHING, ROOT, Node, leftovers
 
 SHORT = Deadlines(start=20, import_=20, build=0.7, warm_up=0.6, measure=20, finish=20)
 
@@ -114,11 +118,20 @@ def test_a_killed_zygote_costs_nothing(tmp_path: Path) -> None:
 def test_an_orphan_is_ended_with_its_worker(tmp_path: Path) -> None:
     """What a worker started does not outlive it."""
     folder = tmp_path / "run"
-    faults.prepare(folder, faults.model("bad", do="leave an orphan"), faults.model("slow", seconds=1.5))
+    faults.prepare(
+        folder, faults.model("bad", do="leave an orphan"), *(faults.model(f"m{n}", seconds=1) for n in "123")
+    )
     node = Node(folder)
+    node.until(lambda: any(isinstance(one, Left) and one.launch in bad_launches(node) for one in node.records()))
+    alive = [one.name() for one in psutil.Process(node.process.pid).children(recursive=True)]
+    assert "sleep" not in alive, "the orphan outlived its launch"
     assert node.wait() == 0, node.output
     assert leftovers(folder) == NOTHING
-    assert node.process.returncode == 0
+
+
+def bad_launches(node: Node) -> set[int]:
+    """Launches of the model that goes wrong."""
+    return {one.launch for one in node.records() if isinstance(one, Start) and one.cell.startswith("bad")}
 
 
 def test_endless_output_is_held_below_the_cap(tmp_path: Path) -> None:
@@ -127,20 +140,53 @@ def test_endless_output_is_held_below_the_cap(tmp_path: Path) -> None:
     deadlines = Deadlines(start=20, import_=20, build=20, warm_up=3, measure=20, finish=20)
     faults.prepare(folder, faults.model("bad", do="print without end"), deadlines=deadlines)
     node = Node(folder)
+    node.until(lambda: node.working("bad"))
+    (path,) = folder.glob("launches/*/1/stdout.log")
+    most = 0
+    while node.process.poll() is None:
+        most = max(most, path.stat().st_blocks * 512 if path.exists() else 0)
+        time.sleep(0.01)
     assert node.wait() == 4
+    assert most < 2**30, "three seconds of it are several gigabytes"
     (attempt,) = node.archive().attempts
     stdout = node.archive().folder(attempt).stdout
     assert stdout.stat().st_size < 9 * 2**20
     assert "bytes were cut out here" in stdout.read_text()
 
 
-def test_a_broken_zygote_is_said_and_ends_the_run(tmp_path: Path) -> None:
-    """When the rooms cannot be imported by a child, the run says why instead of trying for ever."""
+def test_a_package_that_shadows_ours_is_named(tmp_path: Path) -> None:
+    """A foreign package of the same name, which children would import instead, is refused before anything is started."""
     shadow = tmp_path / "shadow"
     (shadow / "worker").mkdir(parents=True)
     (shadow / "worker" / "__init__.py").write_text("")
     folder = tmp_path / "run"
     faults.prepare(folder, faults.model("good"))
-    node = Node(folder, environment={"PYTHONPATH": str(shadow)})
-    assert node.wait() in (2, 5), node.output
-    assert "worker" in node.output
+    script = "import sys; from orchestrator import spawn; spawn._in_checkout = lambda: False; spawn.check_rooms()"
+    done = python("-c", script, cwd=tmp_path, PYTHONPATH=f"{shadow}:{ROOT}")
+    assert done.returncode != 0
+    assert f"the package 'worker' of {shadow} would be used" in done.stderr
+    node = Node(folder, environment={"PYTHONPATH": str(shadow)})  # in a checkout ours come first
+    assert node.wait() == 0, node.output
+
+
+def test_a_zygote_killed_while_it_imports_is_started_again(tmp_path: Path) -> None:
+    """One kill at the worst moment costs seconds, not the run."""
+    folder = tmp_path / "run"
+    faults.prepare(folder, faults.model("good"))
+    node = Node(folder)
+    node.until(lambda: bool(node.children()))
+    node.children()[0].kill()
+    assert node.wait() == 0, node.output
+
+
+def test_a_stopped_zygote_is_replaced(tmp_path: Path) -> None:
+    """A zygote that does not answer is killed and started again; no cell is blamed for it."""
+    folder = tmp_path / "run"
+    faults.prepare(folder, faults.model("slow", seconds=1.0), faults.model("good"), faults.model("other"))
+    node = Node(folder)
+    node.until(lambda: node.working("slow") or node.working("good") or node.working("other"))
+    node.zygote().suspend()
+    assert node.wait(timeout_s=60) == 0, node.output
+    failures = {one.failure.category for one in node.archive().attempts if one.failure}
+    assert failures <= {Category.ZYGOTE_DIED}
+    assert leftovers(folder) == NOTHING

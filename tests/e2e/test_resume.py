@@ -51,6 +51,29 @@ def test_another_plan_is_refused(tmp_path: Path) -> None:
     assert "plan" in node.output
 
 
+def test_a_result_that_is_gone_is_measured_again(tmp_path: Path) -> None:
+    """A result file that was deleted after its run is noticed by resume, and made anew."""
+    folder = tmp_path / "run"
+    faults.prepare(folder, faults.model("good"), faults.model("other"))
+    assert Node(folder).wait() == 0
+    next(folder.glob("launches/good*/1/result.msgpack")).unlink()
+    again = Node(folder)
+    assert again.wait() == 0, again.output
+    assert again.report()["summary"]["cells"]["ok"] == 2
+    assert len(again.archive().attempts) == 3
+
+
+def test_results_without_a_journal_are_not_overwritten(tmp_path: Path) -> None:
+    """A journal that was emptied or deleted is an error while there are results beside it."""
+    folder = tmp_path / "run"
+    faults.prepare(folder, faults.model("good"))
+    assert Node(folder).wait() == 0
+    (folder / "journal.gpj").write_bytes(b"")
+    again = Node(folder)
+    assert again.wait() == 2
+    assert "launches/ holds results" in again.output
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_killed_at_random_moments_nothing_is_lost(tmp_path: Path, seed: int) -> None:
@@ -112,7 +135,7 @@ def test_a_gentle_stop_ends_within_twenty_seconds(tmp_path: Path) -> None:
     assert node.wait(timeout_s=20) == 4, node.output
     (attempt,) = node.archive().attempts
     assert attempt.failure is not None
-    assert attempt.failure.category == "interrupted"
+    assert attempt.failure.category == "stopped on request"
     assert leftovers(folder) == NOTHING
 
 

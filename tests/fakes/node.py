@@ -93,21 +93,26 @@ class Node:
 
 
 def leftovers(folder: Path) -> dict[str, Sequence[str]]:
-    """What a run must not leave behind: processes that name its folder, sockets, shared memory, temporary files."""
-    marks = (str(folder), "worker.zygote", "worker.launch", "orchestrator.sampler")
-    processes = [
-        f"{process.pid} {' '.join(process.info['cmdline'])}"
-        for process in psutil.process_iter(["cmdline", "ppid"])
-        if process.info["cmdline"]
-        and any(mark in word for word in process.info["cmdline"] for mark in marks)
-        and process.pid != os.getpid()
-    ]
+    """What a run must not leave behind: processes with a file of its folder open, sockets, temporary files."""
     return {
-        "processes": processes,
-        "sockets": [str(found) for found in SOCKETS.glob(f"{folder.name}*")],
-        "shared memory": [found.name for found in Path("/dev/shm").iterdir() if "gpubench" in found.name],
+        "processes": [process.name() for process in psutil.process_iter() if _uses(process, folder)],
+        "sockets": [str(found) for found in SOCKETS.glob(f"{folder.name}-*") if _abandoned(found)],
         "temporary files": [str(found) for found in folder.rglob("*.tmp")],
     }
 
 
-NOTHING: dict[str, Sequence[str]] = {"processes": [], "sockets": [], "shared memory": [], "temporary files": []}
+def _uses(process: psutil.Process, folder: Path) -> bool:
+    """Whether a process has a file of the folder open, as every process of a run has its log."""
+    try:
+        links = [os.readlink(path) for path in Path(f"/proc/{process.pid}/fd").iterdir()]
+    except OSError:
+        return False  # it has ended, or is a zombie or somebody else's
+    return any(link.startswith(str(folder)) for link in links)
+
+
+def _abandoned(sockets: Path) -> bool:
+    """Whether the process that made a folder of sockets, whose PID ends its name, is gone."""
+    return not psutil.pid_exists(int(sockets.name.rpartition("-")[2]))
+
+
+NOTHING: dict[str, Sequence[str]] = {"processes": [], "sockets": [], "temporary files": []}

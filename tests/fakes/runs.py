@@ -97,6 +97,8 @@ class FakeRun:
         isolation: Isolation = Isolation.FORK,
         telemetry_note: str = "",
         hostname: str = "node-01",
+        iterations: int | None = None,
+        warm_up_iterations: int | None = None,
     ) -> None:
         self.paths = RunPaths(folder)
         folder.mkdir(parents=True, exist_ok=True)
@@ -111,6 +113,10 @@ class FakeRun:
             isolation=isolation,
             mode=Mode.LOADED,
         )
+        measurement = msgspec.structs.replace(
+            asked.measurement, iterations=iterations, warm_up_iterations=warm_up_iterations
+        )
+        asked = msgspec.structs.replace(asked, measurement=measurement)
         self.stored = StoredRun(
             tool_version="0.1.0",
             run_id="20240115-103000-abcd",
@@ -137,7 +143,7 @@ class FakeRun:
         self._wall_s = CREATED
         self.boot_id = BOOT
         self.now_ns = 1_000 * SECOND_NS
-        self.segment()
+        self.segment(now_ns=self.now_ns)
         if isolation is Isolation.FORK:
             self._journal.append(ZygoteStarted(start_ms=12_000.0, failed={}))
 
@@ -163,7 +169,8 @@ class FakeRun:
     # ── what happens ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def segment(self, *, boot_id: str | None = None, now_ns: int | None = None) -> None:
-        """A process takes the run over; with another boot, monotonic time begins anew."""
+        """A process takes the run over, a second later; with another boot, monotonic time begins anew."""
+        self._pass(SECOND_NS)
         self.boot_id = boot_id or self.boot_id
         self.now_ns = self.now_ns if now_ns is None else now_ns
         self._journal.append(

@@ -180,7 +180,7 @@ def test_run_resume_and_report_on_a_cpu_device(tmp_path: Path) -> None:
 
     again = python("-m", "orchestrator.cli", "resume", str(folder), "--quiet", cwd=tmp_path, **environment)
     assert (again.returncode, again.stdout) == (0, "")
-    assert folders.existing_run(None, tmp_path / "runs").folder == folder
+    assert folders.existing_run(None, str(tmp_path / "runs")).folder == folder
 
     rendered = python("-m", "orchestrator", "report", str(folder), "-f", "csv,txt", cwd=tmp_path)
     assert rendered.stdout.split() == [str(folder / "report.csv"), str(folder / "report.txt")]

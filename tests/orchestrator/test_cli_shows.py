@@ -5,10 +5,11 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import Result
 
-from orchestrator.cli import benchmark
+from orchestrator.cli import benchmark, orchestrate
 from tests.fakes.commands import python
 from tests.fakes.nvml import FakeNvml
 
@@ -16,11 +17,13 @@ Invoke = Callable[..., Result]
 
 
 def test_a_dry_run_shows_the_plan_and_writes_nothing(invoke: Invoke, executed: list[object], tmp_path: Path) -> None:
-    """Cell by cell, in the order of the run, with an estimate, within 80 columns."""
+    """Cell by cell, in the order of the run, with an estimate, within 80 columns; and where the files would go."""
     shown = invoke("--gpu-ids", "cpu:0,cpu:1", "-m", "resnet50,lstm", "-b", "1,8", "-p", "fp32,bf16", "--dry-run")
     assert shown.exit_code == 0
     lines = shown.output.splitlines()
-    assert max(map(len, lines)) <= 80
+    assert max(len(line) for line in lines if not line.startswith(("Report:", "Run:"))) <= 80
+    assert f"Report: {tmp_path / 'benchmark_report.json'}" in lines
+    assert f"Run:    a new folder in {tmp_path / 'runs'}" in lines
     cells = [line.split()[1:5] for line in lines if re.match(r" *\d+  ", line)]
     assert sorted(map(tuple, cells)) == sorted(
         (model, phase, precision, size)
@@ -35,7 +38,7 @@ def test_a_dry_run_shows_the_plan_and_writes_nothing(invoke: Invoke, executed: l
         )
     )
     assert "all at once" in shown.output
-    assert re.search(r"40 cells, 120 launches, about .* in all", shown.output)
+    assert re.search(r"40 cells, 40 launches, about .* in all", shown.output)
     assert list(tmp_path.iterdir()) == []
     assert executed == []
 
@@ -44,6 +47,15 @@ def test_a_dry_run_says_how_devices_share_the_time(invoke: Invoke) -> None:
     """Solo runs are one after the other; one device alone is said to be alone."""
     assert "one after the other" in invoke("--gpu-ids", "cpu:0,cpu:1", "--solo", "--dry-run").output
     assert "One device" in invoke("--gpu-ids", "cpu:0", "--dry-run").output
+
+
+def test_a_dry_run_tries_where_the_files_would_go(invoke: Invoke, tmp_path: Path) -> None:
+    """What a run would refuse, its dry run refuses, and makes no folder to find out."""
+    refused = invoke("--gpu-ids", "cpu:0", "-o", "/proc/none/report.json", "--dry-run")
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "-o/--output: /proc/none: cannot be written" in refused.stderr
+    assert invoke("--gpu-ids", "cpu:0", "-o", "new/deep/report.json", "--dry-run").exit_code == 0
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_list_models_for_people_and_for_programs(invoke: Invoke) -> None:
@@ -79,6 +91,18 @@ def test_info_shows_everything_about_each_gpu(tmp_path: Path) -> None:
     assert [gpu["gpu_id"] for gpu in facts["gpus"]] == [0, 1]
     assert facts["gpus"][1]["serial"] is None
     assert facts["nvml"]["status"] == "ok"
+
+
+@pytest.mark.parametrize("command", [orchestrate, benchmark])
+def test_help_names_the_program_that_was_called(invoke: Invoke, command: click.Command) -> None:
+    """The two programs share their commands, not their examples."""
+    other = (benchmark if command is orchestrate else orchestrate).name
+    for words in ("run", "completion"):
+        shown = invoke(words, "--help", command=command).output
+        assert other not in shown
+        assert "\b" not in shown
+    assert f"  {command.name} run --gpu-ids 0,1" in invoke("run", "--help", command=command).output
+    assert f"source <({command.name} completion bash)" in invoke("completion", "--help", command=command).output
 
 
 # ── completion ────────────────────────────────────────────────────────────────────────────────────────────────────────

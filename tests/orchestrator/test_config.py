@@ -29,7 +29,8 @@ def night(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
 
 def options(**values: object) -> Said:
     """What a command line says."""
-    return settings.from_options(values, dict.fromkeys(values, "an option"))
+    keys = [f"{key}.{name}" for key, value in values.items() if isinstance(value, dict) for name in value]
+    return settings.from_options(values, dict.fromkeys([*values, *keys], "an option"))
 
 
 # ── what is resolved ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -132,18 +133,19 @@ def test_devices_can_be_said_in_several_ways(night: Write, text: str, words: str
     assert resolved(night(text)).gpu_ids == words
 
 
-def test_an_empty_file_or_section_changes_nothing(night: Write) -> None:
-    """A file in which everything is commented out is one."""
-    assert resolved(night("# nothing\n")) == resolved()
+def test_an_empty_section_or_a_null_changes_nothing(night: Write) -> None:
+    """A section in which everything is commented out is one; null, written out, means the default."""
     assert resolved(night("gpu:\n#  ids: 0\n")) == resolved()
+    assert resolved(night("models: null\noutput: {path: ~}\n")) == resolved()
 
 
 @pytest.mark.parametrize(
     ("output", "formats"),
     [
         ({"path": "a.csv"}, (ReportFormat.CSV,)),
-        ({"path": "a.csv", "format": "txt,json"}, (ReportFormat.TXT, ReportFormat.JSON)),
-        ({"path": "a.dat"}, (ReportFormat.JSON,)),
+        ({"path": "a.JSON", "format": "txt,json"}, (ReportFormat.TXT, ReportFormat.JSON)),
+        ({"format": "csv"}, (ReportFormat.CSV,)),
+        ({"path": "a.2026.11.1"}, (ReportFormat.JSON,)),
         ({"path": "a"}, (ReportFormat.JSON,)),
     ],
 )
@@ -174,7 +176,12 @@ def test_adaptive_or_fixed_is_chosen_by_one_number() -> None:
         ("#" * (1024 * 1024 + 1), "night.yaml: larger than 1 MB, so not a configuration"),
         ("- lstm", 'night.yaml: expected a section with keys and values, got ["lstm"]'),
         ("lstm", 'night.yaml: expected a section with keys and values, got "lstm"'),
+        ("", "night.yaml: there is no key in it, so it would change nothing; leave --config out"),
+        ("# nothing\n", "night.yaml: there is no key in it"),
+        ("{}", "night.yaml: there is no key in it"),
         # Keys
+        ("models:\n", "night.yaml, line 1, models: nothing stands behind the key"),
+        ("gpu:\n  ids:\n", "night.yaml, line 2, gpu.ids: nothing stands behind the key"),
         ("gpu: {}\nmodel: lstm", "night.yaml, line 2, model: there is no such key. Did you mean models? The keys here"),
         ("benchmark:\n  precison: fp32", "line 2, benchmark.precison: there is no such key. Did you mean precision?"),
         ("models: lstm\n\nmodels: all", "night.yaml, line 3: models is given twice (first in line 1)"),
@@ -193,6 +200,12 @@ def test_adaptive_or_fixed_is_chosen_by_one_number() -> None:
             'night.yaml, line 1, batch_sizes[2]: expected a whole number of at least 1, got "',
         ),
         ("batch_sizes:\n  - 1\n  - 2.5", "line 3, batch_sizes[1]: expected a whole number of at least 1, got 2.5"),
+        (
+            "batch_sizes: 010",
+            "line 1, batch_sizes: '010': YAML reads a number with a leading zero as octal; leave it out",
+        ),
+        ("batch_sizes: [1, 0_7]", "line 1, batch_sizes[1]: '0_7': YAML reads a number with a leading zero"),
+        ("batch_sizes: 08", "batch_sizes: expected a whole number of at least 1 or a list"),
         ("batch_sizes: [true]", "batch_sizes[0]: expected a whole number of at least 1, got true"),
         (
             "batch_sizes: {a: 1}",
@@ -241,7 +254,18 @@ def test_adaptive_or_fixed_is_chosen_by_one_number() -> None:
         ("output: {format: html}", "output.format: html comes with a later version; now there is json, csv and txt"),
         ("output: {path: report.html}", "output.path: html comes with a later version"),
         ("output: {format: pdf}", "output.format: there is no format 'pdf'"),
-        ('output: {path: "a\\0b"}', "no path contains a NUL character"),
+        ("output: {path: report.pdf}", "line 1, output.path: there is no format 'pdf'. There is json, csv and txt"),
+        ("output: {path: report.pdf, format: json}", "line 1, output.path: there is no format 'pdf'"),
+        ("output: {path: out/}", "line 1, output.path: out/ is a folder; name the report's file, such as out/report"),
+        (
+            "output:\n  path: r.csv\n  format: [json, txt]",
+            "night.yaml, line 2, output.path: r.csv ends in .csv, but night.yaml, line 3, output.format asks for json "
+            "and txt. Leave the suffix out, or add csv to the formats.",
+        ),
+        ('output: {path: "a\\0b"}', "night.yaml, line 1, output.path: 'a\\x00b': no path contains a NUL character"),
+        ("output: {path: ''}", "night.yaml, line 1, output.path: expected a path, got an empty text"),
+        ("run: {folder: ' '}", "night.yaml, line 1, run.folder: expected a path, got an empty text"),
+        ("run: {cache: ''}", "night.yaml, line 1, run.cache: expected a path, got an empty text"),
     ],
 )
 def test_a_mistake_in_a_file_is_named(night: Write, text: str | bytes, message: str) -> None:

@@ -164,7 +164,7 @@ def test_gpus_that_do_not_exist_are_explained(eight: FakeNvml, ids: str, words: 
         ("first", "'first' is no device"),
         ("-1", "'-1' is no device"),
         ("cpu", "'cpu' is no device"),
-        ("cpu:0,cpu:00", "cpu:0 (cpu:0) is named twice"),
+        ("cpu:0,cpu:00", "--gpu-ids: cpu:0 is named twice"),
     ],
 )
 def test_words_that_name_no_device_are_explained(ids: str, words: str) -> None:

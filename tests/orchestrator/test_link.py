@@ -15,7 +15,7 @@ from protocol.errors import ProtocolError
 from protocol.failure import Phase
 from protocol.messages import Ack, FromWorker, Progress
 
-MESSAGE = Progress(launch=7, token="t", phase=Phase.MEASURE, fraction=0.5)
+MESSAGE = Progress(launch=7, token="seven", phase=Phase.MEASURE, fraction=0.5)
 
 
 @pytest.fixture
@@ -60,14 +60,14 @@ def heard(link: Link) -> FromWorker | ProtocolError:
 
 
 def test_messages_go_both_ways(link: Link) -> None:
-    """A worker is answered by the number of its launch."""
-    worker = Worker(link.endpoint, "7")
+    """A worker is answered by its token."""
+    worker = Worker(link.endpoint, "seven")
     worker.socket.send(codec.encode(MESSAGE))
     assert heard(link) == MESSAGE
-    assert link.send(7, Ack(launch=7, token="t"))
+    assert link.send("seven", Ack(launch=7, token="seven"))
     assert worker.socket.poll(5000)
     assert codec.decode(worker.socket.recv(), Ack).launch == 7
-    assert not link.send(8, Ack(launch=8, token="t")), "nobody with that number is connected"
+    assert not link.send("eight", Ack(launch=8, token="eight")), "nobody with that token is connected"
     worker.close()
 
 
@@ -76,12 +76,12 @@ def test_messages_go_both_ways(link: Link) -> None:
     [
         ([b"garbage"], "not a valid message"),
         ([codec.encode(MESSAGE), b"more"], "3 frames"),
-        ([codec.encode(Progress(launch=8, token="t", phase=Phase.MEASURE, fraction=0))], "another worker"),
+        ([codec.encode(Progress(launch=7, token="eight", phase=Phase.MEASURE, fraction=0))], "another worker"),
     ],
 )
 def test_what_is_not_a_message_of_its_sender_is_refused(link: Link, frames: list[bytes], words: str) -> None:
     """Garbage, a message of several parts, a message in another launch's name: an error, not a crash."""
-    worker = Worker(link.endpoint, "7")
+    worker = Worker(link.endpoint, "seven")
     worker.socket.send_multipart(frames)
     refused = heard(link)
     assert isinstance(refused, ProtocolError)

@@ -282,6 +282,17 @@ def test_doubts_are_carried(tmp_path: Path) -> None:
     assert metric.launch_bound is True
 
 
+def test_each_segment_says_how_many_launches_it_started(tmp_path: Path) -> None:
+    """A resume that found nothing left to do is kept as a segment, with no launch."""
+    run = FakeRun(tmp_path, batch_sizes=(1, 8))
+    run.measured(run.cell(batch_size=1))
+    run.segment()
+    run.measured(run.cell(batch_size=8))
+    run.segment()
+    run.finish()
+    assert [segment.launches for segment in run.report().metadata.segments] == [1, 1, 0]
+
+
 def test_megabytes_are_mebibytes(tmp_path: Path) -> None:
     """80 GiB is 81920 MB, as in the requirements document."""
     run = FakeRun(tmp_path, devices=gpus(1, memory_total_bytes=81_920 * MIB))

@@ -60,7 +60,7 @@ def test_the_layout_is_that_of_the_requirements(tmp_path: Path) -> None:
 
 
 def test_eight_gpus_with_trouble_fit_into_80_columns(tmp_path: Path) -> None:
-    """Every GPU has its tables, the spread its own, failures their words; the verdict stands last."""
+    """One GPU has its tables, all stand in the spread, failures have their words; the verdict stands last."""
     run = FakeRun(
         tmp_path,
         devices=gpus(8),
@@ -79,8 +79,8 @@ def test_eight_gpus_with_trouble_fit_into_80_columns(tmp_path: Path) -> None:
     text = to_text(run.report())
     assert widest(text) <= 80
     for gpu_id in range(8):
-        assert f"GPU {gpu_id}: NVIDIA H200" in text
-    assert "resnet50 inference fp32 b1024" in text
+        assert f"GPU {gpu_id}: UUID GPU-0000000{gpu_id}-1111-2222-3333-444455556666" in text
+    assert "resnet50 infer fp32 b1024" in text
     assert "NOT COMPARABLE: GPU 7 (ran at" in text
     assert "... and 6 more in the JSON report" in text
     assert "killed by SIGSEGV" in text
@@ -101,13 +101,14 @@ def test_names_of_others_are_harmless(tmp_path: Path) -> None:
 
 
 def test_a_cpu_run_says_why_readings_are_missing(tmp_path: Path) -> None:
-    """N/A with its reason, and no performance verdict."""
+    """The reason once instead of rows without a value, and no performance verdict."""
     run = FakeRun(tmp_path, devices=cpus(2), batch_sizes=(1,), telemetry_note="there is no NVIDIA driver here")
     for device in (0, 1):
         run.measured(run.cell(device=device), blocks=1, iterations=19)
     run.finish()
     text = to_text(run.report())
-    assert "N/A: a CPU device has no NVML" in text
+    assert text.count("a CPU device has no NVML") == 1
+    assert "N/A" not in text
     assert "fewer than 20 values: no interval" in text
     assert "no performance verdict" in " ".join(text.split())
     assert "Telemetry: there is no NVIDIA driver here" in text
@@ -131,6 +132,47 @@ def test_an_empty_run_has_a_text_too(tmp_path: Path) -> None:
     text = to_text(FakeRun(tmp_path, workloads=EVERYTHING).report())
     assert "Verdict: INCOMPLETE" in text
     assert widest(text) <= 80
+
+
+def test_what_no_cell_has_is_said_once(tmp_path: Path) -> None:
+    """Short cells have no power and no utilisation: no rows of N/A, one line with the reason, no empty summary."""
+    run = FakeRun(tmp_path, workloads=EVERYTHING, models=shipped("resnet50", "lstm"), batch_sizes=(1, 8))
+    for index, cell in enumerate(run.stored.plan.cells):
+        run.measured(cell, blocks=1, iterations=20 + index)
+    run.finish()
+    text = to_text(run.report())
+    assert "N/A" not in text
+    assert "| GPU Utilization" not in text
+    assert "Average GPU Utilization" not in text
+    assert "Overall Performance Score" not in text
+    sentence = "Where GPU Utilization or Power Draw is not given: no telemetry was recorded."
+    assert " ".join(text.split()).count(sentence) == 1
+
+
+def test_the_seconds_of_each_cell_make_no_reason_of_their_own(tmp_path: Path) -> None:
+    """Cells that were measured for 0.2 s and for 0.4 s lack readings for the same reason; a long one has its row."""
+    run = FakeRun(tmp_path, batch_sizes=(1, 8, 32))
+    run.measured(run.cell(batch_size=1), blocks=1, iterations=20)
+    run.measured(run.cell(batch_size=8), blocks=1, iterations=40)
+    run.measured(run.cell(batch_size=32), blocks=20, iterations=40)
+    run.samples()
+    text = " ".join(to_text(run.report()).split())
+    assert "| Power Draw | N/A | N/A | 690.0 W |" in text
+    assert "Power Draw is not given: utilisation, power and energy need 5 s of measuring. " in text
+
+
+def test_the_spread_between_launches_has_its_row(tmp_path: Path) -> None:
+    """Of several launches, also of so few iterations that a launch has no interval."""
+    run = FakeRun(tmp_path, batch_sizes=(8,), launches=3, iterations=5, warm_up_iterations=2)
+    for launch, forward_ms in enumerate((10.0, 10.0, 12.5)):
+        run.measured(run.cell(batch_size=8), number=launch, forward_ms=forward_ms, blocks=1, iterations=5, noise=0.0)
+    text = to_text(run.report())
+    assert "    | Launch Spread    | 20.0%       |" in text
+    assert "| 95% Interval" not in text
+    assert "fewer than 20 values: no interval" in text
+    alone = FakeRun(tmp_path / "alone")
+    alone.everything()
+    assert "| Launch Spread" not in to_text(alone.report())
 
 
 @given(st.text(max_size=300), st.integers(0, 40))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from orchestrator import state
 from orchestrator.configuration import Plan
-from orchestrator.policy import POLICY, Reaction
+from orchestrator.policy import ANY_NUMBER, POLICY, Reaction
 from orchestrator.records import End, Record, Start
 from orchestrator.state import SETTLED, Ended, Freed, NextLaunch, Quarantined, RunState, SlotStatus, Started, StopAsked
 from protocol.cell import Cell, Mode, Precision, Workload
@@ -118,7 +118,10 @@ def test_out_of_memory_before_the_first_forward_is_not_retried() -> None:
     assert [slot.status for slot in end.slots.values()] == [SlotStatus.DOES_NOT_FIT]
 
 
-@pytest.mark.parametrize("category", [one for one in Category if POLICY[one].reaction is not Reaction.RETRY_SMALLER])
+LIMITED = [one for one in Category if POLICY[one].retries < ANY_NUMBER and one is not Category.OUT_OF_MEMORY]
+
+
+@pytest.mark.parametrize("category", LIMITED)
 def test_the_policy_decides_how_often(category: Category) -> None:
     """A failure that repeats is tried as often as its rule says, then it is final; other cells are measured."""
     first, other = cell(1), cell(1, model="other")
@@ -236,6 +239,27 @@ def test_an_interrupted_attempt_counts_and_is_tried_again() -> None:
     ends = [End(launch=launch, at_ns=0, failure=state.interrupted()) for launch in range(6)]
     records = [record for launch in range(6) for record in (start(launch), ends[launch])]
     assert state.restore(one_plan, records).slots[slot].status is SlotStatus.FAILED
+
+
+def test_a_result_that_was_lost_is_measured_again() -> None:
+    """A second End takes the result back, and the slot waits for another attempt."""
+    one_plan = plan(cell(8))
+    (slot,) = state.begin(one_plan).slots
+    start = Start(launch=0, cell=slot[0], round=0, attempt=1, batch_size=8, device="d0", at_ns=0)
+    good = End(launch=0, at_ns=0, result_sha256="ab")
+    taken_back = End(launch=0, at_ns=1, failure=failure(Category.RESULT_LOST))
+    assert state.next_launches(state.restore(one_plan, [start, good]))[1] == ()
+    (again,) = state.next_launches(state.restore(one_plan, [start, good, taken_back]))[1]
+    assert (again.slot, again.launch, again.attempt) == (slot, 1, 2)
+
+
+def test_a_resumed_run_gives_a_device_another_chance() -> None:
+    """What took a device out may have been mended by whoever resumes the run."""
+    one_plan = plan(cell(8), cell(1, model="other"))
+    first = next(iter(state.begin(one_plan).slots))
+    start = Start(launch=0, cell=first[0], round=0, attempt=1, batch_size=8, device="d0", at_ns=0)
+    end = End(launch=0, at_ns=0, failure=failure(Category.UNKILLABLE))
+    assert len(state.next_launches(state.restore(one_plan, [start, end]))[1]) == 1
 
 
 def test_an_end_of_an_unknown_launch_changes_nothing() -> None:

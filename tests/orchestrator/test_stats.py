@@ -24,9 +24,12 @@ def test_a_summary_keeps_its_order(times: list[float]) -> None:
     summary = series.summarise(times)
     assert summary is not None
     assert summary.count == len(times)
-    points = [summary.min_ms, summary.p50_ms, summary.p95_ms, summary.max_ms]
+    points = [
+        point for point in (summary.min_ms, summary.p50_ms, summary.p95_ms, summary.p99_ms, summary.max_ms) if point
+    ]
     assert all(low <= high * (1 + 1e-12) for low, high in itertools.pairwise(points))
     assert summary.min_ms <= summary.mean_ms * (1 + 1e-9)
+    assert (summary.p95_ms is None) == (len(times) < 20)
     assert (summary.p99_ms is None) == (len(times) < 300)
 
 
@@ -102,3 +105,12 @@ def test_few_values_have_no_interval() -> None:
     half_width = launch.of_launch(result(CELL, blocks=1, iterations=20)).relative_half_width
     assert half_width is not None
     assert 0 < half_width < 0.01
+
+
+def test_percentiles_need_enough_values() -> None:
+    """Of 19 values there is a median and no p95, which would be little but the maximum; from 20 on there is."""
+    few, enough = (series.summarise([float(value) for value in range(count)]) for count in (19, 20))
+    assert few is not None
+    assert (few.p50_ms, few.p95_ms, few.p99_ms) == (9.0, None, None)
+    assert enough is not None
+    assert (enough.p95_ms, enough.p99_ms) == (pytest.approx(18.05), None)

@@ -23,7 +23,7 @@ from orchestrator.terminal.live import LiveDisplay
 from orchestrator.terminal.outlet import PENDING_LIMIT, Outlet
 from orchestrator.terminal.plain import Plain
 from orchestrator.terminal.structured import Structured
-from orchestrator.terminal.wording import clean, device_line, duration, total_line
+from orchestrator.terminal.wording import clean, device_line, duration, event_lines, total_line
 from orchestrator.view import CellEnded, DeviceLine, Display, Notice, Snapshot
 from protocol.failure import Category, Failure, Phase
 
@@ -60,7 +60,23 @@ FAILED = CellEnded(
     next_step="a fresh process with batch size 16",
 )
 PASSED = CellEnded(
-    label="GPU 0", cell="lstm inference fp32", batch_size=1, attempt=1, summary="2.1 ms, 476 sequences/s"
+    label="GPU 0",
+    cell="lstm inference fp32",
+    batch_size=1,
+    attempt=1,
+    summary="2.1 ms, 476 sequences/s",
+    iteration_ms=2.1,
+    items_per_second=476.0,
+)
+
+STOPPED = CellEnded(
+    label="GPU 0",
+    cell="lstm inference fp32",
+    batch_size=1,
+    attempt=1,
+    summary="stopped on request: the run was asked to stop",
+    failure=Failure(category=Category.STOPPED, message="the run was asked to stop", phase=Phase.MEASURE),
+    next_step="`resume` measures it again",
 )
 
 
@@ -374,6 +390,16 @@ def test_streams_without_a_descriptor_work() -> None:
     assert "476 sequences/s" in stream.getvalue()
 
 
+def test_a_launch_that_was_stopped_is_no_failure(pipe: Pipe) -> None:
+    """The second Ctrl-C ends what runs: nothing failed, and `resume` measures it again."""
+    quiet = make(pipe.stream, quiet=True)
+    quiet.tell(STOPPED)
+    quiet.close()
+    assert pipe.read() == ""
+    [line] = event_lines(STOPPED, verbose=True)
+    assert line == "GPU 0  lstm inference fp32 b1 #1: stopped; `resume` measures it again"
+
+
 # ── json ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -383,19 +409,24 @@ def test_json_events_are_one_object_a_line(pipe: Pipe) -> None:
     display = Structured(Outlet(pipe.stream), quiet=False, verbose=False, now=clock)
     display.tell(PASSED)
     display.tell(FAILED)
-    display.tell(Notice(level="warning", message="a\x1b[31m\nb", fields={"pid": "4711"}))
+    display.tell(Notice(level="warning", message="a\x1b[31m\nb", fields={"pid": 4711}))
+    display.tell(Notice(level="info", message="two cells", event="run_started", fields={"cells": 2}))
     clock.seconds += 30
     display.show(SNAPSHOT)
     display.close()
     text = pipe.read()
-    ended, failed, notice, progress = map(json.loads, text.splitlines())
+    ended, failed, notice, started, progress = map(json.loads, text.splitlines())
     assert all({"timestamp", "level", "event"} <= set(each) for each in (ended, failed, notice, progress))
     assert (ended["event"], ended["level"], ended["cell"]) == ("cell_ended", "info", "lstm inference fp32")
     assert (failed["level"], failed["failure"]["category"]) == ("error", "out of memory")
     assert failed["next_step"] == "a fresh process with batch size 16"
     assert "evidence" not in failed["failure"]
-    assert (notice["level"], notice["message"], notice["fields"]) == ("warning", "a\nb", {"pid": "4711"})
+    assert (ended["iteration_ms"], ended["items_per_second"]) == (2.1, 476.0)
+    assert (notice["event"], notice["level"], notice["message"], notice["pid"]) == ("notice", "warning", "a\nb", 4711)
+    assert (started["event"], started["level"], started["cells"]) == ("run_started", "info", 2)
     assert (progress["done"], progress["devices"][0]["power_w"]) == (12, 691.4)
+    assert ended["device"] == failed["device"] == progress["devices"][0]["device"] == "GPU 0"
+    assert '"label"' not in text
     assert "\\u001b" not in text
 
 

@@ -1,0 +1,72 @@
+"""The standard streams where they are not what a terminal gives: closed, full, or left by their reader.
+
+closed    standard error: everything is said to nobody; standard output: whatever had to be printed there is an error
+full      the same error, with the system's reason
+left      (`| head`) no error: who reads only the beginning wanted only the beginning
+"""
+
+import os
+import sys
+from contextlib import suppress
+from typing import TextIO
+
+import click
+
+from orchestrator.errors import StorageError
+
+
+class StdoutError(StorageError):
+    """Standard output cannot be written."""
+
+
+def occupy_closed() -> None:
+    """Open /dev/null wherever a standard descriptor is closed, for this process and those that it starts.
+
+    The kernel gives the lowest free number to the next file: a journal that became number 2 would take in whatever a
+    library complains about. sys.stdout stays None where it was closed, so that `say` can tell.
+    """
+    descriptor = os.open(os.devnull, os.O_RDWR)
+    while descriptor <= 2:
+        os.set_inheritable(descriptor, True)
+        descriptor = os.open(os.devnull, os.O_RDWR)
+    os.close(descriptor)
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(2, "w", closefd=False)
+
+
+def say(text: str) -> None:
+    """Print to standard output. Raises StdoutError where that cannot be; a reader who left early is no error."""
+    if sys.stdout is None:
+        raise StdoutError("standard output cannot be written: it is closed")
+    try:
+        click.echo(printable(text))
+    except OSError as error:
+        refused(error)
+
+
+def refused(error: OSError) -> None:
+    """What to do about an error of standard output. Raises StdoutError unless only its reader has left."""
+    _mute(sys.stdout)
+    if not isinstance(error, BrokenPipeError):
+        raise StdoutError(f"standard output cannot be written: {error.strerror}") from error
+
+
+def complain(text: str) -> None:
+    """Print to standard error, or, where that is impossible, to nobody: the exit code says the rest."""
+    try:
+        click.echo(printable(text), err=True)
+    except OSError:
+        _mute(sys.stderr)
+
+
+def printable(text: str) -> str:
+    """Without control characters: a file's name or a key in it could otherwise steer the terminal."""
+    return "".join(char if char.isprintable() or char == "\n" else "�" for char in text)
+
+
+def _mute(stream: TextIO) -> None:
+    """Send what `stream` still holds to nowhere: Python flushes it at exit, and would end with a code of its own."""
+    descriptor = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+    with suppress(OSError):  # a test runner's stream has no descriptor
+        os.dup2(descriptor, stream.fileno())
+    os.close(descriptor)

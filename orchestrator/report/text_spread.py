@@ -1,0 +1,151 @@
+"""Identical devices side by side, as text: the spread of each cell, then who differs from the median, and by how much.
+
+    Cell                     GPU 0 GPU 1 GPU 2 GPU 3        percent of the median speed, "." within 1 % of it
+    resnet50 train fp32 b8       .     .  96.1     .
+
+A node of eight GPUs has some forty cells: only what differs is left to be read.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from orchestrator.outcomes import Status
+from orchestrator.report import layout
+from orchestrator.report.model import Report, Spread, SpreadValue
+from orchestrator.report.numbers import share, unit
+from orchestrator.report.text_gpus import label
+
+SIMILAR_PERCENT: Final = 1.0
+"""What identical devices may differ by without being listed: the interval target of the standard profile."""
+LEAST_COLUMN: Final = 5
+"""Columns that a device takes: "GPU 0", "100.4"."""
+LONGEST_CELL: Final = 28
+"""So much of a cell's name leaves room for eight devices."""
+SHOWN_NOTES: Final = 6
+SHOWN_CELLS: Final = 3
+_FREQUENT: Final = "not steady"
+"""A short warm-up makes many of these notes; they must not hide the others."""
+_LOAD: Final = "model_load_time_ms"
+_PHASES: Final = {"inference": "infer", "training": "train"}
+_WITHOUT_VALUE: Final = {
+    Status.REFERRED: ("ref", "measured as another planned batch size"),
+    Status.DOES_NOT_FIT: ("oom", "does not fit into memory"),
+    Status.FAILED: ("fail", "failed"),
+    Status.MISSING: ("miss", "not measured"),
+}
+_NOT_COMPARABLE: Final = ("n/c", "not comparable")
+
+
+def spread(report: Report) -> Iterator[str]:
+    """The chapter, nothing where no two devices are identical."""
+    if not report.cross_gpu:
+        return
+    names = {device.gpu_uuid: label(device) for device in report.gpu_info}
+    on_cpu = any(device.kind == "cpu" for device in report.gpu_info)
+    yield from layout.chapter(f"Spread Between Identical {'Devices' if on_cpu else 'GPUs'}")
+    for spreads in _by_devices(report.cross_gpu):
+        yield from layout.wrap(f"{spreads[0].gpu_name}, {len(spreads[0].values)} devices:")
+        rows = [_row(one, names) for one in spreads]
+        yield from layout.table(("Cell", "Median", "Spread", "Slowest", "Fastest"), rows, "  ")
+        yield from _matrix(spreads, names)
+        yield from layout.bullets(_notes(spreads), SHOWN_NOTES)
+        yield ""
+    yield from layout.wrap("Every value: report.json (cross_gpu, results) and report.csv in the run's folder.")
+    yield ""
+
+
+def _by_devices(spreads: Iterable[Spread]) -> Iterable[list[Spread]]:
+    """The comparisons of each group of identical devices."""
+    found: dict[tuple[str, ...], list[Spread]] = {}
+    for one in spreads:
+        found.setdefault(tuple(value.gpu_uuid for value in one.values), []).append(one)
+    return found.values()
+
+
+def _row(one: Spread, names: Mapping[str, str]) -> tuple[str, ...]:
+    compared = {value.gpu_uuid: speed for value in one.values if (speed := _speed(one, value)) is not None}
+    if not compared:
+        return (_cell(one), one.comparison, "", "", "")
+    return (
+        _cell(one),
+        unit(one.median, "ms" if one.metric == _LOAD else "smp/s"),
+        share(one.spread_percent),
+        names[min(compared, key=lambda uuid: compared[uuid])],
+        names[max(compared, key=lambda uuid: compared[uuid])],
+    )
+
+
+def _speed(one: Spread, value: SpreadValue) -> float | None:
+    """Percent of the median speed. Of a time, the longest is the slowest. None for what does not compare."""
+    percent = value.percent_of_median
+    if not percent:
+        return None
+    return 10_000 / percent if one.metric == _LOAD else percent
+
+
+def _matrix(spreads: Sequence[Spread], names: Mapping[str, str]) -> Iterator[str]:
+    cells = [(_cell(one), {value.gpu_uuid: _entry(one, value) for value in one.values}) for one in spreads]
+    differing = [(cell, entries) for cell, entries in cells if any(entry != "." for entry in entries.values())]
+    yield ""
+    if not differing:
+        yield from layout.wrap(f"In every cell each device is within {SIMILAR_PERCENT:g}% of the median.", "  ")
+        return
+    left_out = len(cells) - len(differing)
+    yield from layout.wrap(
+        f'Percent of the median speed (below 100 is slower; "." is within {SIMILAR_PERCENT:g}%)'
+        + (f". Cells in which every device is that near are left out: {left_out}." if left_out else ":"),
+        "  ",
+    )
+    first = min(LONGEST_CELL, max(layout.width(cell) for cell, _ in differing))
+    uuids = [value.gpu_uuid for value in spreads[0].values]
+    column = max(LEAST_COLUMN, *(layout.width(names[uuid]) for uuid in uuids))
+    side_by_side = max(1, (layout.WIDTH - 2 - first) // (column + 1))
+    for begin in range(0, len(uuids), side_by_side):
+        shown = uuids[begin : begin + side_by_side]
+        yield _line("Cell", [names[uuid] for uuid in shown], first, column)
+        for cell, entries in differing:
+            yield _line(cell, [entries[uuid] for uuid in shown], first, column)
+    yield from _legend({entry for _, entries in differing for entry in entries.values()})
+
+
+def _entry(one: Spread, value: SpreadValue) -> str:
+    speed = _speed(one, value)
+    if speed is None:
+        return _WITHOUT_VALUE.get(value.status, _NOT_COMPARABLE)[0]
+    return "." if abs(speed - 100) <= SIMILAR_PERCENT else f"{speed:.1f}"
+
+
+def _line(cell: str, entries: Sequence[str], first: int, column: int) -> str:
+    return f"  {layout.pad(cell, first)}" + "".join(f" {entry:>{column}}" for entry in entries)
+
+
+def _legend(entries: set[str]) -> Iterator[str]:
+    words = [
+        f"{short}: {meaning}" for short, meaning in (*_WITHOUT_VALUE.values(), _NOT_COMPARABLE) if short in entries
+    ]
+    if words:
+        yield from layout.wrap("; ".join(words), "  ", "  ")
+
+
+def _cell(one: Spread) -> str:
+    batch = "" if one.phase == "load" else f" b{one.batch_size_requested}"
+    return f"{one.model_name} {_PHASES.get(one.phase, one.phase)} {one.precision}{batch}"
+
+
+def _notes(spreads: Sequence[Spread]) -> Iterator[str]:
+    """Each note once, with the cells that it is about; a note about every cell stands alone and first.
+
+    Of the others, those about few cells come first: what happened once is what nobody would look for.
+    """
+    about: dict[str, list[str]] = {}
+    for one in spreads:
+        for note in one.notes:
+            about.setdefault(note, []).append(_cell(one))
+
+    def place(note: str) -> tuple[bool, bool, int]:
+        return len(about[note]) < len(spreads), note.startswith(_FREQUENT), len(about[note])
+
+    for note in sorted(about, key=place):
+        cells = about[note]
+        more = f" and {len(cells) - SHOWN_CELLS} more" if len(cells) > SHOWN_CELLS else ""
+        yield note if len(cells) == len(spreads) else f"{', '.join(cells[:SHOWN_CELLS])}{more}: {note}"

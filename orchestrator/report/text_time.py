@@ -1,0 +1,64 @@
+"""What running each cell in a process of its own cost, as text."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from statistics import median
+
+from orchestrator.report import layout
+from orchestrator.report.cells import LaunchLedger
+from orchestrator.report.model import Report
+from orchestrator.report.numbers import NOT_AVAILABLE, number
+
+Ledgers = Mapping[str, Sequence[LaunchLedger]]
+
+
+def time(report: Report) -> Iterator[str]:
+    """The chapter, nothing where no cell with figures was measured."""
+    ledgers = _ledgers(report)
+    if not ledgers:
+        return
+    yield from layout.chapter("Time Beside Measuring")
+    yield from layout.wrap(
+        f"Loading, warm-up and measuring aside, a launch cost {_cost(ledgers)} (isolation "
+        f"{report.overhead.isolation}). Start, import, context, build and teardown belong to that overhead."
+    )
+    yield from _zygote(report)
+    yield ""
+    table = [
+        (entry.removesuffix("_ms").replace("_", " "), *(_entry(found, entry) for found in ledgers.values()))
+        for entry in LaunchLedger.__struct_fields__
+    ]
+    yield from layout.table(("Median, ms", *ledgers), table, "  ", layout.LEAST)
+    yield ""
+
+
+def _cost(ledgers: Ledgers) -> str:
+    """By workload: one median over all would be of a mixture."""
+    medians = {phase: median(ledger.overhead_ms for ledger in found) for phase, found in ledgers.items()}
+    words = [f"{number(medians[phase])} ms ({phase})" for phase in sorted(medians, key=lambda phase: medians[phase])]
+    return words[0] if len(words) == 1 else f"from {words[0]} to {words[-1]}"
+
+
+def _zygote(report: Report) -> Iterator[str]:
+    overhead = report.overhead
+    if overhead.zygote_start_ms is None:
+        return
+    pays = overhead.pays_from_launches
+    when = "does not pay" if pays is None else f"pays from {pays} launches on"
+    yield from layout.wrap(
+        f"The zygote took {number(overhead.zygote_start_ms)} ms to start, and {when} ({overhead.note})."
+    )
+
+
+def _ledgers(report: Report) -> dict[str, list[LaunchLedger]]:
+    found: dict[str, list[LaunchLedger]] = {"load": [], "inference": [], "training": []}
+    for result in report.results:
+        if result.load_metrics and result.load_metrics.ledger:
+            found["load"].append(result.load_metrics.ledger)
+        found["inference"] += [metric.ledger for metric in result.inference_metrics.values() if metric.ledger]
+        found["training"] += [metric.ledger for metric in result.training_metrics.values() if metric.ledger]
+    return {phase: ledgers for phase, ledgers in found.items() if ledgers}
+
+
+def _entry(ledgers: Iterable[LaunchLedger], entry: str) -> str:
+    known = [value for ledger in ledgers if (value := getattr(ledger, entry)) is not None]
+    return number(median(known)) if known else NOT_AVAILABLE
