@@ -82,7 +82,10 @@ def preload(stored: StoredRun) -> tuple[str, ...]:
 @contextmanager
 def _locked(paths: RunPaths) -> Iterator[None]:
     """Keep every other process away from the run's folder."""
-    lock = os.open(paths.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        lock = os.open(paths.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise RunFolderError(f"{paths.lock}: cannot be opened: {error.strerror}") from error
     try:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -104,7 +104,7 @@ def leftovers(folder: Path) -> dict[str, Sequence[str]]:
 def _uses(process: psutil.Process, folder: Path) -> bool:
     """Whether a process has a file of the folder open, as every process of a run has its log."""
     try:
-        links = [os.readlink(path) for path in Path(f"/proc/{process.pid}/fd").iterdir()]
+        links = [str(path.readlink()) for path in Path(f"/proc/{process.pid}/fd").iterdir()]
     except OSError:
         return False  # it has ended, or is a zombie or somebody else's
     return any(link.startswith(str(folder)) for link in links)
