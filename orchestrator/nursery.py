@@ -13,7 +13,7 @@ from orchestrator import logs, spawn
 from orchestrator.spawn import Exit, Zygote
 from protocol.messages import FromZygote, LaunchSpec, Ready
 
-FORK_S: Final = 20.0
+FORK_S: Final = 10.0
 """A fork took 35 ms at 768 MB resident; a zygote that needs this long is stopped or hangs."""
 _STARTS: Final = 5
 """A zygote that dies this often in one run will not get better."""
