@@ -15,7 +15,7 @@ import psutil
 
 from orchestrator import archive, journal
 from orchestrator.archive import Archive
-from orchestrator.records import Record, Spawned, Start
+from orchestrator.records import Record, Segment, Spawned, Start
 from protocol.paths import RunPaths
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -61,9 +61,9 @@ class Node:
         return report
 
     def zygote(self) -> psutil.Process:
-        """Its zygote."""
-        (found,) = [child for child in self.children() if child.name() == "gpubench-zygote"]
-        return found
+        """Its zygote: the oldest of that name, which a worker that was just forked bears too for a moment."""
+        found = [child for child in self.children() if child.name() == "gpubench-zygote"]
+        return min(found, key=lambda child: child.pid)
 
     def children(self) -> list[psutil.Process]:
         """Its processes."""
@@ -96,7 +96,7 @@ def leftovers(folder: Path) -> dict[str, Sequence[str]]:
     """What a run must not leave behind: processes with a file of its folder open, sockets, temporary files."""
     return {
         "processes": [process.name() for process in psutil.process_iter() if _uses(process, folder)],
-        "sockets": [str(found) for found in SOCKETS.glob(f"{folder.name}-*") if _abandoned(found)],
+        "sockets": [name for name in _sockets(folder) if (SOCKETS / name).exists()],
         "temporary files": [str(found) for found in folder.rglob("*.tmp")],
     }
 
@@ -110,9 +110,10 @@ def _uses(process: psutil.Process, folder: Path) -> bool:
     return any(link.startswith(str(folder)) for link in links)
 
 
-def _abandoned(sockets: Path) -> bool:
-    """Whether the process that made a folder of sockets, whose PID ends its name, is gone."""
-    return not psutil.pid_exists(int(sockets.name.rpartition("-")[2]))
+def _sockets(folder: Path) -> list[str]:
+    """Folders of sockets that the processes of a run have made: the journal knows their PIDs."""
+    records = journal.read(RunPaths(folder).journal)
+    return [f"{folder.name}-{record.pid}" for record in records if isinstance(record, Segment)]
 
 
 NOTHING: dict[str, Sequence[str]] = {"processes": [], "sockets": [], "temporary files": []}
