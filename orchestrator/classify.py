@@ -11,6 +11,8 @@ _CRASHES: Final = frozenset(
     {signal.SIGSEGV, signal.SIGABRT, signal.SIGILL, signal.SIGBUS, signal.SIGFPE, signal.SIGTRAP, signal.SIGSYS}
 )
 
+_NO_THREAD: Final = "Thread creation failed"
+
 _EXITS: Final = {
     WorkerExit.NOT_ADOPTED: (Category.START_FAILED, "it was not adopted by the orchestrator"),
     WorkerExit.WRONG_ROOMS: (Category.START_FAILED, "its packages come from another folder; stderr.log names it"),
@@ -20,10 +22,11 @@ _EXITS: Final = {
 }
 
 
-def ended(exit_: Exit | None, phase: Phase, *, host_oom_kills: bool, stderr_tail: str) -> Failure:
+def ended(exit_: Exit | None, phase: Phase, *, host_oom_kills: bool, memory_limited: bool, stderr_tail: str) -> Failure:
     """The failure of a launch that ended in `phase` without an outcome and without being ended by the orchestrator.
 
     exit_: None where the process was never seen to end. host_oom_kills: the kernel's count of out-of-memory kills rose.
+    memory_limited: processes run under RLIMIT_DATA or RLIMIT_AS, where OpenMP ends them when a thread finds no memory.
     """
     evidence = {"stderr": stderr_tail} if stderr_tail else {}
     if exit_ is None:
@@ -35,6 +38,8 @@ def ended(exit_: Exit | None, phase: Phase, *, host_oom_kills: bool, stderr_tail
     elif exit_.code in _EXITS:
         category, words = _EXITS[WorkerExit(exit_.code)]
         message = f"{exit_.words}: {words}"
+    elif memory_limited and _NO_THREAD in stderr_tail:
+        category, message = Category.OUT_OF_MEMORY, f"{exit_.words}: no memory for a thread"
     else:
         category, message = Category.NO_OUTCOME, f"{exit_.words}, but it told no outcome"
     return Failure(

@@ -4,6 +4,7 @@ Carries out what launches.py decides. Tells the loop two things about each launc
 """
 
 import os
+import resource
 import secrets
 import signal
 import time
@@ -246,8 +247,13 @@ class Fleet:
         """The process ended and nobody said why."""
         kills = host.oom_kills()
         rose = kills is not None and live.oom_kills is not None and kills > live.oom_kills
+        limits = (resource.getrlimit(which)[0] for which in (resource.RLIMIT_DATA, resource.RLIMIT_AS))
         return classify.ended(
-            live.launch.exit, _last_phase(live), host_oom_kills=rose, stderr_tail=logs.tail(live.paths.stderr)
+            live.launch.exit,
+            _last_phase(live),
+            host_oom_kills=rose,
+            memory_limited=any(limit != resource.RLIM_INFINITY for limit in limits),
+            stderr_tail=logs.tail(live.paths.stderr),
         )
 
     def _forget(self, live: Live, *, unkillable: bool) -> Gone:

@@ -50,6 +50,7 @@ _CUDA_ERROR: Final = re.compile(r"CUDA (?:driver )?error: ([^\n]+)")
 _LIBRARY_ERROR: Final = re.compile(r"CUBLAS_STATUS_\w+|CUDNN_STATUS_\w+|cuDNN error|CUSOLVER_STATUS_\w+|CUFFT_\w+")
 _ALLOCATION_REFUSED: Final = re.compile(r"CUBLAS_STATUS_ALLOC_FAILED|CUDNN_STATUS_ALLOC_FAILED|CUDA out of memory")
 _DISGUISED: Final = re.compile(r"CUBLAS_STATUS_NOT_INITIALIZED|unable to find an engine", re.IGNORECASE)
+_ONEDNN_FAILED: Final = re.compile(r"could not (create|execute) a primitive")
 _HOST_REFUSED: Final = re.compile(r"DefaultCPUAllocator: (?:can't|not enough) |Cannot allocate memory")
 _LOW: Final = 0.05
 """Share of the device's memory that is still free, below which an error may be out of memory in disguise."""
@@ -145,7 +146,9 @@ def _out_of_memory_in_disguise(seen: _Seen) -> bool:
 
 def _host_refused(seen: _Seen) -> bool:
     no_memory = any(isinstance(error, OSError) and error.errno == errno.ENOMEM for error in seen.chain)
-    return no_memory or seen.has(MemoryError) or seen.says(_HOST_REFUSED)
+    limited = seen.headroom.data_limit is not None or seen.headroom.address_limit is not None
+    in_disguise = limited and seen.says(_ONEDNN_FAILED)  # oneDNN does not say why; seen under RLIMIT_DATA
+    return no_memory or in_disguise or seen.has(MemoryError) or seen.says(_HOST_REFUSED)
 
 
 def _host_refused_beside_a_gpu(seen: _Seen) -> bool:

@@ -141,7 +141,7 @@ def _configuration(archive: Archive) -> ConfigurationReport:
         monitor_gpu_enabled=asked.monitor,
         monitor_interval_ms=asked.monitor_interval_ms,
         profile=asked.profile,
-        mode=asked.mode,
+        mode=archive.stored.plan.cells[0].mode if archive.stored.plan.cells else asked.mode,
         seed=asked.seed,
         isolation=asked.isolation,
         launches=asked.launches,

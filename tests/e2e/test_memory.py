@@ -1,6 +1,7 @@
 """Real shortage of memory: the kernel refuses a worker of a CPU device, and a smaller batch is measured."""
 
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -11,6 +12,9 @@ from protocol.failure import Category
 from protocol.paths import RunPaths
 from tests.fakes import faults
 from tests.fakes.node import NOTHING, ROOT, leftovers
+
+REAL_LIMIT = 1500 * 2**20
+"""Too little for the outputs of 1,024 sequences (1 GiB) beside torch and what they are computed from."""
 
 LIMIT = 400 * 2**20
 """Bytes of data a process may have: what a worker of this test needs itself, and four items of 64 MiB."""
@@ -44,3 +48,26 @@ def test_out_of_memory_ends_degraded(tmp_path: Path) -> None:
     assert [one.start.batch_size for one in attempts] == [32, 16, 8, 4]
     assert [one.failure.category for one in attempts if one.failure] == [Category.OUT_OF_MEMORY] * 3
     assert leftovers(folder) == NOTHING
+
+
+def test_a_real_model_that_does_not_fit_is_measured_at_a_smaller_batch(tmp_path: Path) -> None:
+    """The LSTM at 1,024 items needs more than the limit; what fits is measured, and the report says at which size."""
+    options = "run --gpu-ids cpu:0 -m lstm -b 1024 -p fp32 -i 1 -w 1 --phases inference -o out.json"
+    finished = subprocess.run(
+        [sys.executable, "-m", "orchestrator", *options.split()],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (REAL_LIMIT, REAL_LIMIT)),
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    (result,) = json.loads((tmp_path / "out.json").read_text())["results"]
+    metrics = result["inference_metrics"]["batch_size_1024"]
+    assert metrics["degraded"] is True
+    assert metrics["batch_size_requested"] == 1024
+    assert metrics["batch_size"] in (64, 128, 256, 512)
+    assert metrics["attempts"][0]["category"] == "out of memory"
+    assert metrics["attempts"][-1]["batch_size"] == metrics["batch_size"]

@@ -29,7 +29,7 @@ from protocol.failure import Category, Phase
 )
 def test_deaths(exit_: Exit | None, oom: bool, category: Category, message: str) -> None:
     """A signal is named; SIGKILL is the kernel's only when its count of out-of-memory kills rose."""
-    failure = classify.ended(exit_, Phase.MEASURE, host_oom_kills=oom, stderr_tail="last words")
+    failure = classify.ended(exit_, Phase.MEASURE, host_oom_kills=oom, memory_limited=False, stderr_tail="last words")
     assert failure.category is category
     assert message in failure.message
     assert failure.phase is Phase.MEASURE
@@ -42,5 +42,17 @@ def test_every_exit_of_a_worker_is_known() -> None:
     """A status that the worker uses is never 'told no outcome' without a reason."""
     for status in WorkerExit:
         if status is not WorkerExit.DONE:
-            failure = classify.ended(Exit(status, None), Phase.START, host_oom_kills=False, stderr_tail="")
+            failure = classify.ended(
+                Exit(status, None), Phase.START, host_oom_kills=False, memory_limited=False, stderr_tail=""
+            )
             assert failure.category is not Category.NO_OUTCOME
+
+
+@pytest.mark.parametrize("limited", [True, False])
+def test_openmp_without_memory_for_a_thread(limited: bool) -> None:
+    """Under a limit on memory it is that; without one it may be a limit on processes, which no smaller batch helps."""
+    words = "libgomp: Thread creation failed: Resource temporarily unavailable"
+    failure = classify.ended(
+        Exit(1, None), Phase.WARM_UP, host_oom_kills=False, memory_limited=limited, stderr_tail=words
+    )
+    assert failure.category is (Category.OUT_OF_MEMORY if limited else Category.NO_OUTCOME)

@@ -249,3 +249,10 @@ print(classify.failure(ImportError("no torch"), Phase.IMPORT).category.name, "to
         [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60, cwd=ROOT
     )
     assert done.stdout.split() == ["IMPORT_ERROR", "False"]
+
+
+@pytest.mark.parametrize(("limit", "category"), [(2**30, Category.OUT_OF_MEMORY), (None, Category.EXCEPTION)])
+def test_onednn_does_not_say_that_it_had_no_memory(limit: int | None, category: Category) -> None:
+    """Its one error for everything counts as want of memory only where memory is limited."""
+    error = RuntimeError("could not execute a primitive")
+    assert classify.failure(error, Phase.WARM_UP, Headroom(data=2**29, data_limit=limit)).category is category
