@@ -19,7 +19,7 @@ EVERYTHING = (Workload.LOAD, Workload.INFERENCE, Workload.TRAINING)
         (5, 2, "1 launch a cell, 5 iterations after 2 of warm-up, "),
         (1, None, "1 launch a cell, 1 iteration after an adaptive warm-up, "),
         (None, 2, "1 launch a cell, 2 iterations of warm-up, "),
-        (None, None, "1 launch a cell, loaded, "),
+        (None, None, "1 launch a cell, solo, "),
     ],
 )
 def test_the_head_says_which_iterations_were_fixed(
