@@ -22,17 +22,17 @@ from orchestrator.link import Link
 from orchestrator.loop import Loop, Surroundings
 from orchestrator.nursery import Nursery, ZygoteError
 from orchestrator.records import End, Finished, Header, Record, Segment, Spawned, Start
+from orchestrator.report.model import Report
 from orchestrator.signals import StopSignals
 from orchestrator.telemetry import Telemetry
 from orchestrator.view import Display, Notice
 from protocol.cell import DeviceKind
-from protocol.exit_codes import ExitCode
 from protocol.failure import Category, Failure, Phase
 from protocol.paths import RunPaths
 
 
-def execute(stored: StoredRun, paths: RunPaths, display: Display) -> ExitCode:
-    """Work on the run in a folder until it is done, and write its reports; the exit code is the report's verdict.
+def execute(stored: StoredRun, paths: RunPaths, display: Display) -> Report:
+    """Work on the run in a folder until it is done, and write its reports; the verdict is in what is returned.
 
     Raises UserError when it cannot be worked on here (in use, another plan, a GPU that is gone or busy), StorageError
     when the disk refuses.
@@ -46,7 +46,7 @@ def execute(stored: StoredRun, paths: RunPaths, display: Display) -> ExitCode:
         except ZygoteError as error:
             display.tell(Notice(level="error", message=str(error)))
             journal.append(Finished(at_ns=time.monotonic_ns(), interrupted=True, reason=str(error), broken=True))
-        return ExitCode(reporting.write(stored, paths).verdict.exit_code)
+        return reporting.write(stored, paths)
 
 
 def _work(stored: StoredRun, paths: RunPaths, journal: Journal, stop_signals: StopSignals, display: Display) -> None:

@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 def work(stored: "StoredRun", paths: "RunPaths", params: DisplayParams) -> ExitCode:
     """Begin or go on with the run in that folder. `params` are those of options.DISPLAY_OPTIONS."""
-    from orchestrator import reporting, run, terminal
+    from orchestrator import run, terminal
 
     display = terminal.make(
         quiet=params["quiet"], verbose=bool(params["verbose"]), log_format=params["log_format"], stream=sys.stderr
     )
     try:
         display.tell(_started(stored, paths))
-        code = run.execute(stored, paths, display)
-        report = reporting.make(paths)
+        report = run.execute(stored, paths, display)
+        code = ExitCode(report.verdict.exit_code)
         if params["strict"]:
             code = _strict(code, report)
         display.tell(_ended(stored, report, code))

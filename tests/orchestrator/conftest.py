@@ -11,7 +11,7 @@ from orchestrator import devices, run
 from orchestrator.cli import orchestrate
 from orchestrator.configuration import StoredRun
 from orchestrator.errors import StorageError
-from protocol.exit_codes import ExitCode
+from orchestrator.report.model import Report
 from protocol.paths import RunPaths
 
 
@@ -34,7 +34,7 @@ def executed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[StoredRun, RunPaths]
     """What would have been run; the loop itself is replaced by a note of it, and a disk that refuses."""
     calls: list[tuple[StoredRun, RunPaths]] = []
 
-    def execute(stored: StoredRun, paths: RunPaths, display: object) -> ExitCode:
+    def execute(stored: StoredRun, paths: RunPaths, display: object) -> Report:
         calls.append((stored, paths))
         raise StorageError("disk full")
 
