@@ -21,7 +21,7 @@ T = TypeVar("T")
 Choice = TypeVar("Choice", bound=enum.StrEnum)
 
 PHASES: Final = (Workload.LOAD, Workload.INFERENCE, Workload.TRAINING)
-COMES_LATER: Final = frozenset({"fp16", "tf32", "html"})
+COMES_LATER: Final = frozenset({"html"})
 OTHER_SUFFIXES: Final = frozenset(
     {"doc", "docx", "gz", "htm", "jsonl", "log", "md", "ndjson", "ods", "odt", "parquet", "pdf", "png", "rst", "svg"}
     | {"tex", "toml", "tsv", "xls", "xlsx", "xml", "yaml", "yml", "zip"}

@@ -13,8 +13,12 @@ from protocol.cell import Cell, Device, DeviceKind, Mode, ModelSpec, Precision, 
 
 RATE_GFLOPS: Final = {
     (DeviceKind.CUDA, Precision.FP32): 20_000.0,
+    (DeviceKind.CUDA, Precision.TF32): 80_000.0,
+    (DeviceKind.CUDA, Precision.FP16): 150_000.0,
     (DeviceKind.CUDA, Precision.BF16): 150_000.0,
     (DeviceKind.CPU, Precision.FP32): 60.0,
+    (DeviceKind.CPU, Precision.TF32): 60.0,
+    (DeviceKind.CPU, Precision.FP16): 20.0,
     (DeviceKind.CPU, Precision.BF16): 60.0,
 }
 """A GPU's whole; a CPU device's for each core."""

@@ -59,7 +59,7 @@ def _cell(shape: Shape, device: Device, mode: Mode, seed: int) -> Cell:
         workload=workload,
         precision=precision,
         batch_size=batch_size,
-        input_size=model.input_size,
+        input_size=None if model.sizes is None else model.sizes.default,
         mode=mode,
         seed=cell_seed(seed, model.name, workload),
     )

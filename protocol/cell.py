@@ -19,6 +19,8 @@ class Workload(enum.StrEnum):
     LOAD = "load"
     INFERENCE = "inference"
     TRAINING = "training"
+    GENERATION = "generation"
+    PROBE = "probe"
     FAULT = "fault"
 
 
@@ -26,7 +28,23 @@ class Precision(enum.StrEnum):
     """How numbers are held and multiplied. docs/method.md says what each word means."""
 
     FP32 = "fp32"
+    TF32 = "tf32"
+    FP16 = "fp16"
     BF16 = "bf16"
+
+
+class MemoryFormat(enum.StrEnum):
+    """The order in which the numbers of images lie in memory: by channel, or by pixel."""
+
+    CONTIGUOUS = "contiguous"
+    CHANNELS_LAST = "channels_last"
+
+
+class SizeUnit(enum.StrEnum):
+    """What the input size of a model counts."""
+
+    TOKENS = "tokens"
+    PIXELS = "pixels"
 
 
 class Mode(enum.StrEnum):
@@ -36,11 +54,14 @@ class Mode(enum.StrEnum):
     LOADED = "loaded"
 
 
-class Cell(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Cell(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """One thing to measure on one device.
 
+    What is at its default is not written, so that a dimension that a later version adds changes no id of this one.
+
     devices: UUIDs (or "cpu:N"), in order; one for now, several once cells may span a gang of devices.
-    input_size: side of the image in pixels or length of the sequence in tokens; None for a model without one.
+    input_size: side of the image in pixels or length of the sequence in tokens (of the prompt, for generation); None
+    for a model without one. new_tokens: what generation adds to the prompt; None for every other workload.
     """
 
     devices: tuple[str, ...]
@@ -49,6 +70,8 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     precision: Precision
     batch_size: int
     input_size: int | None = None
+    new_tokens: int | None = None
+    memory_format: MemoryFormat = MemoryFormat.CONTIGUOUS
     mode: Mode = Mode.LOADED
     compile_mode: str = "eager"
     seed: int = 0
@@ -131,12 +154,31 @@ class InputSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     high: int = 0
 
 
+class Sizes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which input sizes a model takes: multiples of `step` from `smallest` to `largest` (None: any)."""
+
+    unit: SizeUnit
+    default: int
+    smallest: int = 1
+    largest: int | None = None
+    step: int = 1
+
+
+class Generation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a language model is made to write: tokens that it is given, and tokens that it adds, one by one."""
+
+    prompt_tokens: int
+    new_tokens: int
+
+
 class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A model, as configs/models.yaml describes it.
 
     family: module of worker/models/ that builds it; config: what that module is given.
     preload: modules that the zygote imports ahead of every launch.
+    sizes: of its input, None for a model whose input has one size. generation: None for a model that cannot write.
     parameters: how many it has; inference_gflops: of one forward pass of one item, for estimates of time.
+    memory_mb: what training at the default batch size takes on a device, an estimate for people.
     item: what one sample is called in reports, in the plural.
     """
 
@@ -146,7 +188,8 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     family: str
     config: dict[str, Scalar] = {}
     inputs: tuple[InputSpec, ...]
-    input_size: int | None = None
+    sizes: Sizes | None = None
+    generation: Generation | None = None
     item: str = "samples"
     parameters: int
     inference_gflops: float

@@ -97,9 +97,14 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Everything that one launch measured.
 
     series: name → float32 milliseconds in measured order (see protocol.floats): "iteration" always; "forward",
-    "backward", "optimizer" for training, "forward" for inference, "instantiate", "weights", "to_device" for load.
+    "backward", "optimizer" for training; "forward" for inference, and "latency", end to end, of a number of its own;
+    "instantiate", "weights", "to_device" for load; "first_token" once and "inter_token" new_tokens - 1 times an
+    iteration for generation; for probes what each of them says.
     group: iterations that each value of a series covers (very short iterations are timed several at once).
     launch_bound: the device waited for the host; None where that has no meaning (CPU devices).
+    flops_per_iteration: floating-point operations as torch's counter sees them; None where it sees not all of them.
+    bytes_per_iteration: series → bytes that one iteration of it moves, of probes alone.
+    generated_tokens: tokens that were read back on the host, all sequences and measured iterations together.
     """
 
     cell: Cell
@@ -112,6 +117,9 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     series: dict[str, bytes]
     group: int = 1
     launch_bound: bool | None = None
+    flops_per_iteration: float | None = None
+    bytes_per_iteration: dict[str, int] = {}
+    generated_tokens: int | None = None
     memory: Memory
     loss: float | None = None
     environment: Environment

@@ -22,15 +22,18 @@ from worker.timing import Clock, CudaClock, HostClock
 _DESCRIPTORS: Final = Path("/proc/self/fd")
 _GPU_FILES: Final = "/dev/nvidia"
 
+HALF: Final = {Precision.FP16: torch.float16, Precision.BF16: torch.bfloat16}
+"""Precisions of two bytes, and torch's types for them."""
 
-def open_device(device: Device) -> torch.device:
-    """Make the device ready, its context included, and bring precision to a known state.
+
+def open_device(device: Device, precision: Precision) -> torch.device:
+    """Make the device ready, its context included, and bring the switches of `precision` to a known state.
 
     Raises DeviceInheritedError where the process is not a fresh one, DeviceUnavailableError where the device is not
     to be had; what CUDA said is its cause.
     """
     torch.set_num_threads(len(os.sched_getaffinity(0)))
-    _hold_fp32_to_fp32()
+    _set_tf32(wanted=precision is Precision.TF32)
     return _open_cuda(device) if device.kind is DeviceKind.CUDA else torch.device("cpu")
 
 
@@ -88,28 +91,27 @@ def _same_uuid(one: str, other: str) -> bool:
     return one.lower().removeprefix("gpu-") == other.lower().removeprefix("gpu-")
 
 
-def _hold_fp32_to_fp32() -> None:
-    """Switch TF32 off for products and for cuDNN, where it is on by default.
+def _set_tf32(*, wanted: bool) -> None:
+    """Switch TF32 for products and for cuDNN, where it is on by default.
 
     By the older of torch's two interfaces, because it keeps the newer one's settings in step, and mixing them raises in
     torch 2.9. It may warn that it is the older one.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        torch.backends.cuda.matmul.allow_tf32 = False
-        torch.backends.cudnn.allow_tf32 = False
+        torch.backends.cuda.matmul.allow_tf32 = wanted
+        torch.backends.cudnn.allow_tf32 = wanted
 
 
 def weights_type(precision: Precision, *, training: bool) -> torch.dtype:
-    """Type of the weights: bf16 inference casts them, training keeps them in fp32 under autocast."""
-    return torch.bfloat16 if precision is Precision.BF16 and not training else torch.float32
+    """Type of the weights: inference in half precision casts them, training keeps them in fp32 under autocast."""
+    return torch.float32 if training else HALF.get(precision, torch.float32)
 
 
 def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[object]:
     """What a training step's forward pass runs in."""
-    if precision is Precision.BF16:
-        return torch.autocast(device.type, dtype=torch.bfloat16)
-    return nullcontext()
+    half = HALF.get(precision)
+    return nullcontext() if half is None else torch.autocast(device.type, dtype=half)
 
 
 def environment(device: torch.device, isolation: str) -> Environment:

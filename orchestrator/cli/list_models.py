@@ -30,7 +30,7 @@ def command(*, kind: str | None, as_json: bool) -> None:
                 model.title,
                 model.type,
                 f"{model.parameters / 1e6:,.1f} M",
-                "" if model.input_size is None else str(model.input_size),
+                "" if model.sizes is None else str(model.sizes.default),
                 f"{model.inference_gflops:g}",
             )
             for model in models
@@ -47,7 +47,7 @@ def _entry(model: "ModelSpec") -> dict[str, object]:
         "title": model.title,
         "model_type": model.type,
         "parameters_count": model.parameters,
-        "input_size": model.input_size,
+        "input_size": None if model.sizes is None else model.sizes.default,
         "inference_gflops": model.inference_gflops,
         "memory_mb": model.memory_mb,
     }

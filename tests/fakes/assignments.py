@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from protocol import codec
-from protocol.cell import Cell, Device, DeviceKind, InputSpec, ModelSpec, Precision, Workload
+from protocol.cell import Cell, Device, DeviceKind, InputSpec, ModelSpec, Precision, Sizes, SizeUnit, Workload
 from protocol.failure import Phase
 from protocol.messages import Assign, Deadlines, Measurement, Outcome
 from protocol.result import Result
@@ -32,7 +32,7 @@ LSTM = ModelSpec(
     family="lstm",
     config={"vocab_size": 50, "embedding_size": 8, "hidden_size": 16, "num_layers": 2},
     inputs=(InputSpec(name="tokens", shape=("batch", "size"), dtype="int64", high=50),),
-    input_size=12,
+    sizes=Sizes(unit=SizeUnit.TOKENS, default=12),
     parameters=1,
     inference_gflops=0.1,
     memory_mb=1,
@@ -51,7 +51,7 @@ BERT = ModelSpec(
         "max_position_embeddings": 32,
     },
     inputs=(InputSpec(name="input_ids", shape=("batch", "size"), dtype="int64", high=60),),
-    input_size=10,
+    sizes=Sizes(unit=SizeUnit.TOKENS, default=10),
     parameters=1,
     inference_gflops=0.1,
     memory_mb=1,
@@ -64,7 +64,7 @@ RESNET = ModelSpec(
     family="torchvision",
     config={"builder": "resnet18"},
     inputs=(InputSpec(name="images", shape=("batch", 3, "size", "size")),),
-    input_size=64,
+    sizes=Sizes(unit=SizeUnit.PIXELS, default=64),
     parameters=1,
     inference_gflops=0.1,
     memory_mb=1,
@@ -89,7 +89,7 @@ def assignment(
         workload=workload,
         precision=precision,
         batch_size=batch_size,
-        input_size=model.input_size,
+        input_size=model.sizes.default if model.sizes else None,
     )
     return Assign(
         launch=1,

@@ -34,8 +34,6 @@ Invoke = Callable[..., Result]
         ("-m=", "-m/--models: no model named '='"),
         ("--models=", "-m/--models: a name is empty"),
         ("-m lstm,,resnet50", "-m/--models: a name is empty"),
-        ("-p fp16", "-p/--precision: fp16 comes with a later version; now there is fp32 and bf16"),
-        ("-p tf32", "-p/--precision: tf32 comes with a later version"),
         ("-p fp33", "-p/--precision: there is no precision 'fp33'. Did you mean fp32?"),
         ("-p fp32,fp32", "-p/--precision: fp32 is given twice"),
         ("-b 0", "-b/--batch-sizes: expected a whole number of at least 1, got 0"),

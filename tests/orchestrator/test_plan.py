@@ -108,7 +108,7 @@ def test_training_has_batch_sizes_of_its_own() -> None:
 def test_the_cell_carries_the_models_input_size() -> None:
     """The size of the input is part of a cell's identity."""
     sizes = {cell.model: cell.input_size for cell in plan.make(DEFAULTS, (gpu(0),)).cells}
-    assert sizes == {model.name: model.input_size for model in MODELS}
+    assert sizes == {model.name: model.sizes.default if model.sizes else None for model in MODELS}
 
 
 def test_one_device_alone_is_solo() -> None:

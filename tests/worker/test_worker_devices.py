@@ -20,7 +20,7 @@ GPU = Device(uuid="GPU-00000000-1111-2222-3333-444444444444", gpu_id=3, kind=Dev
 def test_cpu_device_uses_the_cores_it_is_bound_to() -> None:
     """The thread count is the affinity's, not the machine's, and TF32 is off whatever was set before."""
     torch.backends.cudnn.allow_tf32 = True
-    assert devices.open_device(assignments.CPU) == torch.device("cpu")
+    assert devices.open_device(assignments.CPU, Precision.FP32) == torch.device("cpu")
     assert torch.get_num_threads() == len(os.sched_getaffinity(0))
     assert not torch.backends.cudnn.allow_tf32
     assert not torch.backends.cuda.matmul.allow_tf32
@@ -46,7 +46,7 @@ def test_inherited_gpu_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(devices, "_DESCRIPTORS", tmp_path)
     assert devices.gpu_descriptors() == ["/dev/nvidiactl"]
     with pytest.raises(DeviceInheritedError, match=r"GPU 3.*/dev/nvidiactl"):
-        devices.open_device(GPU)
+        devices.open_device(GPU, Precision.FP32)
 
 
 def test_this_process_holds_no_gpu() -> None:

@@ -45,7 +45,7 @@ def check(result: Result, workload: Workload) -> None:
 @MODELS
 @PRECISIONS
 def test_inference(tmp_path: Path, model: ModelSpec, precision: Precision) -> None:
-    """Forward passes are measured; bf16 halves the weights."""
+    """Forward passes are measured; half precision halves the weights."""
     listener = Listener()
     result = run_here(assignment(model, Workload.INFERENCE, tmp_path, precision=precision, batch_size=3), listener)
     check(result, Workload.INFERENCE)
@@ -53,7 +53,7 @@ def test_inference(tmp_path: Path, model: ModelSpec, precision: Precision) -> No
     assert result.items_per_iteration == 3
     assert result.times_ms("forward") == result.times_ms("iteration")
     width = result.memory.model_bytes / result.parameters
-    assert width == pytest.approx(2 if precision is Precision.BF16 else 4, rel=0.05)
+    assert width == pytest.approx(2 if precision in (Precision.FP16, Precision.BF16) else 4, rel=0.05)
     assert result.loss is None
 
 

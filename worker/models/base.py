@@ -1,9 +1,12 @@
 """What every family of models offers, and the batches that they are fed.
 
 A family is a module of this folder with four functions, in the shape of `Family`. It builds models from their
-configuration with random weights: nothing is ever downloaded.
+configuration with random weights: nothing is ever downloaded. One whose models are trained in several parts has
+`objectives` too (see Objective), one whose models write text is a `Writer` too.
 """
 
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Protocol
 
 import torch
@@ -16,8 +19,11 @@ Batch = dict[str, torch.Tensor]
 class Family(Protocol):
     """One module of worker/models/."""
 
-    def build(self, spec: ModelSpec, device: torch.device) -> torch.nn.Module:
-        """The model in fp32, made on `device` directly, so that no copy of it exists elsewhere."""
+    def build(self, spec: ModelSpec, device: torch.device, input_size: int | None) -> torch.nn.Module:
+        """The model in fp32, made on `device` directly, so that no copy of it exists elsewhere.
+
+        input_size: the cell's, for models whose shape depends on it.
+        """
 
     def batch(self, spec: ModelSpec, feed: "Feed") -> Batch:
         """Inputs of one iteration, and what the loss needs beside them."""
@@ -27,6 +33,30 @@ class Family(Protocol):
 
     def loss(self, module: torch.nn.Module, batch: Batch) -> torch.Tensor:
         """One forward pass and the loss natural to the model, a scalar."""
+
+
+@dataclass(frozen=True)
+class Objective:
+    """One part of a training step: a loss, and the parameters that are changed to make it smaller.
+
+    A model trained in one part has one, made of its family's `loss` and all its parameters. A generator and its critic
+    are two, stepped one after the other, each with an optimizer of its own; their family has
+    `objectives(module) -> tuple[Objective, ...]`.
+    """
+
+    name: str
+    loss: Callable[[torch.nn.Module, Batch], torch.Tensor]
+    parameters: Callable[[torch.nn.Module], Iterable[torch.nn.Parameter]]
+
+
+class Writer(Protocol):
+    """A family whose models write text token by token, keeping keys and values of what was read (the KV cache)."""
+
+    def prefill(self, module: torch.nn.Module, tokens: torch.Tensor) -> tuple[torch.Tensor, object]:
+        """Read a prompt of shape (batch, length): logits of what follows it, (batch, vocabulary), and the cache."""
+
+    def decode(self, module: torch.nn.Module, tokens: torch.Tensor, cache: object) -> tuple[torch.Tensor, object]:
+        """Read one more token of each sequence, shape (batch, 1): logits of what follows, and the cache."""
 
 
 class Feed:

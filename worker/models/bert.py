@@ -17,8 +17,8 @@ _PREDICTED: Final = 0.15
 _IGNORED: Final = -100
 
 
-def build(spec: ModelSpec, device: torch.device) -> torch.nn.Module:
-    """The model with random weights."""
+def build(spec: ModelSpec, device: torch.device, input_size: int | None) -> torch.nn.Module:
+    """The model with random weights; `input_size` plays no part in it."""
     with torch.device(device):
         module: torch.nn.Module = BertForMaskedLM(BertConfig(**spec.config))
     return module

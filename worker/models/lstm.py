@@ -27,8 +27,8 @@ class LanguageModel(nn.Module):
         return logits
 
 
-def build(spec: ModelSpec, device: torch.device) -> torch.nn.Module:
-    """The model with random weights."""
+def build(spec: ModelSpec, device: torch.device, input_size: int | None) -> torch.nn.Module:
+    """The model with random weights; `input_size` plays no part in it."""
     sizes = {key: int(spec.config[key]) for key in ("vocab_size", "embedding_size", "hidden_size", "num_layers")}
     with torch.device(device):
         return LanguageModel(**sizes)

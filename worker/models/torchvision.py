@@ -15,7 +15,7 @@ from worker.models.base import Batch, Feed
 _CLASSES: Final = 1000
 
 
-def build(spec: ModelSpec, device: torch.device) -> torch.nn.Module:
+def build(spec: ModelSpec, device: torch.device, input_size: int | None) -> torch.nn.Module:
     """The model with random weights. Beside `builder`, the configuration is what the builder is called with."""
     arguments = {key: value for key, value in spec.config.items() if key != "builder"}
     with torch.device(device):

@@ -27,7 +27,7 @@ class Measurements:
 def open_device(assign: Assign, stage: Stage) -> torch.device:
     """The launch's device, its context made; from here on the resident peak counts."""
     with stage.timed("context"):
-        device = devices.open_device(assign.device)
+        device = devices.open_device(assign.device, assign.cell.precision)
     memory.reset_resident()
     torch.manual_seed(assign.cell.seed)
     return device

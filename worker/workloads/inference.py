@@ -23,7 +23,7 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
     device = common.open_device(assign, stage)
     dtype = devices.weights_type(assign.cell.precision, training=False)
     with stage.timed("build"):
-        module = family.build(assign.model, device).to(dtype).eval()
+        module = family.build(assign.model, device, assign.cell.input_size).to(dtype).eval()
         devices.synchronize(device)
     stage.enter(Phase.WARM_UP)
     with torch.inference_mode():

@@ -70,6 +70,7 @@ class _Loading:
     def __init__(self, family: Family, assign: Assign, device: torch.device) -> None:
         self._family = family
         self._spec = assign.model
+        self._input_size = assign.cell.input_size
         self._device = device
         self._dtype = devices.weights_type(assign.cell.precision, training=False)
         self._file = Path(assign.cache_folder) / weights_name(assign)
@@ -92,7 +93,7 @@ class _Loading:
 
     def instantiate(self) -> None:
         """The module on the CPU."""
-        self.module = self._family.build(self._spec, torch.device("cpu")).to(self._dtype)
+        self.module = self._family.build(self._spec, torch.device("cpu"), self._input_size).to(self._dtype)
 
     def weights(self) -> None:
         """Its weights, from the file."""
@@ -113,5 +114,5 @@ class _Loading:
 def weights_name(assign: Assign) -> str:
     """Name of the weights file: whatever changes its content changes the name."""
     versions = (str(torch.__version__), devices.installed("torchvision"), devices.installed("transformers"))
-    identity = msgspec.json.encode((assign.model, assign.cell.precision, versions))
+    identity = msgspec.json.encode((assign.model, assign.cell.input_size, assign.cell.precision, versions))
     return f"{slug(assign.model.name)}-{hashlib.sha256(identity).hexdigest()[:16]}.safetensors"

@@ -37,7 +37,7 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
     device = common.open_device(assign, stage)
     dtype = devices.weights_type(assign.cell.precision, training=True)
     with stage.timed("build"):
-        module = family.build(assign.model, device).to(dtype).train()
+        module = family.build(assign.model, device, assign.cell.input_size).to(dtype).train()
         optimizer = optimizer_for(assign.model, module)
         devices.synchronize(device)
     stage.enter(Phase.WARM_UP)
