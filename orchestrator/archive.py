@@ -18,7 +18,7 @@ import yaml
 from orchestrator import journal
 from orchestrator.configuration import StoredRun
 from orchestrator.errors import RunFolderError
-from orchestrator.records import End, Finished, Header, Left, Record, Segment, Start, TakenOut, ZygoteStarted
+from orchestrator.records import Dropped, End, Finished, Header, Left, Record, Segment, Start, TakenOut, ZygoteStarted
 from protocol import codec
 from protocol.errors import ProtocolError
 from protocol.failure import Failure
@@ -68,7 +68,8 @@ class Archive:
     """One run.
 
     durations_s: of each segment, up to its last record. taken_out: devices that were given up in the newest segment,
-    and why, by UUID. finished: None while nobody has written that the run is over.
+    and why, by UUID. dropped: planned launches (cell, round) that there was no time for, and why. finished: None while
+    nobody has written that the run is over.
     """
 
     paths: RunPaths
@@ -79,6 +80,7 @@ class Archive:
     zygotes: tuple[ZygoteStarted, ...]
     attempts: tuple[Attempt, ...]
     taken_out: Mapping[str, str]
+    dropped: Mapping[tuple[str, int], str]
     finished: Finished | None
 
     def folder(self, attempt: Attempt) -> LaunchPaths:
@@ -179,6 +181,7 @@ def _assemble(paths: RunPaths, stored: StoredRun, header: Header, records: Itera
     zygotes: list[ZygoteStarted] = []
     attempts: dict[int, Attempt] = {}
     taken_out: dict[str, str] = {}
+    dropped: dict[tuple[str, int], str] = {}
     finished: Finished | None = None
     for record in records:
         match record:
@@ -197,6 +200,8 @@ def _assemble(paths: RunPaths, stored: StoredRun, header: Header, records: Itera
                 attempts[record.launch] = dataclasses.replace(attempts[record.launch], left=record)
             case TakenOut():
                 taken_out[record.device] = record.reason
+            case Dropped():
+                dropped[record.cell, record.round] = record.reason
             case Finished():
                 finished = record
         if isinstance(record, Start | End | Finished):
@@ -210,6 +215,7 @@ def _assemble(paths: RunPaths, stored: StoredRun, header: Header, records: Itera
         zygotes=tuple(zygotes),
         attempts=tuple(attempts.values()),
         taken_out=taken_out,
+        dropped=dropped,
         finished=finished,
     )
 

@@ -12,11 +12,13 @@ import msgspec
 
 from orchestrator import yaml_file
 from orchestrator.errors import ConfigError
-from orchestrator.yaml_schema import did_you_mean
+from orchestrator.probes import is_probe
+from orchestrator.yaml_schema import did_you_mean, listed
 from protocol.cell import ModelSpec
 from protocol.messages import Measurement
 
-MODEL_TYPES: Final = ("transformer", "cnn", "generative", "other")
+MODEL_TYPES: Final = ("transformer", "cnn", "generative", "other", "probe")
+"""What `list-models --type` can be asked for. A probe is no model, but is measured like one."""
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -53,6 +55,11 @@ class Catalogue:
     models: tuple[ModelSpec, ...]
     profiles: dict[str, Profile]
 
+    @property
+    def probes(self) -> tuple[ModelSpec, ...]:
+        """Those that measure a device and no model."""
+        return tuple(filter(is_probe, self.models))
+
     def model(self, name: str) -> ModelSpec:
         """The model called `name`. Raises ConfigError with the nearest names."""
         for model in self.models:
@@ -71,7 +78,16 @@ def load(folder: Path | None = None) -> Catalogue:
     for name in names:
         if names.count(name) > 1:
             raise ConfigError(f"{folder / 'models.yaml'}: there are two models named {name}")
+    for model in models:
+        require_type(model.type, f"{folder / 'models.yaml'}, {model.name}")
     return Catalogue(models, yaml_file.read(folder / "profiles.yaml").convert_each(Profile))
+
+
+def require_type(kind: str, origin: str) -> None:
+    """Raise ConfigError, naming `origin`, for a type of models that does not exist."""
+    if kind not in MODEL_TYPES:
+        near = did_you_mean(kind, MODEL_TYPES)
+        raise ConfigError(f"{origin}: there is no type '{kind}'.{near} There is {listed(MODEL_TYPES, 'and')}.")
 
 
 @functools.cache

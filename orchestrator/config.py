@@ -9,18 +9,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
+from orchestrator import shapes
 from orchestrator.catalogue import Catalogue
 from orchestrator.configuration import Configuration, Isolation, ReportFormat
 from orchestrator.errors import ConfigError
-from orchestrator.settings import Said, Settings, from_defaults, from_file
+from orchestrator.settings import Auto, Said, Settings, from_defaults, from_file
 from orchestrator.yaml_schema import did_you_mean, listed
-from protocol.cell import Mode, ModelSpec, Precision, Workload
+from protocol.cell import AUTO, MemoryFormat, Mode, ModelSpec, Precision, SizeUnit, Workload
 from protocol.messages import Deadlines
 
 T = TypeVar("T")
 Choice = TypeVar("Choice", bound=enum.StrEnum)
 
-PHASES: Final = (Workload.LOAD, Workload.INFERENCE, Workload.TRAINING)
+PHASES: Final = (Workload.LOAD, Workload.INFERENCE, Workload.TRAINING, Workload.GENERATION)
+SIZES_KEY: Final = {SizeUnit.TOKENS: "sequence_lengths", SizeUnit.PIXELS: "input_sizes"}
 COMES_LATER: Final = frozenset({"html"})
 OTHER_SUFFIXES: Final = frozenset(
     {"doc", "docx", "gz", "htm", "jsonl", "log", "md", "ndjson", "ods", "odt", "parquet", "pdf", "png", "rst", "svg"}
@@ -37,9 +39,11 @@ class Places:
     cache: Path
 
 
-def gather(defaults: Path, file: Path | None, command_line: Said) -> Said:
+def gather(defaults: Path, file: Path | None, command_line: Said, preset: Said | None = None) -> Said:
     """Everything that was said, the stronger over the weaker. Raises ConfigError for a file that is not right."""
     said = from_defaults(defaults)
+    if preset is not None:
+        said = preset.over(said)
     if file is not None:
         said = from_file(file).over(said)
     return command_line.over(said)
@@ -53,12 +57,17 @@ def resolve(said: Said, catalogue: Catalogue, places: Places) -> Configuration:
     monitoring = _need(settings.monitoring, "monitoring")
     run = _need(settings.run, "run")
     output_path, formats = _report(said, places)
-    return Configuration(
+    configuration = Configuration(
         models=_models(said, catalogue),
+        probes=catalogue.probes,
         workloads=_choices(said, "benchmark.phases", benchmark.phases, PHASES, "phase"),
         precisions=_choices(said, "benchmark.precision", benchmark.precision, Precision, "precision"),
-        batch_sizes=_sizes(said, "batch_sizes", settings.batch_sizes),
-        training_batch_sizes=_sizes(said, "training_batch_sizes", settings.training_batch_sizes),
+        batch_sizes=_batch_sizes(said, "batch_sizes", settings.batch_sizes),
+        training_batch_sizes=_batch_sizes(said, "training_batch_sizes", settings.training_batch_sizes),
+        generation_batch_sizes=_batch_sizes(said, "generation_batch_sizes", settings.generation_batch_sizes),
+        sequence_lengths=_own_or(said, "sequence_lengths", settings.sequence_lengths),
+        input_sizes=_own_or(said, "input_sizes", settings.input_sizes),
+        memory_format=_memory_format(said, benchmark.memory_format),
         profile=_need(benchmark.profile, "benchmark.profile"),
         measurement=profile.measurement(iterations=benchmark.iterations, warm_up_iterations=benchmark.warmup),
         launches=benchmark.launches or profile.launches,
@@ -75,6 +84,9 @@ def resolve(said: Said, catalogue: Catalogue, places: Places) -> Configuration:
         output_path=output_path,
         formats=formats,
     )
+    if not _all_models(said):
+        _refuse_impossible_sizes(said, configuration)
+    return configuration
 
 
 def report_formats(text: str) -> tuple[ReportFormat, ...]:
@@ -140,12 +152,15 @@ def _known(word: str, origin: str, options: Iterable[str], what: str) -> str:
     raise ConfigError(f"{origin}: there is no {what} '{word}'.{near} There is {listed(names, 'and')}.")
 
 
+def _all_models(said: Said) -> bool:
+    return [word for word, _ in _list(said, "models", said.settings.models, "model")] == ["all"]
+
+
 def _models(said: Said, catalogue: Catalogue) -> tuple[ModelSpec, ...]:
-    words = _list(said, "models", said.settings.models, "model")
-    if [word for word, _ in words] == ["all"]:
+    if _all_models(said):
         return catalogue.models
     models = []
-    for word, origin in words:
+    for word, origin in _list(said, "models", said.settings.models, "model"):
         if word == "all":
             raise ConfigError(f"{origin}: 'all' stands alone; leave it or the other names out")
         try:
@@ -155,6 +170,10 @@ def _models(said: Said, catalogue: Catalogue) -> tuple[ModelSpec, ...]:
     return tuple(models)
 
 
+def _batch_sizes(said: Said, key: str, value: int | Auto | tuple[int, ...] | None) -> tuple[int, ...]:
+    return (AUTO,) if isinstance(value, Auto) else _sizes(said, key, value)
+
+
 def _sizes(said: Said, key: str, value: int | tuple[int, ...] | None) -> tuple[int, ...]:
     sizes = value if isinstance(value, tuple) else (_need(value, key),)
     _refuse_empty(said, key, sizes, "size")
@@ -162,6 +181,30 @@ def _sizes(said: Said, key: str, value: int | tuple[int, ...] | None) -> tuple[i
         if size in sizes[:index]:
             raise ConfigError(f"{said.origin(key)}: {size} is given twice")
     return sizes
+
+
+def _memory_format(said: Said, value: str | None) -> MemoryFormat | None:
+    if value is None:
+        return None
+    return MemoryFormat(_name(said, "benchmark.memory_format", value, MemoryFormat, "memory format"))
+
+
+def _own_or(said: Said, key: str, value: int | tuple[int, ...] | None) -> tuple[int, ...]:
+    """The sizes that somebody asked for; none: every model keeps its own."""
+    return () if value is None else _sizes(said, key, value)
+
+
+def _refuse_impossible_sizes(said: Said, configuration: Configuration) -> None:
+    """Who names a model means it. Of `all`, those that cannot are left out, and said (orchestrator/shapes.py)."""
+    for model in configuration.models:
+        if model.sizes is None:
+            continue
+        for size in shapes.asked(model.sizes, configuration):
+            if not shapes.possible(model.sizes, size):
+                raise ConfigError(
+                    f"{said.origin(SIZES_KEY[model.sizes.unit])}: {model.name} takes {shapes.takes(model.sizes)}, not "
+                    f"{size}. Leave the size or the model out; with -m all, models are left out where they must be."
+                )
 
 
 # ── devices, deadlines, folders, formats ──────────────────────────────────────────────────────────────────────────────

@@ -5,7 +5,8 @@ import hashlib
 
 import msgspec
 
-from protocol.cell import Cell, Device, Mode, ModelSpec, Precision, Workload
+from orchestrator.scan import Room
+from protocol.cell import Cell, Device, MemoryFormat, Mode, ModelSpec, Precision, Workload
 from protocol.messages import Deadlines, Measurement
 
 
@@ -27,15 +28,25 @@ class ReportFormat(enum.StrEnum):
 class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything that decides what a run does. Made of defaults, a file and the command line, in that order.
 
+    models: those asked for, probes among them. probes: all that ship, because a plan adds some of them to GPUs on which
+    models are measured.
     training_batch_sizes: those of training, which needs more memory; batch_sizes: those of inference.
+    sequence_lengths, input_sizes: of models that count in tokens or in pixels; empty: each model's own.
+    memory_format: of images; None: each model's own.
+    preset, time_limit_s: of `quick`, whose process ends within the limit; None for every other run.
     launches: rounds, so launches for each cell. iterations and warm-up within `measurement` are None when adaptive.
     """
 
     models: tuple[ModelSpec, ...]
+    probes: tuple[ModelSpec, ...] = ()
     workloads: tuple[Workload, ...]
     precisions: tuple[Precision, ...]
     batch_sizes: tuple[int, ...]
     training_batch_sizes: tuple[int, ...]
+    generation_batch_sizes: tuple[int, ...] = (1,)
+    sequence_lengths: tuple[int, ...] = ()
+    input_sizes: tuple[int, ...] = ()
+    memory_format: MemoryFormat | None = None
     profile: str
     measurement: Measurement
     launches: int
@@ -51,16 +62,34 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     runs_folder: str
     output_path: str
     formats: tuple[ReportFormat, ...]
+    preset: str | None = None
+    time_limit_s: float | None = None
+
+    @property
+    def by_name(self) -> dict[str, ModelSpec]:
+        """Every model and probe that a cell of this run may name."""
+        return {model.name: model for model in (*self.probes, *self.models)}
+
+
+class LeftOut(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Something that was asked for and is not applicable to a device, and why: no cell of the plan, and no failure."""
+
+    device: str
+    model: str
+    why: str
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What will be run, in which order on each device.
 
     order: device UUID → the planned launches of that device, in order; each is (id of a cell, round from 0).
+    rooms: device UUID → what bounds its scans for the batch size, of plans that have any.
     """
 
     cells: tuple[Cell, ...]
     order: dict[str, tuple[tuple[str, int], ...]]
+    left_out: tuple[LeftOut, ...] = ()
+    rooms: dict[str, Room] = {}
 
     @property
     def hash(self) -> str:

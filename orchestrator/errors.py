@@ -2,7 +2,7 @@
 
 UserError            what was asked for cannot be done; exit code 2, nothing was run
 ├── ConfigError      a configuration file, an option, a model or a precision
-├── DeviceError      a GPU that does not exist, is busy, or cannot be read
+├── DeviceError      a GPU that does not exist, is busy, or cannot be read or used
 └── RunFolderError   a run folder that is missing, damaged, in use, or of another plan
 StorageError         the disk refused; the run stops, exit code 5
 """

@@ -8,8 +8,10 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
+import msgspec
+
 from orchestrator.configuration import Configuration, Isolation, Plan
-from protocol.cell import Cell, Device, DeviceKind, Mode, ModelSpec, Precision, Workload
+from protocol.cell import AUTO, Cell, Device, DeviceKind, Mode, ModelSpec, Precision, SizeUnit, Workload
 
 RATE_GFLOPS: Final = {
     (DeviceKind.CUDA, Precision.FP32): 20_000.0,
@@ -31,12 +33,19 @@ EXEC_S: Final = {DeviceKind.CUDA: 13.0, DeviceKind.CPU: 4.0}
 ZYGOTE_S: Final = {DeviceKind.CUDA: 12.0, DeviceKind.CPU: 4.0}
 """Start and end of a process, and the one start that forked ones share. GPU: read on an H200 (docs/measurements.md)."""
 
-BUILD_PARAMETERS_S: Final = 100e6
-"""Random weights drawn in a second."""
+BUILD_PARAMETERS_S: Final = {DeviceKind.CUDA: 2e9, DeviceKind.CPU: 100e6}
+"""Random weights drawn in a second on a device. A load cell draws them on the host, wherever it brings them."""
+
+TOKEN_S: Final = {DeviceKind.CUDA: 0.02, DeviceKind.CPU: 0.1}
+"""One token written, which reads every weight once and computes little."""
 
 WARM_UP_ITERATIONS: Final = 2
 MEASURED_ITERATIONS: Final = 3
 """At the least, however long they take."""
+
+SCAN_LAUNCHES: Final = 16
+SCAN_BATCH: Final = 32
+"""Launches of a scan for the batch size, and the size of one in the middle."""
 
 SHARE: Final = {DeviceKind.CUDA: 0.3, DeviceKind.CPU: 1.0}
 """How far into the profile's bounds a launch goes: times on a CPU are seldom steady enough to end early."""
@@ -49,21 +58,33 @@ def total_s(plan: Plan, configuration: Configuration, devices: Sequence[Device])
         sum(launch_s(cells[cell_id], configuration, device) for cell_id, _ in plan.order[device.uuid])
         for device in devices
     ]
+    return shared_start_s(configuration, devices) + (
+        sum(sums) if configuration.mode is Mode.SOLO else max(sums, default=0.0)
+    )
+
+
+def shared_start_s(configuration: Configuration, devices: Sequence[Device]) -> float:
+    """Seconds until the first launch: the one start that forked processes share."""
     zygote = max((ZYGOTE_S[device.kind] for device in devices), default=0.0)
-    shared = zygote if configuration.isolation is Isolation.FORK else 0.0
-    return shared + (sum(sums) if configuration.mode is Mode.SOLO else max(sums, default=0.0))
+    return zygote if configuration.isolation is Isolation.FORK else 0.0
 
 
-def launch_s(cell: Cell, configuration: Configuration, device: Device) -> float:
-    """Seconds for one launch of `cell` on `device`."""
-    model = next(model for model in configuration.models if model.name == cell.model)
+def launch_s(cell: Cell, configuration: Configuration, device: Device, scale: float = 1.0) -> float:
+    """Seconds for one launch of `cell` on `device`, or for the whole scan where its batch size is to be found.
+
+    scale: what its iterations take, as a share of iteration_s.
+    """
+    if cell.batch_size == AUTO:
+        step = msgspec.structs.replace(cell, batch_size=SCAN_BATCH)
+        return SCAN_LAUNCHES * launch_s(step, configuration, device, scale)
+    model = configuration.by_name[cell.model]
     start = (FORK_S if configuration.isolation is Isolation.FORK else EXEC_S)[device.kind]
-    build = model.parameters / BUILD_PARAMETERS_S
+    build = _build_s(cell, model, device)
     measurement, share = configuration.measurement, SHARE[device.kind]
     usual = measurement.min_s + share * (measurement.max_s - measurement.min_s)
+    iteration = scale * iteration_s(cell, model, device)
     if cell.workload is Workload.LOAD:
-        return start + build + max(usual, MEASURED_ITERATIONS * build)
-    iteration = iteration_s(cell, model, device)
+        return start + build + max(usual, MEASURED_ITERATIONS * iteration)
     cap = share * measurement.warm_up_cap_s
     warm_up = _seconds(measurement.warm_up_iterations, iteration, WARM_UP_ITERATIONS, cap)
     measured = _seconds(measurement.iterations, iteration, MEASURED_ITERATIONS, usual)
@@ -71,11 +92,28 @@ def launch_s(cell: Cell, configuration: Configuration, device: Device) -> float:
 
 
 def iteration_s(cell: Cell, model: ModelSpec, device: Device) -> float:
-    """Seconds for one forward pass, or one training step (the backward pass costs two forward ones)."""
+    """Seconds for one iteration: a load, a forward pass, a training step (which costs three of them), a text."""
+    if cell.workload is Workload.LOAD:
+        return max(_build_s(cell, model, device), FLOOR_S[device.kind])
     passes = 3 if cell.workload is Workload.TRAINING else 1
     cores = max(len(device.cpus), 1) if device.kind is DeviceKind.CPU else 1
     rate = RATE_GFLOPS[device.kind, cell.precision] * cores
-    return max(model.inference_gflops * cell.batch_size * passes / rate, FLOOR_S[device.kind])
+    forward_gflops = model.inference_gflops * _relative_size(cell, model) * cell.batch_size
+    writing = (cell.new_tokens or 0) * TOKEN_S[device.kind]
+    return max(forward_gflops * passes / rate, FLOOR_S[device.kind]) + writing
+
+
+def _build_s(cell: Cell, model: ModelSpec, device: Device) -> float:
+    drawn_on = DeviceKind.CPU if cell.workload is Workload.LOAD else device.kind
+    return model.parameters / BUILD_PARAMETERS_S[drawn_on]
+
+
+def _relative_size(cell: Cell, model: ModelSpec) -> float:
+    """The work of an input against that of the default size: images grow in two directions."""
+    if cell.input_size is None or model.sizes is None:
+        return 1.0
+    relative = cell.input_size / model.sizes.default
+    return relative**2 if model.sizes.unit is SizeUnit.PIXELS else relative
 
 
 def _seconds(iterations: int | None, iteration: float, least: int, usual_s: float) -> float:

@@ -24,8 +24,9 @@ from protocol.result import Environment, Ledger, Memory, Result, StopReason, War
 
 @dataclass(frozen=True)
 class LaunchEvidence:
-    """One good launch, without its raw times."""
+    """One good launch, without its raw times. The counters are those of Result, where they are explained."""
 
+    parameters: int
     figures: LaunchFigures
     ledger: Ledger
     warm_up: WarmUp
@@ -34,6 +35,8 @@ class LaunchEvidence:
     group: int
     launch_bound: bool | None
     loss: float | None
+    flops_per_iteration: float | None
+    bytes_per_iteration: Mapping[str, int]
     environment: Environment
     readings: Readings
 
@@ -77,7 +80,7 @@ def gather(archive: Archive) -> Evidence:
             if counted := outcomes.counted(attempts, damaged):
                 cells[attempts[0].start.cell] = figures.of_cell([results[number] for number in counted])
     return Evidence(
-        outcomes=outcomes.derive(archive.stored.plan, archive.attempts, damaged),
+        outcomes=outcomes.derive(archive.stored.plan, archive.attempts, damaged, archive.dropped),
         launches=launches,
         cells=cells,
         damaged=damaged,
@@ -129,6 +132,7 @@ def _average(archive: Archive, samples: Mapping[str, Sequence[Sample]]) -> Devic
 def _launch(result: Result, samples: Sequence[Sample]) -> LaunchEvidence:
     windows = [(block.start_ns, block.end_ns) for block in result.blocks]
     return LaunchEvidence(
+        parameters=result.parameters,
         figures=figures.of_launch(result),
         ledger=result.ledger,
         warm_up=result.warm_up,
@@ -137,6 +141,8 @@ def _launch(result: Result, samples: Sequence[Sample]) -> LaunchEvidence:
         group=result.group,
         launch_bound=result.launch_bound,
         loss=result.loss,
+        flops_per_iteration=result.flops_per_iteration,
+        bytes_per_iteration=result.bytes_per_iteration,
         environment=result.environment,
         readings=over(samples, windows),
     )

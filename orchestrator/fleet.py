@@ -17,8 +17,8 @@ from orchestrator import classify, host, launches, logs, spawn
 from orchestrator.configuration import Configuration, Isolation
 from orchestrator.launches import Launch
 from orchestrator.link import Link
+from orchestrator.slots import NextLaunch
 from orchestrator.spawn import Exit
-from orchestrator.state import NextLaunch
 from protocol.cell import Device, DeviceKind
 from protocol.failure import Category, Failure, Phase
 from protocol.messages import Ack, Assign, Dismiss, FromWorker, Hello, LaunchSpec, Outcome, PhaseEntered, Progress
@@ -83,7 +83,7 @@ class Fleet:
         self.live: dict[int, Live] = {}
         self._configuration = configuration
         self._devices = {device.uuid: device for device in devices}
-        self._models = {model.name: model for model in configuration.models}
+        self._models = configuration.by_name
         self._paths = paths
         self._link = link
         self._fork = fork
@@ -151,6 +151,10 @@ class Fleet:
         """Look at every deadline."""
         for live in tuple(self.live.values()):
             yield from self._apply(live, launches.TimePassed(), now)
+
+    def kill(self, live: Live, failure: Failure, now: float) -> Iterator[Happening]:
+        """End one of them at once."""
+        yield from self._apply(live, launches.Stop(failure, now=True), now)
 
     def stop(self, failure: Failure, now: float, *, immediately: bool, grace_s: float) -> Iterator[Happening]:
         """End all of them."""

@@ -1,5 +1,7 @@
 """What the kernel tells about this machine and its processes. Small readings of /proc and /sys, nothing else."""
 
+import os
+import time
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +24,13 @@ def start_ticks(pid: int) -> int | None:
         return None
     # The name in field 2 may hold spaces and brackets: count from the last bracket.
     return int(stat.rpartition(")")[2].split()[19])
+
+
+def age_s() -> float:
+    """Seconds since this process started, by the kernel's account; 0.0 where it does not tell."""
+    ticks = start_ticks(os.getpid())
+    started_s = None if ticks is None else ticks / os.sysconf("SC_CLK_TCK")
+    return 0.0 if started_s is None else max(time.clock_gettime(time.CLOCK_BOOTTIME) - started_s, 0.0)
 
 
 def oom_kills() -> int | None:

@@ -5,23 +5,28 @@
     out of memory; a smaller size is planned anyway      referred, to that cell
     out of memory at batch 1 or before the first forward does not fit
     another failure                                      failed
+    no time left for it                                  dropped
     no attempt, or only interrupted ones                 missing
 
-Out of memory halves the batch: 8, 4, 2, 1. A size that ran out of memory on a device is known not to fit there, and so
+A scan for the batch size is ok when it knows the largest and the best, which is the one that counts. Otherwise out of
+memory halves the batch: 8, 4, 2, 1. A size that ran out of memory on a device is known not to fit there, and so
 is every larger one.
 """
 
 import enum
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
 
+from orchestrator import scan, scans
 from orchestrator.archive import Attempt
 from orchestrator.configuration import Plan
 from orchestrator.policy import POLICY, Reaction
-from protocol.cell import Cell
+from orchestrator.slots import SlotState, SlotStatus
+from protocol.cell import AUTO, Cell
 from protocol.failure import Category, Phase
 
 
@@ -33,6 +38,7 @@ class Status(enum.StrEnum):
     REFERRED = "referred"
     DOES_NOT_FIT = "does_not_fit"
     FAILED = "failed"
+    DROPPED = "dropped"
     MISSING = "missing"
 
 
@@ -50,28 +56,42 @@ class CellOutcome(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
 
 
-_ENDED_WITH_THE_RUN: Final = frozenset({Category.INTERRUPTED, Category.STOPPED, Category.RESULT_LOST})
+_ENDED_WITH_THE_RUN: Final = frozenset(
+    {Category.INTERRUPTED, Category.STOPPED, Category.RESULT_LOST, Category.THROTTLED}
+)
+"""What is measured again in any case, so that an attempt which is the last one was so because the run ended."""
 
 BEFORE_FIRST_FORWARD: Final = frozenset({Phase.START, Phase.IMPORT, Phase.BUILD})
 """Out of memory in one of these has nothing to do with the batch: a smaller one is not tried."""
 
 
-def derive(plan: Plan, attempts: Sequence[Attempt], damaged: Collection[int] = ()) -> dict[str, CellOutcome]:
+def derive(
+    plan: Plan,
+    attempts: Sequence[Attempt],
+    damaged: Collection[int] = (),
+    dropped: Mapping[tuple[str, int], str] = MappingProxyType({}),
+) -> dict[str, CellOutcome]:
     """The outcome of every planned cell, by its id.
 
     attempts: of the whole run, in order. damaged: launches whose result file is not what the journal promised; they
-    count as failed.
+    count as failed. dropped: planned launches for which there was no time, and why.
     """
+    reasons = {cell: why for (cell, _), why in dropped.items()}
     tries: dict[str, list[Attempt]] = defaultdict(list)
     for attempt in attempts:
         tries[attempt.start.cell].append(attempt)
     families: dict[Cell, dict[int, Cell]] = defaultdict(dict)
-    for cell in plan.cells:
-        families[_family(cell)][cell.batch_size] = cell
-    quarantined = _quarantined(attempts)
     outcomes: dict[str, CellOutcome] = {}
+    for cell in plan.cells:
+        if cell.batch_size == AUTO:
+            found = scans.replay(cell, plan.rooms[cell.devices[0]], tries[cell.id], damaged)
+            outcomes[cell.id] = _scanned(found, tries[cell.id], reasons.get(cell.id, ""))
+        else:
+            families[_family(cell)][cell.batch_size] = cell
+    quarantined = _quarantined(attempts)
     for shared, members in families.items():
-        family = _Family(members, tries, damaged, next(filter(None, map(quarantined.get, shared.devices)), ""))
+        out = next(filter(None, map(quarantined.get, shared.devices)), "")
+        family = _Family(members, tries, damaged, out, reasons)
         outcomes.update(family.outcomes())
     return outcomes
 
@@ -79,9 +99,12 @@ def derive(plan: Plan, attempts: Sequence[Attempt], damaged: Collection[int] = (
 def counted(tries: Sequence[Attempt], damaged: Collection[int]) -> tuple[int, ...]:
     """The launches of one cell that make up its figures: one for each round, all at one batch size.
 
-    Results at different sizes are never mixed: the smallest is what fitted every time.
+    Results at different sizes are never mixed: the smallest is what fitted every time; of a scan, the fastest.
     """
     good = [attempt for attempt in tries if attempt.promised is not None and attempt.start.launch not in damaged]
+    speeds = {one.start.launch: one.end.figures.items_per_second for one in good if one.end and one.end.figures}
+    if speeds:
+        return (max(speeds, key=speeds.__getitem__),)
     size = min((attempt.start.batch_size for attempt in good), default=None)
     rounds: dict[int, int] = {}
     for attempt in good:
@@ -97,16 +120,35 @@ def halvings(batch_size: int) -> Iterator[int]:
         yield batch_size
 
 
+def _scanned(found: SlotState, tries: Sequence[Attempt], dropped: str) -> CellOutcome:
+    best = scan.best(found.tried)
+    if found.status is SlotStatus.MEASURED and best is not None:
+        return CellOutcome(status=Status.OK, batch_size=best.batch_size, counted=(best.launch,))
+    if found.status is SlotStatus.DOES_NOT_FIT:
+        return CellOutcome(status=Status.DOES_NOT_FIT, reason="out of memory at batch size 1")
+    if found.status is SlotStatus.FAILED and tries[-1].failure is not None:
+        return CellOutcome(status=Status.FAILED, reason=f"{tries[-1].failure.category}: {tries[-1].failure.message}")
+    if dropped:
+        return CellOutcome(status=Status.DROPPED, reason=dropped)
+    return CellOutcome(status=Status.MISSING, reason="the scan was not finished" if tries else "not attempted")
+
+
 class _Family:
     """Planned cells of one device that differ in their batch size alone: what one learns about memory, all know."""
 
     def __init__(
-        self, members: Mapping[int, Cell], tries: Mapping[str, Sequence[Attempt]], damaged: Collection[int], why: str
+        self,
+        members: Mapping[int, Cell],
+        tries: Mapping[str, Sequence[Attempt]],
+        damaged: Collection[int],
+        why: str,
+        dropped: Mapping[str, str],
     ) -> None:
         self._members = members
         self._tries = {size: tries.get(cell.id, ()) for size, cell in members.items()}
         self._damaged = damaged
         self._quarantine = why
+        self._dropped = dropped
         # Before the first forward it is the model that did not fit: that says nothing about a size.
         unfit = [
             attempt.start.batch_size
@@ -153,6 +195,8 @@ class _Family:
 
     def _without_result(self, requested: int, size: int) -> CellOutcome:
         """No result although `size` is not known to be too large: it failed for another reason, or was not finished."""
+        if reason := self._dropped.get(self._members[requested].id):
+            return CellOutcome(status=Status.DROPPED, reason=reason)
         here = [attempt for attempt in self._tries[requested] if attempt.start.batch_size == size]
         if not here:
             return CellOutcome(status=Status.MISSING, reason=self._quarantine or f"not attempted at batch size {size}")

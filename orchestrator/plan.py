@@ -4,30 +4,73 @@
 
 Randomised complete blocks: a machine drifts, and launches of one cell that follow each other share the drift. The
 order comes from the stored seed alone and is the same on every device: identical GPUs then work on the same cell at
-about the same time, beside the same neighbours, and their difference is their own.
+about the same time, beside the same neighbours, and their difference is their own. Where time is limited, what matters
+most comes first instead (priority.py).
 """
 
 import hashlib
+import itertools
 import random
 from collections.abc import Iterator, Sequence
+from typing import Final
 
-from orchestrator.configuration import Configuration, Plan
-from protocol.cell import Cell, Device, Mode, ModelSpec, Precision, Workload
+from orchestrator import priority, probes, shapes
+from orchestrator.configuration import Configuration, LeftOut, Plan
+from orchestrator.errors import ConfigError
+from orchestrator.scan import Room
+from orchestrator.shapes import Shape
+from protocol.cell import AUTO, Cell, Device, DeviceKind, Mode, Workload
+
+CONTEXT_BYTES: Final = 768 * 1024 * 1024
+"""Of a GPU's memory that no tensor gets: the CUDA context and the libraries' own."""
+HOST_SHARE: Final = 0.5
+"""Of the host's free memory, for the processes of all CPU devices together: the rest is everybody's."""
 
 
 def make(configuration: Configuration, devices: Sequence[Device]) -> Plan:
-    """The plan for these devices, each of which gets the same cells. Fields of `configuration` are not empty."""
+    """The plan for these devices; all of a kind get the same cells. Fields of `configuration` are not empty.
+
+    Raises ConfigError where nothing of what was asked for is applicable to a device.
+    """
     mode = _mode(configuration, devices)
-    shapes = list(_shapes(configuration))
-    rounds = _rounds(len(shapes), configuration.launches, configuration.seed)
     cells: list[Cell] = []
     order: dict[str, tuple[tuple[str, int], ...]] = {}
+    left_out: list[LeftOut] = []
     for device in devices:
-        mine = [_cell(shape, device, mode, configuration.seed) for shape in shapes]
+        wanted = [*_models(configuration), *_probes(configuration, device)]
+        rounds = _rounds(len(wanted), configuration.launches, configuration.seed)
+        left_out += _left_out(configuration, device)
+        if not wanted:
+            raise ConfigError(f"{device.label}: nothing is to be measured there. {_in_words(left_out)}")
+        mine = [_cell(shape, device, mode, configuration.seed) for shape in wanted]
         cells.extend(mine)
         ids = [cell.id for cell in mine]
-        order[device.uuid] = tuple((ids[which], number) for number, block in enumerate(rounds) for which in block)
-    return Plan(cells=tuple(cells), order=order)
+        order[device.uuid] = tuple(
+            (ids[which], number)
+            for number, block in enumerate(rounds)
+            for which in block
+            if number == 0 or mine[which].batch_size != AUTO  # a scan is made of many launches already
+        )
+    scans = any(cell.batch_size == AUTO for cell in cells)
+    rooms = {device.uuid: room(device, devices) for device in devices} if scans else {}
+    plan = Plan(cells=tuple(cells), order=order, left_out=tuple(left_out), rooms=rooms)
+    return plan if configuration.time_limit_s is None else priority.first_things_first(plan, configuration, devices)
+
+
+def room(device: Device, devices: Sequence[Device]) -> Room:
+    """What bounds a scan for the batch size: the memory that was free when the run began, and patience."""
+    free = None
+    if device.memory_total_bytes is not None:
+        free = device.memory_total_bytes - (device.memory_used_bytes or 0)
+    if device.kind is DeviceKind.CUDA:
+        bytes_ = None if free is None else max(free - CONTEXT_BYTES, 0)
+        return Room(memory_bytes=bytes_, largest=16_384, longest_s=5.0)
+    sharing = sum(other.kind is DeviceKind.CPU for other in devices)
+    return Room(memory_bytes=None if free is None else int(free * HOST_SHARE / sharing), largest=64, longest_s=2.0)
+
+
+def _in_words(left_out: Sequence[LeftOut]) -> str:
+    return "; ".join(f"{one.model}: {one.why}" for one in left_out)
 
 
 def _mode(configuration: Configuration, devices: Sequence[Device]) -> Mode:
@@ -35,33 +78,38 @@ def _mode(configuration: Configuration, devices: Sequence[Device]) -> Mode:
     return Mode.SOLO if len(devices) == 1 else configuration.mode
 
 
-Shape = tuple[ModelSpec, Workload, Precision, int]
+def _models(configuration: Configuration) -> Iterator[Shape]:
+    """What measures models: the same on every device."""
+    for model in itertools.filterfalse(probes.is_probe, configuration.models):
+        yield from shapes.of(model, configuration)
 
 
-def _shapes(configuration: Configuration) -> Iterator[Shape]:
-    """What a device measures. Loading has no batch: it is measured once for each precision, as batch size 1."""
-    batch_sizes = {
-        Workload.LOAD: (1,),
-        Workload.TRAINING: configuration.training_batch_sizes,
-    }
-    for model in configuration.models:
-        for workload in configuration.workloads:
-            for precision in configuration.precisions:
-                for batch_size in batch_sizes.get(workload, configuration.batch_sizes):
-                    yield model, workload, precision, batch_size
+def _probes(configuration: Configuration, device: Device) -> Iterator[Shape]:
+    """What measures the device itself; a probe has no batch."""
+    for spec, precision in probes.on(configuration, device):
+        yield Shape(model=spec, workload=Workload.PROBE, precision=precision)
+
+
+def _left_out(configuration: Configuration, device: Device) -> Iterator[LeftOut]:
+    """What was asked for and is no cell of this device."""
+    for model in itertools.filterfalse(probes.is_probe, configuration.models):
+        for why in shapes.left_out(model, configuration):
+            yield LeftOut(device=device.uuid, model=model.name, why=why)
+    yield from probes.left_out(configuration, device)
 
 
 def _cell(shape: Shape, device: Device, mode: Mode, seed: int) -> Cell:
-    model, workload, precision, batch_size = shape
     return Cell(
         devices=(device.uuid,),
-        model=model.name,
-        workload=workload,
-        precision=precision,
-        batch_size=batch_size,
-        input_size=None if model.sizes is None else model.sizes.default,
+        model=shape.model.name,
+        workload=shape.workload,
+        precision=shape.precision,
+        batch_size=shape.batch_size,
+        input_size=shape.input_size,
+        new_tokens=shape.new_tokens,
+        memory_format=shape.memory_format,
         mode=mode,
-        seed=cell_seed(seed, model.name, workload),
+        seed=cell_seed(seed, shape.model.name, shape.workload),
     )
 
 

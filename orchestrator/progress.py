@@ -6,7 +6,7 @@ import msgspec
 
 from orchestrator.fleet import Live
 from orchestrator.policy import POLICY, Reaction
-from orchestrator.state import SETTLED, RunState, SlotStatus
+from orchestrator.slots import SETTLED, RunState, SlotStatus
 from orchestrator.view import CellEnded, DeviceLine, Snapshot
 from protocol.cell import Device, Workload
 from protocol.failure import Category, Failure
@@ -54,10 +54,11 @@ def ended(state: RunState, live: Live, device: Device, outcome: Result | Failure
 
 
 def _figures(result: Result) -> tuple[float, float | None]:
-    """The mean time of an iteration, and items a second; None for a load, which has no items."""
+    """The mean time of an iteration, and items a second; None for loads and probes, which have no items."""
     times = result.times_ms("iteration")
     mean_ms = sum(times) / len(times)
-    per_second = None if result.cell.workload is Workload.LOAD else result.items_per_iteration / mean_ms * 1000
+    without_items = result.cell.workload in (Workload.LOAD, Workload.PROBE)
+    per_second = None if without_items else result.items_per_iteration / mean_ms * 1000
     return mean_ms, per_second
 
 
@@ -72,6 +73,8 @@ def _next_step(state: RunState, live: Live, failure: Failure) -> str:
     status = state.slots[live.next.slot].status
     if failure.category is Category.STOPPED and status is SlotStatus.WAITING:
         return "`resume` measures it again"
+    if live.next.scans and status is not SlotStatus.FAILED and rule.reaction is not Reaction.RETRY:
+        return "the scan for the batch size knows its limit"
     if status is SlotStatus.WAITING or rule.reaction is Reaction.QUARANTINE:
         return str(rule.reaction)
     if status is SlotStatus.DOES_NOT_FIT:

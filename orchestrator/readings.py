@@ -1,9 +1,9 @@
 """From samples of a GPU to what is said of one measurement. Pure.
 
 Boards sample power and utilisation a part of the time and average them over a second, so below 5 s of measuring there
-is no telling them apart from what came before (docs/method.md, "One cell"). Counters are read between samples by linear
-interpolation; everything else is taken from samples inside the measured windows or, where a measurement was shorter
-than the time between two samples, from the nearest one.
+is no telling them apart from what came before (docs/method.md, "Power, temperature, clocks"). Counters are read between
+samples by linear interpolation; everything else is taken from samples inside the measured windows or, where a
+measurement was shorter than the time between two samples, from the nearest one.
 """
 
 from bisect import bisect_left, bisect_right
@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 
+from orchestrator import clock_events
 from protocol.messages import Sample
 
 Window = tuple[int, int]
@@ -24,12 +25,19 @@ NEAR_NS: Final = 1_000_000_000
 """How far from a window a sample may lie and still speak for it."""
 
 
+MIN_FOR_CLOCK_DRIFT: Final = 4
+"""Samples within the blocks, below which halves of them are single readings."""
+
+
 class Readings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What telemetry says of one measurement. None where it says nothing; `note` says why.
 
-    Utilisation, power, temperature and SM clock are means; temperature_max_c and memory_used_bytes are maxima.
+    Utilisation, power, temperature and clocks are means; temperature_max_c and memory_used_bytes are maxima.
+    sm_clock_drift_percent: by which the mean SM clock of the second half of the samples exceeds that of the first.
     reasons: every clock event reason that was seen, as NVML's bit mask; look at it as a mask, never by equality.
-    thermal_violation: fraction of the measured time, 0 to 1, in which clocks were held down for temperature.
+    thermal_violation, power_violation: fraction of the measured time, 0 to 1, in which clocks were held down for
+    temperature or for power, by NVML's counters. slowdown_samples: fraction of the samples within the measured time
+    that give heat or a brake as the reason of a low clock (clock_events.SLOWDOWN).
     """
 
     gpu_utilization_percent: float | None = None
@@ -39,10 +47,19 @@ class Readings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     temperature_c: float | None = None
     temperature_max_c: int | None = None
     sm_clock_mhz: float | None = None
+    sm_clock_drift_percent: float | None = None
+    memory_clock_mhz: float | None = None
     memory_used_bytes: int | None = None
     reasons: int | None = None
     thermal_violation: float | None = None
+    power_violation: float | None = None
+    slowdown_samples: float | None = None
     note: str = ""
+
+    @property
+    def slowdown(self) -> float | None:
+        """Fraction of the measured time in which heat or a brake held clocks down, by whichever sign says more."""
+        return max((part for part in (self.thermal_violation, self.slowdown_samples) if part is not None), default=None)
 
 
 def over(samples: Sequence[Sample], windows: Sequence[Window]) -> Readings:
@@ -57,7 +74,6 @@ def over(samples: Sequence[Sample], windows: Sequence[Window]) -> Readings:
         return Readings(note="no telemetry within 1 s of the measurement")
     measured_s = sum(end - begin for begin, end in windows) / 1e9
     energy_mj = _increase(samples, windows, lambda sample: sample.energy_mj)
-    held_ns = _increase(samples, windows, lambda sample: sample.thermal_violation_ns)
     averaged = _averaged(inside, energy_mj) if measured_s >= MIN_MEASURED_S else {}
     temperatures = _known(sample.temperature_c for sample in near)
     reasons = _known(sample.reasons for sample in near)
@@ -66,11 +82,24 @@ def over(samples: Sequence[Sample], windows: Sequence[Window]) -> Readings:
         "temperature_c": _mean(temperatures),
         "temperature_max_c": max(temperatures, default=None),
         "sm_clock_mhz": _mean(_known(sample.sm_clock_mhz for sample in near)),
+        "memory_clock_mhz": _mean(_known(sample.memory_clock_mhz for sample in near)),
         "memory_used_bytes": max(_known(sample.memory_used_bytes for sample in near), default=None),
         "reasons": _all_bits(reasons),
-        "thermal_violation": None if held_ns is None or not measured_s else min(1.0, held_ns / (measured_s * 1e9)),
+        "thermal_violation": _held(samples, windows, lambda sample: sample.thermal_violation_ns),
+        "power_violation": _held(samples, windows, lambda sample: sample.power_violation_ns),
     }
-    return msgspec.convert({**values, "note": _note(values, measured_s)}, Readings)
+    slowdown = _mean([bool(mask & clock_events.SLOWDOWN) for mask in _known(sample.reasons for sample in inside)])
+    derived = {"slowdown_samples": slowdown, "sm_clock_drift_percent": _drift(inside)}
+    return msgspec.convert({**values, **derived, "note": _note(values, measured_s)}, Readings)
+
+
+def _drift(inside: Sequence[Sample]) -> float | None:
+    """Percent by which the SM clock moved from one half to the other; None for too few samples to tell."""
+    clocks = _known(sample.sm_clock_mhz for sample in inside)
+    if len(clocks) < MIN_FOR_CLOCK_DRIFT:
+        return None
+    before, after = fmean(clocks[: len(clocks) // 2]), fmean(clocks[len(clocks) // 2 :])
+    return (after / before - 1) * 100 if before > 0 else None
 
 
 def _averaged(inside: Sequence[Sample], energy_mj: float | None) -> dict[str, float | None]:
@@ -126,6 +155,14 @@ def _increase(
             return None
         total += at_end - at_begin
     return total
+
+
+def _held(
+    samples: Sequence[Sample], windows: Sequence[Window], counter: Callable[[Sample], int | None]
+) -> float | None:
+    """Fraction of the measured time by which a counter of nanoseconds rose; None where it says nothing."""
+    held_ns, measured_ns = _increase(samples, windows, counter), sum(end - begin for begin, end in windows)
+    return None if held_ns is None or not measured_ns else min(1.0, held_ns / measured_ns)
 
 
 def _interpolated(points: Sequence[tuple[int, int]], at_ns: int) -> float | None:

@@ -5,6 +5,7 @@
     ZygoteStarted                   what the shared start-up cost
     Start  Spawned  End  Left       an attempt: intended, running, over, its process gone
     TakenOut                        a device that cannot be used any more
+    Dropped                         a launch of the plan for which there was no time
     Finished                        no more work, or stopped on request
 
 An End that names a result is written after that result is safely on disk. A Start without an End is an attempt that
@@ -13,6 +14,7 @@ was interrupted.
 
 import msgspec
 
+from orchestrator.scan import Figures
 from protocol.failure import Failure
 
 
@@ -70,11 +72,15 @@ class Spawned(_Record, frozen=True, kw_only=True):
 
 
 class End(_Record, frozen=True, kw_only=True):
-    """An attempt is over, with a result or a failure, never both. result_sha256: of result.msgpack."""
+    """An attempt is over, with a result or a failure, never both. result_sha256: of result.msgpack.
+
+    figures: of a result that is a step of a scan for the batch size, so that the journal alone says how far it is.
+    """
 
     launch: int
     at_ns: int
     result_sha256: str | None = None
+    figures: Figures | None = None
     failure: Failure | None = None
 
 
@@ -99,6 +105,15 @@ class TakenOut(_Record, frozen=True, kw_only=True):
     reason: str
 
 
+class Dropped(_Record, frozen=True, kw_only=True):
+    """A launch of the plan is not made, for `reason`: the run has a time limit."""
+
+    cell: str
+    round: int
+    at_ns: int
+    reason: str
+
+
 class Finished(_Record, frozen=True, kw_only=True):
     """The process leaves the run.
 
@@ -111,4 +126,4 @@ class Finished(_Record, frozen=True, kw_only=True):
     broken: bool = False
 
 
-Record = Header | Segment | ZygoteStarted | Start | Spawned | End | Left | TakenOut | Finished
+Record = Header | Segment | ZygoteStarted | Start | Spawned | End | Left | TakenOut | Dropped | Finished

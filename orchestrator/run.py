@@ -14,19 +14,21 @@ from contextlib import ExitStack, contextmanager
 
 import psutil
 
-from orchestrator import TOOL_VERSION, archive, devices, host, reporting, spawn, state
+from orchestrator import TOOL_VERSION, archive, devices, host, recovery, reporting, spawn
+from orchestrator.budget import Budget
+from orchestrator.conductor import Surroundings
 from orchestrator.configuration import StoredRun
 from orchestrator.errors import DeviceError, RunFolderError
 from orchestrator.journal import Journal, read
 from orchestrator.link import Link
-from orchestrator.loop import Loop, Surroundings
+from orchestrator.loop import Loop
 from orchestrator.nursery import Nursery, ZygoteError
 from orchestrator.records import End, Finished, Header, Record, Segment, Spawned, Start
 from orchestrator.report.model import Report
 from orchestrator.signals import StopSignals
 from orchestrator.telemetry import Telemetry
 from orchestrator.view import Display, Notice
-from protocol.cell import DeviceKind
+from protocol.cell import Device, DeviceKind, Workload
 from protocol.failure import Category, Failure, Phase
 from protocol.paths import RunPaths
 
@@ -61,19 +63,27 @@ def _work(stored: StoredRun, paths: RunPaths, journal: Journal, stop_signals: St
         if telemetry is not None:
             opened.callback(telemetry.stop)
         link = opened.enter_context(Link(paths.folder.name))
-        around = Surroundings(stored, paths, journal, link, nursery, telemetry, stop_signals, display)
-        loop = Loop(around, state.restore(stored.plan, read(paths.journal)))
+        around = Surroundings(stored, paths, journal, link, nursery, telemetry, stop_signals, display, _budget(stored))
+        loop = Loop(around, recovery.restore(stored.plan, read(paths.journal)))
         loop.run()
         left_over = loop.state.stopping and loop.state.settled < len(loop.state.slots)
         reason = "stopped on request" if left_over else ""
         journal.append(Finished(at_ns=time.monotonic_ns(), interrupted=left_over, reason=reason))
 
 
+def _budget(stored: StoredRun) -> Budget | None:
+    """The time that the run may take, counted from the start of this process: each `resume` has it anew."""
+    limit_s = stored.configuration.time_limit_s
+    if limit_s is None:
+        return None
+    return Budget(stored.configuration, stored.devices, limit_s, time.monotonic() - host.age_s())
+
+
 def preload(stored: StoredRun) -> tuple[str, ...]:
     """The modules that the zygote imports: workloads, families and model classes of the plan, each once."""
-    configuration = stored.configuration
-    modules = [f"worker.workloads.{workload}" for workload in configuration.workloads]
-    for model in configuration.models:
+    cells, by_name = stored.plan.cells, stored.configuration.by_name
+    modules = [f"worker.workloads.{cell.workload}" for cell in cells]
+    for model in (by_name[cell.model] for cell in cells if cell.workload is not Workload.PROBE):
         modules += [f"worker.models.{model.family}"] if model.family else []
         modules += model.preload
     return tuple(dict.fromkeys(modules))
@@ -99,25 +109,31 @@ def _locked(paths: RunPaths) -> Iterator[None]:
 
 
 def _look_at_the_gpus(stored: StoredRun, display: Display) -> str | None:
-    """The driver as it is now. Refuses to go on where a GPU of the run is gone, or others compute on it.
+    """The driver as it is now, None where NVML does not tell.
 
-    Without NVML the run goes on, as it does when NVML fails in the middle of it.
+    Refuses to go on where a GPU of the run is gone, or others compute on it. Without NVML the run goes on, as it does
+    when NVML fails in the middle of it.
     """
     gpus = [device for device in stored.devices if device.kind is DeviceKind.CUDA]
     if not gpus:
         return None
     found = devices.inventory()
-    if found.nvml is not devices.NvmlStatus.OK:
+    if found.nvml is devices.NvmlStatus.OK:
+        _require_free(gpus, found, allow_busy=stored.configuration.allow_busy)
+    else:
         display.tell(Notice(level="warning", message=f"the GPUs cannot be looked at: {found.reason}"))
-        return None
+    return found.driver_version
+
+
+def _require_free(gpus: list[Device], found: devices.Inventory, *, allow_busy: bool) -> None:
+    """Refuse GPUs that are gone, or that others compute on."""
     present = {gpu.uuid for gpu in found.gpus}
     for gpu in gpus:
         if gpu.uuid not in present:
             raise DeviceError(f"{gpu.label} of this run ({gpu.uuid}) is not in this machine. Nothing was started.")
     refusal = devices.refusal(gpus, devices.busy(gpus))
-    if refusal is not None and not stored.configuration.allow_busy:
+    if refusal is not None and not allow_busy:
         raise DeviceError(refusal)
-    return found.driver_version
 
 
 def _take_over(stored: StoredRun, paths: RunPaths, journal: Journal, driver: str | None) -> None:
@@ -153,7 +169,7 @@ def _take_over(stored: StoredRun, paths: RunPaths, journal: Journal, driver: str
     )
     _end_leftovers(records)
     for launch in _interrupted(records):
-        journal.append(End(launch=launch, at_ns=time.monotonic_ns(), failure=state.interrupted()))
+        journal.append(End(launch=launch, at_ns=time.monotonic_ns(), failure=recovery.interrupted()))
     for launch, failure in _lost(paths):
         journal.append(End(launch=launch, at_ns=time.monotonic_ns(), failure=failure))
     for temporary in paths.folder.glob("launches/*/*/.*.tmp"):

@@ -118,7 +118,14 @@ class Sampler:
             free = used is not None and used <= waiting.request.limit_bytes
             if free or used is None or now >= waiting.until_ns:
                 del self._waiting[uuid]
+                self._complete(uuid)
                 self._outbox.append(DeviceFree(uuid=uuid, free=free, used_bytes=used, at_ns=now))
+
+    def _complete(self, uuid: str) -> None:
+        """Write all that is known of a GPU whose launch is over, with a last reading behind its last block."""
+        if uuid in self._unwritten:
+            self._unwritten[uuid].append(self._read(uuid))
+        self._write()
 
     def _memory_used(self, uuid: str) -> int | None:
         try:

@@ -79,6 +79,27 @@ def read_samples(path: Path, boot_id: str | None = None) -> tuple[Sample, ...]:
     return tuple(sorted(samples, key=lambda sample: sample.at_ns))
 
 
+class SampleReader:
+    """Reads a file of samples as it grows, each sample once."""
+
+    def __init__(self, path: Path, boot_id: str) -> None:
+        self._path = path
+        self._boot_id = boot_id
+        self._offset = 0
+
+    def read(self) -> tuple[Sample, ...]:
+        """The samples of this boot that were added since the last call; none where there is no file yet."""
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._offset)
+                data = file.read()
+        except FileNotFoundError:
+            return ()
+        self._offset += max((end for end, _ in _frames(data)), default=0)
+        batches = (batch for batch in _batches(data) if batch.boot_id == self._boot_id)
+        return tuple(sample for batch in batches for sample in _samples(batch))
+
+
 def _batches(data: bytes) -> Iterator[Batch]:
     for _, body in _frames(data):
         try:

@@ -4,6 +4,7 @@ configs/default.yaml says all of it once, a file of the user's and then the comm
 setting remembers who said it, so that a message can name the line or the option to change.
 """
 
+import enum
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final, TypeVar, get_args
@@ -24,6 +25,15 @@ Words = str | tuple[str, ...]
 Sizes = Positive | tuple[Positive, ...]
 
 
+class Auto(enum.StrEnum):
+    """The word for a batch size that is to be found."""
+
+    AUTO = "auto"
+
+
+BatchSizes = Positive | Auto | tuple[Positive, ...]
+
+
 class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Keys of one section of the file. None: nothing was said here."""
 
@@ -38,6 +48,7 @@ class Benchmark(_Section, frozen=True, kw_only=True):
     warmup: Positive | None = None
     launches: Positive | None = None
     seed: NotNegative | None = None
+    memory_format: str | None = None
     mode: str | None = None
     isolation: str | None = None
 
@@ -88,8 +99,13 @@ class Settings(_Section, frozen=True, kw_only=True):
 
     benchmark: Benchmark | None = None
     models: Words | None = None
-    batch_sizes: Sizes | None = None
-    training_batch_sizes: Sizes | None = None
+    models_file: str | None = None
+    pythonpath: Words | None = None
+    batch_sizes: BatchSizes | None = None
+    training_batch_sizes: BatchSizes | None = None
+    generation_batch_sizes: BatchSizes | None = None
+    sequence_lengths: Sizes | None = None
+    input_sizes: Sizes | None = None
     output: Output | None = None
     monitoring: Monitoring | None = None
     gpu: Gpu | None = None

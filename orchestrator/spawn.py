@@ -18,6 +18,8 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Final
 
+import psutil
+
 from orchestrator import host
 from orchestrator.errors import ConfigError
 from protocol import codec
@@ -139,6 +141,32 @@ def start_launch(spec: LaunchSpec) -> int:
         os.close(reader)
 
 
+def start_answering(module: str, *arguments: str, environment: dict[str, str]) -> tuple[int, int]:
+    """Start `python -P -m module` in a session of its own, to print an answer. Returns the PID and where to read it.
+
+    What it prints on standard error is read there too. The descriptor is the caller's to close.
+    """
+    reader, writer = os.pipe()
+    try:
+        pid = os.posix_spawn(
+            sys.executable,
+            [sys.executable, "-P", "-m", module, *arguments],
+            child_environment(environment),
+            setsid=True,
+            file_actions=[
+                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_DUP2, writer, 1),
+                (os.POSIX_SPAWN_DUP2, writer, 2),
+            ],
+        )
+    except BaseException:
+        os.close(reader)
+        raise
+    finally:
+        os.close(writer)
+    return pid, reader
+
+
 class Zygote:
     """The parent's end of a zygote: asks for forks, hears of them. Closed when the process is gone."""
 
@@ -200,15 +228,20 @@ def reap_now(pid: int) -> Exit | None:
 
 
 def reap_orphan(known: Collection[int | None]) -> int | None:
-    """Reap one ended child that is not in `known` (a grandchild that came back to us). Returns its PID, or None."""
+    """Reap one ended child that is not in `known` (a grandchild that came back to us). Returns its PID, or None.
+
+    The kernel shows one ended child, and the same again until it is reaped. Where that one is known, children are
+    looked at one by one, which reads all of /proc: seldom, because what is known is reaped as soon as it ends.
+    """
     try:
         status = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
         return None
-    if status is None or status.si_pid in known:
+    if status is None:
         return None
-    reap_now(status.si_pid)
-    return status.si_pid
+    shown = status.si_pid
+    candidates = [child.pid for child in psutil.Process().children()] if shown in known else [shown]
+    return next((pid for pid in candidates if pid not in known and reap_now(pid) is not None), None)
 
 
 def signal_quietly(pid: int, number: signal.Signals) -> None:

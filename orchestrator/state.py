@@ -1,147 +1,40 @@
 """The run: which launch is next on which device, and what an outcome means for the rest. Pure.
 
     plan ──begin──▶ RunState ──next_launches──▶ launches to make          the loop journals Started, then makes them
-                       ▲  └──Ended, Freed, Quarantined, StopAsked── step ──┐
+                       ▲  └── Ended, Freed, Dropped, StopAsked, … ── step ─┐
                        └───────────────────────────────────────────────────┘
 
 A slot is one planned launch of a cell: (id of the cell, round). It is settled when it has a result, when it is referred
-to another cell that measures the same, when it does not fit, or when its failure is final. `resume` feeds the journal's
-starts and ends through the same function, so there is one way to know where a run stands.
+to another cell that measures the same, when it does not fit, when its failure is final, or when it is dropped for want
+of time. One that scans for the batch size takes many launches. recovery.py feeds the journal's starts and ends through
+the same functions, so there is one way to know where a run stands.
 """
-
-import enum
-from collections.abc import Iterable, Mapping
-from typing import Final
 
 import msgspec
 
+from orchestrator import scan
 from orchestrator.configuration import Plan
 from orchestrator.policy import POLICY, Reaction
-from orchestrator.records import End, Record, Start
-from protocol.cell import Cell, Mode
+from orchestrator.scan import Figures, Tried
+from orchestrator.slots import (
+    DeviceState,
+    Dropped,
+    Ended,
+    Event,
+    Freed,
+    NextLaunch,
+    Postponed,
+    Quarantined,
+    RunState,
+    Slot,
+    SlotState,
+    SlotStatus,
+    Started,
+    StopAsked,
+    Withdrawn,
+)
+from protocol.cell import AUTO, Cell, Mode
 from protocol.failure import Category, Failure, Phase
-
-Slot = tuple[str, int]
-
-
-class SlotStatus(enum.StrEnum):
-    """Where a planned launch stands."""
-
-    WAITING = "waiting"
-    RUNNING = "running"
-    MEASURED = "measured"
-    REFERRED = "referred"
-    DOES_NOT_FIT = "does not fit"
-    FAILED = "failed"
-
-
-SETTLED: Final = frozenset({SlotStatus.MEASURED, SlotStatus.REFERRED, SlotStatus.DOES_NOT_FIT, SlotStatus.FAILED})
-
-
-class SlotState(msgspec.Struct, frozen=True, kw_only=True):
-    """One planned launch. batch_size: what the last attempt ran; refers_to: the cell that has its result."""
-
-    status: SlotStatus = SlotStatus.WAITING
-    batch_size: int
-    attempts: int = 0
-    failures: tuple[Category, ...] = ()
-    refers_to: str | None = None
-
-
-class DeviceState(msgspec.Struct, frozen=True, kw_only=True):
-    """One device. running: the launch that has it, until its process is gone and its memory is free again."""
-
-    queue: tuple[Slot, ...]
-    running: int | None = None
-    quarantined: str = ""
-
-
-class RunState(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole run, now.
-
-    too_large: cell without its batch size → the smallest batch known not to fit. launches: launch → its slot.
-    attempts: attempts so far at each cell, over all rounds; they number the folders.
-    """
-
-    cells: Mapping[str, Cell]
-    slots: Mapping[Slot, SlotState]
-    devices: Mapping[str, DeviceState]
-    too_large: Mapping[Cell, int] = {}
-    launches: Mapping[int, Slot] = {}
-    attempts: Mapping[str, int] = {}
-    solo: bool = False
-    stopping: bool = False
-
-    @property
-    def settled(self) -> int:
-        """How many planned launches need nothing more."""
-        return sum(slot.status in SETTLED for slot in self.slots.values())
-
-    @property
-    def busy(self) -> bool:
-        """Whether any device has a launch."""
-        return any(device.running is not None for device in self.devices.values())
-
-
-class NextLaunch(msgspec.Struct, frozen=True, kw_only=True):
-    """A launch to make: `cell` has the batch size to run now; `planned` is the id of the cell it is for."""
-
-    slot: Slot
-    cell: Cell
-    launch: int
-    attempt: int
-
-    @property
-    def planned(self) -> str:
-        """Id of the cell of the plan."""
-        return self.slot[0]
-
-    @property
-    def device(self) -> str:
-        """UUID of the device it runs on."""
-        return self.cell.devices[0]
-
-
-class Started(msgspec.Struct, frozen=True):
-    """A launch was journaled as begun."""
-
-    launch: int
-    slot: Slot
-    device: str
-    batch_size: int
-
-
-class Ended(msgspec.Struct, frozen=True):
-    """A launch gave a result (failure is None) or failed. Its device is still taken."""
-
-    launch: int
-    failure: Failure | None
-
-
-class Freed(msgspec.Struct, frozen=True):
-    """The process of a launch is gone and its device clean."""
-
-    device: str
-
-
-class Quarantined(msgspec.Struct, frozen=True):
-    """A device is not to be used any more in this run."""
-
-    device: str
-    reason: str
-
-
-class Lost(msgspec.Struct, frozen=True):
-    """The result of a launch, recorded earlier, is not there any more."""
-
-    launch: int
-
-
-class StopAsked(msgspec.Struct, frozen=True):
-    """A person wants the run to end: begin nothing new."""
-
-
-Event = Started | Ended | Freed | Quarantined | Lost | StopAsked
 
 
 def begin(plan: Plan) -> RunState:
@@ -153,44 +46,20 @@ def begin(plan: Plan) -> RunState:
             slot: SlotState(batch_size=cells[slot[0]].batch_size) for queue in plan.order.values() for slot in queue
         },
         devices={device: DeviceState(queue=queue) for device, queue in plan.order.items()},
+        rooms=plan.rooms,
         solo=any(cell.mode is Mode.SOLO for cell in plan.cells),
     )
 
 
-def restore(plan: Plan, records: Iterable[Record]) -> RunState:
-    """The state that the journal's records lead to.
+def worth_repeating(state: RunState, launch: int, category: Category) -> bool:
+    """Whether a result that is in doubt for this reason is to be measured again, or has been often enough.
 
-    A Start without an End was interrupted, and counts as an attempt. A second End takes a result back that was lost.
-    Devices that were taken out get another chance: whoever resumes a run may have mended them.
+    A step of a scan for the batch size is not: it has told what it was made for, whether the size fits.
     """
-    state = begin(plan)
-    open_launches: dict[int, Start] = {}
-    for record in records:
-        match record:
-            case Start():
-                open_launches[record.launch] = record
-                slot = (record.cell, record.round)
-                state = step(state, Started(record.launch, slot, record.device, record.batch_size))
-            case End() if record.launch in open_launches:
-                start = open_launches.pop(record.launch)
-                state = step(step(state, Ended(record.launch, record.failure)), Freed(start.device))
-            case End():
-                state = step(state, Lost(record.launch))
-            case _:
-                pass
-    for launch, start in open_launches.items():
-        state = step(step(state, Ended(launch, interrupted())), Freed(start.device))
-    devices = {uuid: msgspec.structs.replace(one, quarantined="") for uuid, one in state.devices.items()}
-    return msgspec.structs.replace(state, devices=devices)
-
-
-def interrupted() -> Failure:
-    """The failure of an attempt whose orchestrator died."""
-    return Failure(
-        category=Category.INTERRUPTED,
-        message="the orchestrator ended while this attempt was running",
-        phase=Phase.START,
-    )
+    of = state.launches[launch]
+    slot, scans = state.slots[of], state.cells[of[0]].batch_size == AUTO
+    enough = slot.failures.count(category) >= POLICY[category].retries
+    return slot.status is SlotStatus.MEASURED and not scans and not enough
 
 
 def next_launches(state: RunState) -> tuple[RunState, tuple[NextLaunch, ...]]:
@@ -201,7 +70,11 @@ def next_launches(state: RunState) -> tuple[RunState, tuple[NextLaunch, ...]]:
     if state.stopping:
         return state, ()
     found: list[NextLaunch] = []
-    for uuid, device in state.devices.items():
+    # One at a time, devices take turns: none is kept for the end, when a time limit may be near.
+    in_turn = (
+        sorted(state.devices.items(), key=lambda item: -len(item[1].queue)) if state.solo else state.devices.items()
+    )
+    for uuid, device in in_turn:
         if device.running is not None or device.quarantined or (state.solo and (state.busy or found)):
             continue
         state, launch = _next_on(state, uuid, len(state.launches) + len(found))
@@ -218,14 +91,18 @@ def step(state: RunState, event: Event) -> RunState:
     match event:
         case Started(launch, slot, device, batch_size):
             return _started(state, launch, slot, device, batch_size)
-        case Ended(launch, failure):
-            return _ended(state, launch, failure)
+        case Ended(launch, failure, figures):
+            return _ended(state, launch, failure, figures)
         case Freed(device):
             return _with_device(state, device, running=None)
         case Quarantined(device, reason):
             return _with_device(state, device, quarantined=reason)
-        case Lost(launch):
-            return _again(state, state.launches[launch])
+        case Dropped(slot):
+            return _dropped(state, slot)
+        case Postponed(slot):
+            return _again(state, slot) if state.slots[slot].status is SlotStatus.WAITING else state
+        case Withdrawn(launch, failure):
+            return _withdrawn(state, launch, failure)
         case StopAsked():
             return msgspec.structs.replace(state, stopping=True)
 
@@ -235,6 +112,8 @@ def _next_on(state: RunState, uuid: str, number: int) -> tuple[RunState, NextLau
     while queue := state.devices[uuid].queue:
         slot = queue[0]
         cell = state.cells[slot[0]]
+        if cell.batch_size == AUTO:
+            return state, _scanning(state, slot, number)
         batch_size = _fitting(state, cell)
         if batch_size < cell.batch_size and (other := _stand_in(state, cell, batch_size)) is not None:
             state = _settle(state, slot, SlotStatus.REFERRED, refers_to=other)
@@ -246,6 +125,15 @@ def _next_on(state: RunState, uuid: str, number: int) -> tuple[RunState, NextLau
             return state, NextLaunch(slot=slot, cell=smaller, launch=number, attempt=attempt)
         state = _with_device(state, uuid, queue=state.devices[uuid].queue[1:])
     return state, None
+
+
+def _scanning(state: RunState, slot: Slot, number: int) -> NextLaunch:
+    """The next step of a scan: one that waits is not at its end."""
+    size = _next_size(state, slot)
+    assert size is not None
+    attempt = state.attempts.get(slot[0], 0) + 1
+    cell = msgspec.structs.replace(state.cells[slot[0]], batch_size=size)
+    return NextLaunch(slot=slot, cell=cell, launch=number, attempt=attempt, scans=True)
 
 
 def _fitting(state: RunState, cell: Cell) -> int:
@@ -283,23 +171,60 @@ def _started(state: RunState, launch: int, slot: Slot, device: str, batch_size: 
     )
 
 
-def _ended(state: RunState, launch: int, failure: Failure | None) -> RunState:
+def _ended(state: RunState, launch: int, failure: Failure | None, figures: Figures | None) -> RunState:
     slot = state.launches.get(launch)
     if slot is None or state.slots[slot].status is not SlotStatus.RUNNING:
         return state
+    scans = state.cells[slot[0]].batch_size == AUTO
     if failure is None:
-        return _settle(state, slot, SlotStatus.MEASURED)
+        return _scanned(state, slot, launch, figures) if scans else _settle(state, slot, SlotStatus.MEASURED)
     before = state.slots[slot]
     failed = msgspec.structs.replace(before, failures=(*before.failures, failure.category))
     state = msgspec.structs.replace(state, slots={**state.slots, slot: failed})
     rule = POLICY[failure.category]
     if rule.reaction is Reaction.QUARANTINE:
         state = step(state, Quarantined(state.cells[slot[0]].devices[0], failure.message))
-    if rule.reaction is Reaction.RETRY_SMALLER:
+    if rule.reaction is Reaction.RETRY_SMALLER and not scans:
         return _shrink(state, slot, failure.phase)
     if rule.reaction is Reaction.RETRY and failed.failures.count(failure.category) <= rule.retries:
         return _again(state, slot)
+    if scans and rule.reaction is not Reaction.QUARANTINE and scan.is_an_answer(failed.tried, failure.category):
+        return _scanned(state, slot, launch, None)
     return _settle(state, slot, SlotStatus.FAILED)
+
+
+def _scanned(state: RunState, slot: Slot, launch: int, figures: Figures | None) -> RunState:
+    """A step of a scan is over, well or at a size that does not work: go on with the next, or be done."""
+    before = state.slots[slot]
+    tried = (*before.tried, Tried(launch=launch, batch_size=before.batch_size, figures=figures))
+    state = msgspec.structs.replace(state, slots={**state.slots, slot: msgspec.structs.replace(before, tried=tried)})
+    if _next_size(state, slot) is not None:
+        return _again(state, slot, first=True)
+    fits = scan.largest(tried) is not None
+    return _settle(state, slot, SlotStatus.MEASURED if fits else SlotStatus.DOES_NOT_FIT)
+
+
+def _next_size(state: RunState, slot: Slot) -> int | None:
+    return scan.next_batch(state.slots[slot].tried, state.rooms[state.cells[slot[0]].devices[0]])
+
+
+def _withdrawn(state: RunState, launch: int, failure: Failure) -> RunState:
+    slot = state.launches[launch]
+    before = state.slots[slot]
+    tried = tuple(one for one in before.tried if one.launch != launch)
+    without = msgspec.structs.replace(before, failures=(*before.failures, failure.category), tried=tried)
+    state = msgspec.structs.replace(state, slots={**state.slots, slot: without})
+    if without.tried and _next_size(state, slot) is None:
+        return state  # the scan knows enough without it
+    return _again(state, slot)
+
+
+def _dropped(state: RunState, slot: Slot) -> RunState:
+    if state.slots[slot].status is not SlotStatus.WAITING:
+        return state
+    device = state.cells[slot[0]].devices[0]
+    queue = tuple(other for other in state.devices[device].queue if other != slot)
+    return _settle(_with_device(state, device, queue=queue), slot, SlotStatus.DROPPED)
 
 
 def _shrink(state: RunState, slot: Slot, phase: Phase) -> RunState:
@@ -322,7 +247,7 @@ def _again(state: RunState, slot: Slot, *, first: bool = False) -> RunState:
     """
     device = state.cells[slot[0]].devices[0]
     state = _settle(state, slot, SlotStatus.WAITING)
-    queue = state.devices[device].queue
+    queue = tuple(other for other in state.devices[device].queue if other != slot)
     return _with_device(state, device, queue=(slot, *queue) if first else (*queue, slot))
 
 

@@ -53,15 +53,16 @@ class Document:
 
     def convert(self, kind: type[T]) -> T:
         """The file as `kind`, a msgspec struct. Raises ConfigError naming line and key."""
-        return self._converted(self.value, kind, ())
+        return self.convert_part(self.value, kind, ())
 
     def convert_each(self, kind: type[T]) -> dict[str, T]:
         """The file as a mapping of names to `kind`. Raises ConfigError naming line and key."""
         if not isinstance(self.value, dict):
             raise ConfigError(f"{self.name}: expected names, each with keys and values of its own")
-        return {name: self._converted(part, kind, (name,)) for name, part in self.value.items()}
+        return {name: self.convert_part(part, kind, (name,)) for name, part in self.value.items()}
 
-    def _converted(self, value: Value, kind: type[T], at: KeyPath) -> T:
+    def convert_part(self, value: Value, kind: type[T], at: KeyPath) -> T:
+        """`value`, which stands at `at`, as `kind`. Raises ConfigError naming line and key."""
         try:
             return msgspec.convert(value, kind)
         except msgspec.ValidationError as error:

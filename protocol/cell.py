@@ -10,6 +10,8 @@ from typing import Final
 
 import msgspec
 
+from protocol.own import OwnModel
+
 Scalar = bool | int | float | str
 
 
@@ -54,6 +56,10 @@ class Mode(enum.StrEnum):
     LOADED = "loaded"
 
 
+AUTO: Final = 0
+"""A batch size that a scan has to find: of planned cells alone, never of a launch."""
+
+
 class Cell(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """One thing to measure on one device.
 
@@ -80,7 +86,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     def id(self) -> str:
         """A name for files and people: readable slug and a hash of the whole identity."""
         digest = hashlib.sha256(msgspec.json.encode(self)).hexdigest()[:8]
-        words = (self.model, self.workload, self.precision, f"b{self.batch_size}", *self.devices)
+        words = (self.model, self.workload, self.precision, f"b{self.batch_size or 'auto'}", *self.devices)
         return f"{slug('-'.join(words))}-{digest}"
 
 
@@ -145,13 +151,15 @@ class InputSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """One input tensor of a model.
 
     shape: whole numbers, and the words "batch" and "size" for what the cell decides.
-    dtype: "float" (the cell's precision) or "int64"; high: exclusive upper end of whole numbers.
+    dtype: "float" (the cell's precision), or one of torch's: "float32", "int64", "int32", "uint8", "bool".
+    low, high: values from `low` to just below `high`; floating ones without a range are of the bell curve.
     """
 
     name: str
     shape: tuple[int | str, ...]
     dtype: str = "float"
-    high: int = 0
+    low: float = 0
+    high: float = 0
 
 
 class Sizes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -180,6 +188,7 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     parameters: how many it has; inference_gflops: of one forward pass of one item, for estimates of time.
     memory_mb: what training at the default batch size takes on a device, an estimate for people.
     item: what one sample is called in reports, in the plural.
+    own: the code of a user's own model (family "own"), whose numbers above are not known before it is built, and are 0.
     """
 
     name: str
@@ -195,3 +204,4 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     inference_gflops: float
     memory_mb: int
     preload: tuple[str, ...] = ()
+    own: OwnModel | None = None

@@ -21,8 +21,8 @@ def relative_half_width(times_ms: Sequence[float], batches: int = BATCHES) -> fl
     """Relative half-width of the 95 % interval of the mean.
 
     times_ms: n >= batches values in the order they were measured.
-    The interval is taken over `batches` batch means and widened for their lag-1 autocorrelation r by
-    sqrt((1 + r) / (1 - r)), never narrowed; see docs/method.md, "When to stop".
+    The interval is taken over `batches` batch means and widened for their lag-1 autocorrelation r, as far as so few can
+    tell it, by sqrt((1 + r) / (1 - r)), never narrowed; see docs/method.md, "When to stop".
     Raises ValueError for fewer values than batches, fewer than MIN_BATCHES batches, or a mean that is not above zero.
     """
     if batches < MIN_BATCHES:
@@ -38,7 +38,11 @@ def relative_half_width(times_ms: Sequence[float], batches: int = BATCHES) -> fl
     if squares == 0:
         return 0.0
     products = sum(a * b for a, b in itertools.pairwise(deviations))
-    autocorrelation = min(max(products / squares, 0.0), _MAX_AUTOCORRELATION)
+    # So few batches show an autocorrelation r as too small by about (1 + 3 r) / batches (Kendall 1954). Without giving
+    # that back, intervals at which measuring stopped were right 89 % of the time, not 92 %, where iterations had an
+    # autocorrelation of 0.9, standard profile [sim].
+    estimate = products / squares
+    autocorrelation = min(max(estimate + (1 + 3 * estimate) / batches, 0.0), _MAX_AUTOCORRELATION)
     widening = math.sqrt((1 + autocorrelation) / (1 - autocorrelation))
     standard_error = math.sqrt(squares / (batches - 1) / batches)
     return student_t_975(batches - 1) * standard_error * widening / centre

@@ -8,8 +8,10 @@ import click
 import pytest
 import yaml
 
+from orchestrator import catalogue
 from orchestrator.cli import benchmark, orchestrate
 from orchestrator.policy import ANY_NUMBER, POLICY
+from orchestrator.probes import is_probe
 from protocol.exit_codes import MEANING
 
 ROOT = Path(__file__).parents[1]
@@ -76,6 +78,20 @@ def test_the_table_of_failures_is_the_policy() -> None:
         rows.append(f"| {category} | {rule.reaction} |{retries}| {rule.why} |")
     text = (ROOT / "docs" / "failures.md").read_text(encoding="utf-8")
     table = text.partition("<!-- policy: begin -->\n")[2].partition("\n<!-- policy: end -->")[0]
+    assert table == "\n".join(rows)
+
+
+def test_the_table_of_models_is_the_catalogue() -> None:
+    """README.md repeats configs/models.yaml; after a change of it, paste what this test expected."""
+    rows = ["| model | type | parameters | input |", "|---|---|---|---|"]
+    for model in catalogue.load().models:
+        size = "" if model.sizes is None else f"{model.sizes.default} {model.sizes.unit}"
+        if model.generation is not None:
+            size += f"; generation {model.generation.prompt_tokens} + {model.generation.new_tokens}"
+        if not is_probe(model):
+            rows.append(f"| {model.name} | {model.type} | {model.parameters / 1e6:.1f} M | {size} |")
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    table = text.partition("<!-- models: begin -->\n")[2].partition("\n<!-- models: end -->")[0]
     assert table == "\n".join(rows)
 
 

@@ -7,7 +7,8 @@ import gc
 import os
 import platform
 import warnings
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib import metadata
 from pathlib import Path
 from typing import Final
@@ -33,7 +34,7 @@ def open_device(device: Device, precision: Precision) -> torch.device:
     to be had; what CUDA said is its cause.
     """
     torch.set_num_threads(len(os.sched_getaffinity(0)))
-    _set_tf32(wanted=precision is Precision.TF32)
+    set_tf32(wanted=precision is Precision.TF32)
     return _open_cuda(device) if device.kind is DeviceKind.CUDA else torch.device("cpu")
 
 
@@ -91,7 +92,7 @@ def _same_uuid(one: str, other: str) -> bool:
     return one.lower().removeprefix("gpu-") == other.lower().removeprefix("gpu-")
 
 
-def _set_tf32(*, wanted: bool) -> None:
+def set_tf32(*, wanted: bool) -> None:
     """Switch TF32 for products and for cuDNN, where it is on by default.
 
     By the older of torch's two interfaces, because it keeps the newer one's settings in step, and mixing them raises in
@@ -112,6 +113,19 @@ def autocast(device: torch.device, precision: Precision) -> AbstractContextManag
     """What a training step's forward pass runs in."""
     half = HALF.get(precision)
     return nullcontext() if half is None else torch.autocast(device.type, dtype=half)
+
+
+@contextmanager
+def recurrent_kernels(module: torch.nn.Module, device: torch.device, precision: Precision) -> Iterator[None]:
+    """Let a model with recurrent layers be trained in fp16 on a CPU device: oneDNN cannot, torch's own kernels can."""
+    recurrent = any(isinstance(layer, torch.nn.RNNBase) for layer in module.modules())
+    if device.type != "cpu" or precision is not Precision.FP16 or not recurrent:
+        yield
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it sets TF32 for GPUs of Intel too, and says that there are none
+        with torch.backends.mkldnn.flags(enabled=False):
+            yield
 
 
 def environment(device: torch.device, isolation: str) -> Environment:

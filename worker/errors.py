@@ -4,7 +4,9 @@ WorkerError
 ├── DeviceUnavailableError    CUDA cannot be opened, or is not the one device that was asked for
 ├── DeviceInheritedError      the process was born with open descriptors of a GPU: it is not a fresh one
 ├── NotFiniteError            the loss is NaN or infinite
-└── UnknownFamilyError        a model names a family that worker/models/ does not have
+├── UnknownFamilyError        a model names a family that worker/models/ does not have
+├── UnsuitableModelError      a model cannot do what the cell measures, such as write text
+└── ModelCodeError            code of the user's own cannot be imported, built, fed, run or trained
 """
 
 
@@ -26,3 +28,11 @@ class NotFiniteError(WorkerError):
 
 class UnknownFamilyError(WorkerError):
     """No module of worker/models/ builds this model."""
+
+
+class UnsuitableModelError(WorkerError):
+    """The model cannot do what the cell asks of it."""
+
+
+class ModelCodeError(WorkerError):
+    """The user's own code failed, or made something else than it must. What it raised is the cause."""

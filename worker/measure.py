@@ -38,19 +38,29 @@ def _no_retries() -> int:
 class Work:
     """What is measured: the steps of one iteration, in order and by the names of their series.
 
+    passes: how often an iteration goes through the steps, as a training step does once for each of its objectives; the
+    series hold the sums over an iteration. waits: a step waits for the device, so that how far the host is ahead of it
+    at the end of a block says nothing.
     prepare: called before every block, untimed. one_by_one: a block is one iteration, so that `prepare` precedes each.
     retries: how often the device's allocator has had to free its cache and try again.
     """
 
     steps: dict[str, Step]
+    passes: int = 1
+    waits: bool = False
     prepare: Step = _nothing
     one_by_one: bool = False
     retries: Callable[[], int] = _no_retries
 
     def block(self, clock: Clock, iterations: int, group: int = 1) -> TimedBlock:
-        """One timed block."""
+        """One timed block, which has `spans` spans for each group of iterations."""
         self.prepare()
-        return timing.time_block(clock, tuple(self.steps.values()), iterations, group)
+        return timing.time_block(clock, tuple(self.steps.values()), iterations * self.passes, group)
+
+    @property
+    def spans(self) -> int:
+        """Spans of time that one iteration is timed in."""
+        return len(self.steps) * self.passes
 
     def size(self, duration_s: float, iteration_ms: float, group: int = 1) -> int:
         """Iterations of a block that is to last `duration_s`."""
@@ -58,7 +68,7 @@ class Work:
 
     def group(self, clock: Clock, iteration_ms: float, iterations: int | None = None) -> int:
         """Iterations that one span covers; see timing.group_for."""
-        return 1 if self.one_by_one else timing.group_for(clock, iteration_ms, len(self.steps), iterations)
+        return 1 if self.one_by_one else timing.group_for(clock, iteration_ms, self.spans, iterations)
 
 
 @dataclass(frozen=True)
@@ -120,7 +130,7 @@ def _warm_up_until_steady(
         block = work.block(clock, count, group)
         iteration_ms = block.wall_ms / count
         done += count
-        medians_ms.append(median(_iterations_ms(block.spans_ms, len(work.steps))) / group)
+        medians_ms.append(median(_sums(block.spans_ms, work.spans)) / group)
         retries.append(work.retries())
         if is_steady(medians_ms, retries):
             return _facts(SteadyState.REACHED, done, first_ms, second_ms), iteration_ms
@@ -141,7 +151,7 @@ def measured(work: Work, clock: Clock, measurement: Measurement, stage: Stage, i
     stage.enter(Phase.MEASURE)
     asked = None if measurement.iterations is None else max(measurement.iterations, 1)
     group = work.group(clock, iteration_ms, asked)
-    stopper, pace, record = Stopper(measurement), _Pace(stage), _Record(len(work.steps), group)
+    stopper, pace, record = Stopper(measurement), _Pace(stage), _Record(work, group)
     with stage.timed("measure"):
         begin = time.monotonic()
         reason = None
@@ -158,14 +168,14 @@ def measured(work: Work, clock: Clock, measurement: Measurement, stage: Stage, i
             elapsed_s = time.monotonic() - begin
             pace.tell(record.iterations / asked if asked else elapsed_s / measurement.max_s)
             reason = stopper.reason(record.totals_ms, record.iterations, elapsed_s)
-    return record.measured(work, clock, reason)
+    return record.measured(clock, reason)
 
 
 class _Record:
     """What was measured so far. Every value is milliseconds an iteration, a mean over `group` of them."""
 
-    def __init__(self, steps: int, group: int) -> None:
-        self._steps = steps
+    def __init__(self, work: Work, group: int) -> None:
+        self._work = work
         self._group = group
         self._blocks: list[Block] = []
         self._spans_ms: list[float] = []
@@ -176,29 +186,31 @@ class _Record:
         """A block of so many iterations was measured."""
         spans_ms = [span / self._group for span in block.spans_ms]
         self._spans_ms += spans_ms
-        self.totals_ms += _iterations_ms(spans_ms, self._steps)
+        self.totals_ms += _sums(spans_ms, self._work.spans)
         self.iterations += iterations
         self._blocks.append(
             Block(start_ns=block.start_ns, enqueued_ns=block.enqueued_ns, end_ns=block.end_ns, iterations=iterations)
         )
 
-    def measured(self, work: Work, clock: Clock, reason: StopReason) -> Measured:
+    def measured(self, clock: Clock, reason: StopReason) -> Measured:
         """All of it."""
-        series = {name: floats.pack(self._spans_ms[at :: self._steps]) for at, name in enumerate(work.steps)}
+        steps, passes = self._work.steps, self._work.passes
+        series = {name: floats.pack(_sums(self._spans_ms[at :: len(steps)], passes)) for at, name in enumerate(steps)}
+        bound = None if self._work.waits else timing.launch_bound(clock, self._blocks, fmean(self.totals_ms))
         return Measured(
             blocks=tuple(self._blocks),
             series={"iteration": floats.pack(self.totals_ms), **series},
             group=self._group,
             stop_reason=reason,
-            launch_bound=timing.launch_bound(clock, self._blocks, fmean(self.totals_ms)),
+            launch_bound=bound,
         )
 
 
-def _iterations_ms(spans_ms: Sequence[float], steps: int) -> list[float]:
-    """Time of each iteration, from its first mark to its last."""
-    if steps == 1:
-        return list(spans_ms)
-    return [sum(spans_ms[at : at + steps]) for at in range(0, len(spans_ms), steps)]
+def _sums(values: Sequence[float], each: int) -> list[float]:
+    """Sums of every `each` consecutive values: the time of an iteration is that of its spans."""
+    if each == 1:
+        return list(values)
+    return [sum(values[at : at + each]) for at in range(0, len(values), each)]
 
 
 class _Pace:

@@ -8,9 +8,10 @@ from typing import Unpack
 import click
 
 from orchestrator import TOOL_VERSION
-from orchestrator.cli import completion, info, list_models, report, resume, run
+from orchestrator.cli import completion, info, list_models, quick, report, resume, run
 from orchestrator.cli.options import RunParams, run_options
 from orchestrator.cli.program import SETTINGS, Program
+from orchestrator.errors import ConfigError
 
 
 @click.group(
@@ -30,7 +31,7 @@ def orchestrate(context: click.Context, /, **params: Unpack[RunParams]) -> None:
     for name in params:
         if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
             option = f"--{name.replace('_', '-')}"
-            raise click.UsageError(f"{option} stands before {context.invoked_subcommand}; options go behind a command")
+            raise ConfigError(f"{option} stands before {context.invoked_subcommand}; options go behind a command")
 
 
 @click.group("torch-gpu-benchmark", cls=Program, context_settings=SETTINGS)
@@ -43,5 +44,5 @@ def benchmark() -> None:
 
 
 for _program in (orchestrate, benchmark):
-    for _module in (run, resume, report, info, list_models, completion):
+    for _module in (run, quick, resume, report, info, list_models, completion):
         _program.add_command(_module.command)

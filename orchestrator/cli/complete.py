@@ -40,6 +40,27 @@ def precisions(context: click.Context, parameter: click.Parameter, incomplete: s
     return _continued(incomplete, list(Precision))
 
 
+def memory_formats(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Orders in memory."""
+    from protocol.cell import MemoryFormat
+
+    return [name for name in MemoryFormat if name.startswith(incomplete)]
+
+
+def isolations(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Ways to make a fresh process."""
+    from orchestrator.configuration import Isolation
+
+    return [name for name in Isolation if name.startswith(incomplete)]
+
+
+def model_types(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """What kinds of models there are."""
+    from orchestrator.catalogue import MODEL_TYPES
+
+    return [name for name in MODEL_TYPES if name.startswith(incomplete)]
+
+
 def phases(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     """Phases that can be measured."""
     from orchestrator.config import PHASES

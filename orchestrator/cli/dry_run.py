@@ -1,42 +1,33 @@
-"""The table of --dry-run: what would be run, in which order, and about how long it takes."""
+"""The tables of --dry-run: what would be run, in which order, and about how long it takes."""
 
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
 from orchestrator import estimate
+from orchestrator.budget import Budget
+from orchestrator.cli import left_out
 from orchestrator.cli.program import table
 from orchestrator.configuration import Configuration, Plan
 from orchestrator.report.files import target
-from protocol.cell import Cell, Device, Mode
+from protocol.cell import Cell, Device, MemoryFormat, Mode
 
 NAME_WIDTH: Final = 24
 DEVICES_SHOWN: Final = 8
+WIDTH: Final = 80
 
 
 def describe(plan: Plan, configuration: Configuration, devices: Sequence[Device]) -> str:
-    """The plan in at most 80 columns, and where the files would go.
-
-    Every device runs the same cells in the same order, so one table serves all.
-    """
-    cells = {cell.id: cell for cell in plan.cells}
-    first = devices[0]
-    order = plan.order[first.uuid]
-    # Every round holds every cell once; the first one is shown.
-    rows = [
-        _row(number, cells[cell_id], configuration, devices)
-        for number, (cell_id, _) in enumerate(order[: len(order) // configuration.launches], start=1)
-    ]
-    header = ("#", "Model", "Phase", "Precision", "Batch", "Input", "A launch")
+    """The plan in at most 80 columns, and where the files would go."""
     total = estimate.about(estimate.total_s(plan, configuration, devices))
     return "\n".join(
         (
-            *_devices(devices, cells[order[0][0]].mode),
-            f"Profile {configuration.profile}, seed {configuration.seed}, {_launches(configuration.launches)}",
-            "",
-            table(header, rows, numbers=frozenset({0, 4, 5, 6})),
-            "",
+            *_tables(plan, configuration, devices),
+            *_formats(plan.cells),
+            *_folded(f"Left out: {sentence}." for sentence in left_out.sentences(plan, devices)),
             f"{len(plan.cells)} cells, {sum(map(len, plan.order.values()))} launches, {total} in all.",
+            *_limit(plan, configuration, devices),
             *(f"Report: {target(Path(configuration.output_path), kind)}" for kind in configuration.formats),
             f"Run:    a new folder in {configuration.runs_folder}",
             "Nothing was run or written.",
@@ -44,22 +35,80 @@ def describe(plan: Plan, configuration: Configuration, devices: Sequence[Device]
     )
 
 
-def _row(number: int, cell: Cell, configuration: Configuration, devices: Sequence[Device]) -> tuple[str, ...]:
-    slowest = max(estimate.launch_s(cell, configuration, device) for device in devices)
+def _limit(plan: Plan, configuration: Configuration, devices: Sequence[Device]) -> Iterable[str]:
+    """What a time limit will leave of the plan, as far as can be told before anything ran."""
+    limit_s = configuration.time_limit_s
+    if limit_s is None:
+        return
+    budget = Budget(configuration, devices, limit_s, began=0.0)
+    fitting = sum(budget.forecast(plan, device) for device in devices)
+    words = f"{configuration.preset or 'It'} ends within {limit_s:g} s, enough for about {fitting} launches"
+    yield f"{words}; the rest is dropped."
+
+
+def _tables(plan: Plan, configuration: Configuration, devices: Sequence[Device]) -> list[str]:
+    """A table for each kind of device: those of a kind run the same cells in the same order."""
+    cells = {cell.id: cell for cell in plan.cells}
+    alike: dict[tuple[tuple[str, ...], ...], list[Device]] = {}
+    for device in devices:
+        order = plan.order[device.uuid]
+        # Every round holds every cell once, but for scans; the first one is shown.
+        first_round = [cells[cell_id] for cell_id, number in order if number == 0]
+        alike.setdefault(tuple(map(_row, first_round)), []).append(device)
+    header = ("#", "Model", "Phase", "Precision", "Batch", "Input", "A launch")
+    lines: list[str] = []
+    for rows, group in alike.items():
+        first = [cells[cell_id] for cell_id, number in plan.order[group[0].uuid] if number == 0]
+        numbered = [
+            (str(number), *row, _about(cell, configuration, group))
+            for number, (row, cell) in enumerate(zip(rows, first, strict=True), start=1)
+        ]
+        lines += [
+            *_devices(group, len(devices), first[0].mode),
+            f"Profile {configuration.profile}, seed {configuration.seed}, {_launches(configuration.launches)}",
+            "",
+            table(header, numbered, numbers=frozenset({0, 4, 5, 6})),
+            "",
+        ]
+    return lines
+
+
+def _row(cell: Cell) -> tuple[str, ...]:
     name = cell.model if len(cell.model) <= NAME_WIDTH else f"{cell.model[: NAME_WIDTH - 1]}…"
     size = "" if cell.input_size is None else str(cell.input_size)
-    about = estimate.about(slowest).removeprefix("about ")
-    return (str(number), name, cell.workload, cell.precision, str(cell.batch_size), size, about)
+    if cell.new_tokens is not None:
+        size += f"+{cell.new_tokens}"
+    return (name, cell.workload, cell.precision, str(cell.batch_size or "auto"), size)
 
 
-def _devices(devices: Sequence[Device], mode: Mode) -> list[str]:
-    shown = [f"  {device.label}: {device.name}"[:80] for device in devices[:DEVICES_SHOWN]]
+def _about(cell: Cell, configuration: Configuration, devices: Sequence[Device]) -> str:
+    slowest = max(estimate.launch_s(cell, configuration, device) for device in devices)
+    return estimate.about(slowest).removeprefix("about ")
+
+
+def _formats(cells: Sequence[Cell]) -> Iterable[str]:
+    """Which models see their images by pixel; said once, because it is the same for every cell of a model."""
+    names = dict.fromkeys(cell.model for cell in cells if cell.memory_format is MemoryFormat.CHANNELS_LAST)
+    return _folded([f"Images by pixel (channels_last): {', '.join(names)}."] if names else [])
+
+
+def _folded(lines: Iterable[str]) -> list[str]:
+    return [
+        part for line in lines for part in textwrap.wrap(line, WIDTH, subsequent_indent="  ", break_on_hyphens=False)
+    ]
+
+
+def _devices(devices: Sequence[Device], of: int, mode: Mode) -> list[str]:
+    """Those of one kind among `of` devices of the run."""
+    shown = [f"  {device.label}: {device.name}"[:WIDTH] for device in devices[:DEVICES_SHOWN]]
     if len(devices) > DEVICES_SHOWN:
         shown.append(f"  and {len(devices) - DEVICES_SHOWN} more")
-    if len(devices) == 1:
-        return ["One device runs the cells below:", *shown]
     how = "one after the other" if mode is Mode.SOLO else "all at once"
-    return [f"Each of {len(devices)} devices runs the cells below, {how}:", *shown]
+    if of == 1:
+        return ["One device runs the cells below:", *shown]
+    if len(devices) == of:
+        return [f"Each of {of} devices runs the cells below, {how}:", *shown]
+    return [f"{len(devices)} of {of} devices, at work {how}, run the cells below:", *shown]
 
 
 def _launches(launches: int) -> str:

@@ -1,53 +1,91 @@
-"""`list-models`: what can be measured."""
+"""`list-models`: what can be measured, how large it is, and what it takes."""
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
 import click
 
+from orchestrator.cli import complete
 from orchestrator.cli.program import Command, table
 from orchestrator.cli.streams import say
 
 if TYPE_CHECKING:
-    from protocol.cell import ModelSpec
+    from protocol.cell import ModelSpec, Sizes
+
+HEADER: Final = ("Model", "Type", "Parameters", "Input", "Takes", "Memory")
+EXPLAINED: Final = """\
+Parameters in millions.
+Takes: what --seq-len (tokens) and --input-size (pixels) can ask for.
+Memory: of a GPU, in GB, about what training at batch 32 takes."""
 
 
 @click.command("list-models", cls=Command)
-@click.option("--type", "kind", type=click.Choice(["transformer", "cnn", "generative", "other"]), help="These alone.")
+@click.option(
+    "--type",
+    "kind",
+    metavar="NAME",
+    shell_complete=complete.model_types,
+    help="Only transformer, cnn, generative, other or probe.",
+)
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def command(*, kind: str | None, as_json: bool) -> None:
-    """Show the models."""
+    """Show the models, and the probes, which measure the device itself."""
     from orchestrator import catalogue
 
+    if kind is not None:
+        catalogue.require_type(kind, "--type")
     models = [model for model in catalogue.load().models if kind in {None, model.type}]
-    if as_json:
-        say(json.dumps([_entry(model) for model in models], indent=2))
-    elif models:
-        header = ("Model", "Name", "Type", "Parameters", "Input", "GFLOP")
-        rows = [
-            (
-                model.name,
-                model.title,
-                model.type,
-                f"{model.parameters / 1e6:,.1f} M",
-                "" if model.sizes is None else str(model.sizes.default),
-                f"{model.inference_gflops:g}",
-            )
-            for model in models
-        ]
-        say(table(header, rows, numbers=frozenset({3, 4, 5})))
-    else:
-        say(f"There is no model of the type {kind} yet.")
+    say(json.dumps([_entry(model) for model in models], indent=2) if as_json else _page(models))
+
+
+def _page(models: "Sequence[ModelSpec]") -> str:
+    shown = table(HEADER, [_row(model) for model in models], numbers=frozenset({2, 5}))
+    return "\n".join((shown, "", EXPLAINED, *_writers(models)))
+
+
+def _row(model: "ModelSpec") -> tuple[str, ...]:
+    sizes = model.sizes
+    return (
+        model.name,
+        model.type,
+        f"{model.parameters / 1e6:,.1f}" if model.parameters else "",
+        "" if sizes is None else f"{sizes.default} {sizes.unit}",
+        "" if sizes is None else _range(sizes),
+        f"{model.memory_mb / 1024:.1f}",
+    )
+
+
+def _range(sizes: "Sizes") -> str:
+    """As shapes.takes says it, short enough for a column."""
+    if sizes.largest == sizes.smallest:
+        return "nothing else"
+    reach = f"{sizes.smallest} up" if sizes.largest is None else f"{sizes.smallest} to {sizes.largest}"
+    return reach if sizes.step == 1 else f"{reach} by {sizes.step}"
+
+
+def _writers(models: "Sequence[ModelSpec]") -> list[str]:
+    """Which of them generation is measured of, and how much they write."""
+    return [
+        f"Generation: {model.name} adds {model.generation.new_tokens} tokens to {model.generation.prompt_tokens}."
+        for model in models
+        if model.generation is not None
+    ]
 
 
 def _entry(model: "ModelSpec") -> dict[str, object]:
-    """What a program wants to know of a model. Keys as in the report."""
+    """What a program wants to know of a model. Keys as in the report, where it has them."""
+    from msgspec import to_builtins
+
     return {
         "model_name": model.name,
         "title": model.title,
         "model_type": model.type,
         "parameters_count": model.parameters,
         "input_size": None if model.sizes is None else model.sizes.default,
+        "input_sizes": to_builtins(model.sizes),
+        "inputs": to_builtins(model.inputs),
+        "generation": to_builtins(model.generation),
         "inference_gflops": model.inference_gflops,
         "memory_mb": model.memory_mb,
     }

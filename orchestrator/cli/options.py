@@ -1,15 +1,12 @@
-"""The options of a run, once for both programs, and what they say in the terms of a configuration file."""
+"""The options of a run, once for both programs. What they say in the terms of a configuration file: spoken.py."""
 
-import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar
+from typing import Any, Final, TypedDict, TypeVar
 
 import click
 
 from orchestrator.cli import complete
-
-if TYPE_CHECKING:
-    from orchestrator.settings import Said
+from orchestrator.errors import ConfigError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -27,10 +24,16 @@ class RunParams(DisplayParams):
     """What click passes for RUN_OPTIONS and DISPLAY_OPTIONS. None: the option was not given."""
 
     models: str | None
+    models_file: str | None
+    pythonpath: str | None
+    allow_code: bool
     batch_sizes: str | None
     precision: str | None
-    iterations: int | None
-    warmup: int | None
+    seq_len: str | None
+    input_size: str | None
+    memory_format: str | None
+    iterations: str | None
+    warmup: str | None
     output: str | None
     format: str | None
     gpu_ids: str | None
@@ -39,9 +42,9 @@ class RunParams(DisplayParams):
     allow_busy: bool | None
     profile: str | None
     phases: str | None
-    launches: int | None
+    launches: str | None
     isolation: str | None
-    seed: int | None
+    seed: str | None
     monitor_gpu: bool | None
     compare_baseline: str | None
     config: str | None
@@ -68,32 +71,63 @@ RUN_OPTIONS: Final = (
         "--models",
         metavar="NAMES",
         shell_complete=complete.models,
-        help="Models, separated by commas, or all. [default: all]",
+        help="Models, separated by commas, or all; your own as file.py:Class or package.module:function. "
+        "[default: all]",
+    ),
+    click.option(
+        "--models-file",
+        metavar="FILE",
+        type=click.Path(),
+        help="Models of your own, described in YAML. Without -m, these alone are measured.",
+    ),
+    click.option(
+        "--pythonpath",
+        metavar="FOLDERS",
+        help="Folders in which Python looks first for packages of your own, separated by colons.",
+    ),
+    click.option(
+        "--allow-code",
+        is_flag=True,
+        help="Run code of yours: files, and packages that are not installed.",
     ),
     click.option(
         "-b",
         "--batch-sizes",
         metavar="SIZES",
-        help="Batch sizes of inference and training, separated by commas. [default: 1,8,32; training: 32]",
+        help="Batch sizes, separated by commas, or auto (scan). [default: 1,8,32; training: 32; generation: 1]",
     ),
     click.option(
         "-p",
         "--precision",
         metavar="NAMES",
         shell_complete=complete.precisions,
-        help="fp32, bf16 or both, separated by commas. [default: fp32]",
+        help="fp32, tf32, fp16, bf16 or several, separated by commas. [default: fp32]",
+    ),
+    click.option(
+        "--seq-len",
+        metavar="LENGTHS",
+        help="Tokens a sequence, for models of text; of the prompt in generation. [default: each model's own]",
+    ),
+    click.option(
+        "--input-size",
+        metavar="SIZES",
+        help="Pixels of a side, for models of images: 224,512,1024. [default: each model's own]",
+    ),
+    click.option(
+        "--memory-format",
+        metavar="NAME",
+        shell_complete=complete.memory_formats,
+        help="channels_last or contiguous, for models of images. [default: channels_last for convolutional ones]",
     ),
     click.option(
         "-i",
         "--iterations",
-        type=int,
         metavar="N",
         help="Measure exactly N iterations a launch. [default: until the profile's interval is reached]",
     ),
     click.option(
         "-w",
         "--warmup",
-        type=int,
         metavar="N",
         help="Warm up for exactly N iterations. [default: until times are steady]",
     ),
@@ -142,22 +176,21 @@ RUN_OPTIONS: Final = (
         "--phases",
         metavar="NAMES",
         shell_complete=complete.phases,
-        help="load, inference, training or several. [default: all three]",
+        help="load, inference, training, generation or several. [default: all four]",
     ),
     click.option(
         "--launches",
-        type=int,
         metavar="N",
         help="Fresh processes for each cell. [default: what the profile says]",
     ),
     click.option(
         "--isolation",
-        type=click.Choice(["fork", "exec"]),
-        help="How a fresh process is made: forked from one with torch imported, or a new interpreter. [default: fork]",
+        metavar="NAME",
+        shell_complete=complete.isolations,
+        help="A fresh process is made by fork, from one with torch imported, or by exec, anew. [default: fork]",
     ),
     click.option(
         "--seed",
-        type=int,
         metavar="N",
         help="Decides the order of the cells, weights and inputs. [default: 1]",
     ),
@@ -203,64 +236,12 @@ def display_options(command: Command) -> Command:
 
 
 def require_one_voice(params: DisplayParams) -> None:
-    """Refuse to tell every step and next to nothing at once. Raises click's UsageError."""
+    """Refuse to tell every step and next to nothing at once. Raises ConfigError."""
     if params["verbose"] and params["quiet"]:
-        raise click.UsageError("-v/--verbose and --quiet contradict each other; leave one of them out")
+        raise ConfigError("-v/--verbose and --quiet contradict each other; leave one of them out")
 
 
 def _decorate(command: Command, options: tuple[Callable[[Command], Command], ...]) -> Command:
     for option in reversed(options):
         command = option(command)
     return command
-
-
-def said(params: RunParams) -> "Said":
-    """What the options say, by the keys of a configuration file. Raises ConfigError for a value that cannot be."""
-    from orchestrator.settings import from_options
-
-    given: dict[str, object] = {name: value for name, value in params.items() if value is not None}
-    if params["batch_sizes"] is not None:
-        given["batch_sizes"] = [_number(word.strip()) for word in params["batch_sizes"].split(",")]
-    if params["solo"]:
-        given["solo"] = "solo"
-    if params["multi_gpu"]:
-        given.setdefault("gpu_ids", "all")
-    value: dict[str, object] = {}
-    origins = {}
-    for key, (name, option) in _KEYS.items():
-        if name in given:
-            section, _, last = key.rpartition(".")
-            part = value.setdefault(section, {}) if section else value
-            assert isinstance(part, dict)
-            part[last] = given[name]
-            origins[key] = option
-    return from_options(value, origins)
-
-
-_KEYS: Final = {
-    "benchmark.profile": ("profile", "--profile"),
-    "benchmark.phases": ("phases", "--phases"),
-    "benchmark.precision": ("precision", "-p/--precision"),
-    "benchmark.iterations": ("iterations", "-i/--iterations"),
-    "benchmark.warmup": ("warmup", "-w/--warmup"),
-    "benchmark.launches": ("launches", "--launches"),
-    "benchmark.seed": ("seed", "--seed"),
-    "benchmark.mode": ("solo", "--solo"),
-    "benchmark.isolation": ("isolation", "--isolation"),
-    "models": ("models", "-m/--models"),
-    "batch_sizes": ("batch_sizes", "-b/--batch-sizes"),
-    "training_batch_sizes": ("batch_sizes", "-b/--batch-sizes"),
-    "output.path": ("output", "-o/--output"),
-    "output.format": ("format", "-f/--format"),
-    "output.verbose": ("verbose", "-v/--verbose"),
-    "monitoring.enabled": ("monitor_gpu", "--monitor-gpu"),
-    "gpu.ids": ("gpu_ids", "--gpu-ids"),
-    "gpu.allow_busy": ("allow_busy", "--allow-busy"),
-    "run.folder": ("runs_folder", "--runs-folder"),
-}
-"""Key in a file → parameter of the command, and how people write it."""
-
-
-def _number(word: str) -> int | str:
-    """The number that `word` is; what is none stays a word, and is refused with the rest of the values."""
-    return int(word) if re.fullmatch(r"[0-9]{1,20}", word) else word

@@ -1,6 +1,7 @@
 """What every command has in common: how it ends, and how errors are told.
 
 UserError            error: …                          2
+click's own errors   error: …, and where help is       2
 StorageError         error: …                          5
 a missing library    error: …                          5
 interrupted                                            4
@@ -53,9 +54,11 @@ class Command(click.Command):
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: object
     ) -> click.Context:
-        """Read the command line. --help and --version print on the way."""
+        """Read the command line. --help and --version print on the way. Raises Refusal for what it cannot mean."""
         try:
             return super().make_context(info_name, args, parent, **extra)
+        except click.UsageError as error:
+            raise Refusal(_usage(error, info_name or "")) from error
         except OSError as error:
             try:
                 refused(error)
@@ -89,6 +92,18 @@ class Program(Command, click.Group):
         context.meta["command"] = words
         return context
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that is meant. Raises Refusal with the nearest names."""
+        name = args[0]
+        if name in self.commands or name.startswith("-") or ctx.resilient_parsing:
+            return super().resolve_command(ctx, args)
+        from orchestrator.yaml_schema import did_you_mean, listed
+
+        names = self.list_commands(ctx)
+        raise Refusal(f"there is no command '{name}'.{did_you_mean(name, names)} There is {listed(names, 'and')}.")
+
     def invoke(self, ctx: click.Context) -> object:
         """Run the command. Raises nothing but click's exceptions, each with its exit code."""
         try:
@@ -99,6 +114,8 @@ class Program(Command, click.Group):
             raise Breakdown(str(error)) from error
         except (KeyboardInterrupt, click.Abort):
             raise Interruption("interrupted") from None
+        except click.UsageError as error:
+            raise Refusal(_usage(error, ctx.command_path)) from error
         except (click.ClickException, click.exceptions.Exit):
             raise
         except ModuleNotFoundError as error:
@@ -124,6 +141,22 @@ class RunCommand(Command):
         """Examples, then the exit codes."""
         super().format_epilog(ctx, formatter)
         write_exit_codes(formatter)
+
+
+def _usage(error: click.UsageError, program: str) -> str:
+    """What click says of a command line, as our own messages say it: where, what, and what to do."""
+    command = program if error.ctx is None else error.ctx.command_path
+    match error:
+        case click.NoSuchOption(option_name=name, possibilities=near):
+            guess = f" Did you mean {' or '.join(near)}?" if near else ""
+            problem = f"there is no option {name}.{guess}"
+        case click.MissingParameter(param=click.Parameter() as parameter):
+            problem = f"{parameter.human_readable_name} is missing."
+        case click.BadParameter(param=click.Parameter() as parameter):
+            problem = f"{'/'.join(parameter.opts)}: {error.message}"
+        case _:
+            problem = error.message[:1].lower() + error.message[1:]
+    return f"{problem.rstrip('.?')}{'?' if problem.endswith('?') else '.'} `{command} --help` shows what there is."
 
 
 def write_exit_codes(formatter: click.HelpFormatter) -> None:

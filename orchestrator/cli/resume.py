@@ -24,7 +24,7 @@ def command(context: click.Context, /, run: str | None, runs_folder: str, **para
 
     What was finished is kept, and the rest is run as it was planned: a run's configuration never changes.
     """
-    from orchestrator import archive, folders
+    from orchestrator import archive, cuda_probe, folders
     from orchestrator.cli.running import work
 
     require_one_voice(params)
@@ -32,4 +32,5 @@ def command(context: click.Context, /, run: str | None, runs_folder: str, **para
     folders.require_ours(paths)
     stored = archive.load_stored(paths)
     archive.require_own_journal(stored, paths)
+    cuda_probe.require(stored.devices)
     context.exit(work(stored, paths, params))

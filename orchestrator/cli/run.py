@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Final, Unpack
 import click
 
 from orchestrator import TOOL_VERSION
-from orchestrator.cli.options import DisplayParams, RunParams, require_one_voice, run_options, said
+from orchestrator.cli.options import DisplayParams, RunParams, require_one_voice, run_options
 from orchestrator.cli.program import RunCommand
+from orchestrator.cli.spoken import said
 from orchestrator.cli.streams import say
 from orchestrator.errors import ConfigError, DeviceError
 from protocol.exit_codes import ExitCode
@@ -42,16 +43,19 @@ def command(context: click.Context, /, **params: Unpack[RunParams]) -> None:
     context.exit(measure(context, params))
 
 
-def measure(context: click.Context, params: RunParams) -> ExitCode:
-    """Do what the options say. Raises UserError before anything is run or written, if it cannot be done."""
-    from orchestrator import archive, config, folders, plan
+def measure(context: click.Context, params: RunParams, preset: str | None = None) -> ExitCode:
+    """Do what the options say, and end in time where a preset has a limit.
+
+    Raises UserError before anything is run or written, if it cannot be done.
+    """
+    from orchestrator import archive, config, cuda_probe, folders, plan
     from orchestrator.cli.running import work
     from orchestrator.configuration import StoredRun
 
     require_one_voice(params)
     if params["compare_baseline"] is not None:
         raise ConfigError("--compare-baseline comes with a later version; both reports are kept, to compare them then")
-    everything, configuration = _configuration(params)
+    everything, configuration = _configuration(params, preset)
     devices = _with_their_users(configuration, _devices(everything, configuration))
     planned = plan.make(configuration, devices)
     folders.require_writable(configuration, everything, make=not params["dry_run"])
@@ -60,6 +64,7 @@ def measure(context: click.Context, params: RunParams) -> ExitCode:
 
         say(describe(planned, configuration, devices))
         return ExitCode.PASSED
+    cuda_probe.require(devices)
     paths = folders.make_run(Path(configuration.runs_folder), datetime.now())
     stored = StoredRun(
         tool_version=TOOL_VERSION,
@@ -91,15 +96,22 @@ def _with_their_users(configuration: "Configuration", devices: "tuple[Device, ..
     return machine.marked(devices, busy)
 
 
-def _configuration(params: RunParams) -> "tuple[Said, Configuration]":
-    from orchestrator import catalogue, config, folders
+def _configuration(params: RunParams, preset: str | None) -> "tuple[Said, Configuration]":
+    from orchestrator import catalogue, config, folders, own_models, presets
 
     file = None if params["config"] is None else Path(params["config"])
     if params["config"] == "":
         raise ConfigError("--config: expected a file, got an empty text")
-    everything = config.gather(catalogue.configs_folder() / "default.yaml", file, said(params))
+    limited = None if preset is None else presets.load(preset)
+    everything = config.gather(
+        catalogue.configs_folder() / "default.yaml", file, said(params), None if limited is None else limited.said
+    )
     places = config.Places(current=folders.current(), cache=folders.default_cache(os.environ, os.getuid()))
-    return everything, config.resolve(everything, catalogue.load(), places)
+    models, everything = own_models.extended(catalogue.load(), everything, places.current, allowed=params["allow_code"])
+    configuration = config.resolve(everything, models, places)
+    if limited is not None:
+        configuration = limited.on(configuration)
+    return everything, configuration
 
 
 def _devices(everything: "Said", configuration: "Configuration") -> "tuple[Device, ...]":

@@ -19,12 +19,16 @@ if TYPE_CHECKING:
 def work(stored: "StoredRun", paths: "RunPaths", params: DisplayParams) -> ExitCode:
     """Begin or go on with the run in that folder. `params` are those of options.DISPLAY_OPTIONS."""
     from orchestrator import run, terminal
+    from orchestrator.cli import left_out
+    from orchestrator.view import Notice
 
     display = terminal.make(
         quiet=params["quiet"], verbose=bool(params["verbose"]), log_format=params["log_format"], stream=sys.stderr
     )
     try:
         display.tell(_started(stored, paths))
+        for sentence in left_out.sentences(stored.plan, stored.devices):
+            display.tell(Notice(level="info", message=f"left out: {sentence}"))
         report = run.execute(stored, paths, display)
         code = ExitCode(report.verdict.exit_code)
         if params["strict"]:

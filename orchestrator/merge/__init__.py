@@ -8,20 +8,22 @@ Which cell ended how is decided in outcomes.py; here it is only written down.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from orchestrator.archive import Archive
 from orchestrator.evidence import DeviceEvidence, Evidence
 from orchestrator.merge import summary
+from orchestrator.merge.batch_scans import batch_scans
 from orchestrator.merge.cross_gpu import spreads
-from orchestrator.merge.metrics import mb
-from orchestrator.merge.results import cells, results
+from orchestrator.merge.measured import mb
+from orchestrator.merge.results import cells, probes, results
 from orchestrator.merge.times import iso
 from orchestrator.report.model import (
     SCHEMA_VERSION,
     ConfigurationReport,
     GpuInfo,
+    LeftOutReport,
     Metadata,
     Report,
     SegmentReport,
@@ -36,7 +38,7 @@ NO_HEALTH: Final = "health is not judged in this version"
 
 def merge(archive: Archive, evidence: Evidence) -> Report:
     """The report of a run, finished or not. Everything that was planned is in it, whatever became of it."""
-    merged = results(archive, evidence)
+    merged, measured_probes = results(archive, evidence), probes(archive, evidence)
     return Report(
         schema_version=SCHEMA_VERSION,
         metadata=_metadata(archive, evidence),
@@ -46,9 +48,12 @@ def merge(archive: Archive, evidence: Evidence) -> Report:
         ),
         test_configuration=_configuration(archive),
         results=merged,
+        probes=measured_probes,
+        batch_scans=tuple(batch_scans(archive, evidence)),
         cells=tuple(cells(archive, evidence)),
+        left_out=tuple(_left_out(archive)),
         summary=summary.summary(archive, evidence, merged),
-        cross_gpu=spreads(archive.stored.devices, merged),
+        cross_gpu=spreads(archive.stored.devices, merged, measured_probes),
         overhead=summary.overhead(archive, evidence),
         failures=tuple(summary.failures(archive, evidence)),
         verdict=summary.verdict(archive, evidence),
@@ -129,6 +134,12 @@ def _gpu_info(device: Device, evidence: DeviceEvidence, taken_out: str | None) -
     )
 
 
+def _left_out(archive: Archive) -> Iterator[LeftOutReport]:
+    numbers = {device.uuid: device.gpu_id for device in archive.stored.devices}
+    for one in archive.stored.plan.left_out:
+        yield LeftOutReport(gpu_uuid=one.device, gpu_id=numbers[one.device], model_name=one.model, reason=one.why)
+
+
 def _configuration(archive: Archive) -> ConfigurationReport:
     asked = archive.stored.configuration
     return ConfigurationReport(
@@ -138,9 +149,15 @@ def _configuration(archive: Archive) -> ConfigurationReport:
         test_iterations=asked.measurement.iterations,
         batch_sizes=asked.batch_sizes,
         training_batch_sizes=asked.training_batch_sizes,
+        generation_batch_sizes=asked.generation_batch_sizes,
+        sequence_lengths=asked.sequence_lengths,
+        input_sizes=asked.input_sizes,
+        memory_format=asked.memory_format,
         monitor_gpu_enabled=asked.monitor,
         monitor_interval_ms=asked.monitor_interval_ms,
         profile=asked.profile,
+        preset=asked.preset,
+        time_limit_seconds=asked.time_limit_s,
         mode=archive.stored.plan.cells[0].mode if archive.stored.plan.cells else asked.mode,
         seed=asked.seed,
         isolation=asked.isolation,

@@ -1,7 +1,7 @@
 """The same cell on identical devices, side by side.
 
 What differs in an identity fact (batch size that really ran, power limit, throttling) is named and left out, never
-mixed in: docs/method.md, "Words" and "Two runs". Spread is shown; who is a straggler is not judged here.
+mixed in: docs/method.md, "Words" and "Identical GPUs". Spread is shown; who is a straggler is not judged here.
 """
 
 from collections.abc import Iterator, Sequence
@@ -9,14 +9,22 @@ from statistics import median, mode
 from typing import Final, NamedTuple
 
 from orchestrator.outcomes import Status
-from orchestrator.report.cells import LoadMetrics, ModelResult, PhaseMetrics
-from orchestrator.report.model import Spread, SpreadValue
+from orchestrator.report.cells import Measured, ModelResult, ProbeMetrics
+from orchestrator.report.comparisons import Spread, SpreadValue
 from orchestrator.stats.series import spread_percent
-from protocol.cell import Device, DeviceKind
+from protocol.cell import Device, DeviceKind, Workload
 from protocol.result import SteadyState
 
 COMPARED: Final = "COMPARED"
 NOT_COMPARABLE: Final = "NOT COMPARABLE"
+FIGURES: Final = {
+    Workload.LOAD: ("model_load_time_ms",),
+    Workload.INFERENCE: ("throughput_samples_per_sec",),
+    Workload.TRAINING: ("throughput_samples_per_sec",),
+    Workload.GENERATION: ("tokens_per_second",),
+    Workload.PROBE: ("sustained_tflops", "copy_gb_per_sec", "transfer_gb_per_sec"),
+}
+"""What is compared: the first figure that a device has a value of. Each kind of probe has one of its three."""
 _OUT_OF_MEMORY: Final = frozenset({Status.DEGRADED, Status.REFERRED, Status.DOES_NOT_FIT})
 
 
@@ -31,42 +39,43 @@ class _Key(NamedTuple):
     mode: str
     compile_mode: str
     input_size: int | None
-    phase: str
+    memory_format: str
+    new_tokens: int | None
+    phase: Workload
     batch_size: int
 
 
 class _Point(NamedTuple):
     device: Device
-    metric: LoadMetrics | PhaseMetrics
-
-    @property
-    def value(self) -> float | None:
-        """Samples a second, or milliseconds of loading."""
-        if isinstance(self.metric, LoadMetrics):
-            return self.metric.model_load_time_ms
-        return self.metric.throughput_samples_per_sec
+    metric: Measured
+    value: float | None
 
     @property
     def steady(self) -> bool:
         """Whether warm-up ended because times were steady, or was fixed by the user."""
-        return isinstance(self.metric, LoadMetrics) or self.metric.steady_state != SteadyState.NONE
+        return self.metric.steady_state != SteadyState.NONE
 
 
-def spreads(devices: Sequence[Device], results: Sequence[ModelResult]) -> tuple[Spread, ...]:
+def spreads(
+    devices: Sequence[Device], results: Sequence[ModelResult], probes: Sequence[ProbeMetrics]
+) -> tuple[Spread, ...]:
     """A comparison for each cell that two or more identical devices (name, kind, memory) were to run."""
     known = {device.uuid: device for device in devices}
-    groups: dict[_Key, list[_Point]] = {}
+    groups: dict[_Key, list[tuple[Device, Measured]]] = {}
     for result in results:
-        for key, point in _points(result, known[result.gpu_uuid]):
-            groups.setdefault(key, []).append(point)
-    return tuple(_spread(key, points) for key, points in groups.items() if len(points) > 1)
+        for key, metric in _of_model(result, known[result.gpu_uuid]):
+            groups.setdefault(key, []).append((known[result.gpu_uuid], metric))
+    for probe in probes:
+        groups.setdefault(_of_probe(probe, known[probe.gpu_uuid]), []).append((known[probe.gpu_uuid], probe))
+    return tuple(_spread(key, metrics) for key, metrics in groups.items() if len(metrics) > 1)
 
 
-def _points(result: ModelResult, device: Device) -> Iterator[tuple[_Key, _Point]]:
-    phases: dict[str, list[LoadMetrics | PhaseMetrics]] = {
-        "load": [result.load_metrics] if result.load_metrics else [],
-        "inference": list(result.inference_metrics.values()),
-        "training": list(result.training_metrics.values()),
+def _of_model(result: ModelResult, device: Device) -> Iterator[tuple[_Key, Measured]]:
+    phases: dict[Workload, Sequence[Measured]] = {
+        Workload.LOAD: [result.load_metrics] if result.load_metrics else [],
+        Workload.INFERENCE: list(result.inference_metrics.values()),
+        Workload.TRAINING: list(result.training_metrics.values()),
+        Workload.GENERATION: list(result.generation_metrics.values()),
     }
     for phase, metrics in phases.items():
         for metric in metrics:
@@ -79,13 +88,34 @@ def _points(result: ModelResult, device: Device) -> Iterator[tuple[_Key, _Point]
                 mode=result.mode,
                 compile_mode=result.compile_mode,
                 input_size=result.input_size,
+                memory_format=result.memory_format,
+                new_tokens=result.new_tokens,
                 phase=phase,
                 batch_size=metric.batch_size_requested,
             )
-            yield key, _Point(device, metric)
+            yield key, metric
 
 
-def _spread(key: _Key, points: Sequence[_Point]) -> Spread:
+def _of_probe(probe: ProbeMetrics, device: Device) -> _Key:
+    return _Key(
+        kind=device.kind,
+        gpu_name=device.name,
+        memory=device.memory_total_bytes,
+        model=probe.name,
+        precision=probe.precision,
+        mode=probe.mode,
+        compile_mode="",
+        input_size=None,
+        memory_format="",
+        new_tokens=None,
+        phase=Workload.PROBE,
+        batch_size=probe.batch_size_requested,
+    )
+
+
+def _spread(key: _Key, metrics: Sequence[tuple[Device, Measured]]) -> Spread:
+    figure = _figure(key.phase, [metric for _, metric in metrics])
+    points = [_Point(device, metric, getattr(metric, figure)) for device, metric in metrics]
     reasons = [_not_comparable(point, points) for point in points]
     values = [point.value for point, reason in zip(points, reasons, strict=True) if reason is None]
     compared = [value for value in values if value is not None] if len(values) > 1 else []
@@ -97,14 +127,22 @@ def _spread(key: _Key, points: Sequence[_Point]) -> Spread:
         precision=key.precision,
         mode=key.mode,
         input_size=key.input_size,
+        memory_format=key.memory_format or None,
+        new_tokens=key.new_tokens,
         batch_size_requested=key.batch_size,
-        metric="model_load_time_ms" if key.phase == "load" else "throughput_samples_per_sec",
+        metric=figure,
         values=tuple(_value(point, reason, middle) for point, reason in zip(points, reasons, strict=True)),
         median=middle,
         spread_percent=spread_percent(compared),
         comparison=COMPARED if compared else NOT_COMPARABLE,
         notes=tuple(_notes(key, points, reasons)),
     )
+
+
+def _figure(phase: Workload, metrics: Sequence[Measured]) -> str:
+    """Name of the figure that is compared."""
+    names = FIGURES[phase]
+    return next((name for name in names if any(getattr(metric, name) is not None for metric in metrics)), names[0])
 
 
 def _not_comparable(point: _Point, points: Sequence[_Point]) -> str | None:
@@ -122,8 +160,8 @@ def _not_comparable(point: _Point, points: Sequence[_Point]) -> str | None:
         return f"power limit {_watts(point.device.power_limit_w)}, not {_watts(limit)}"
     if point.device.busy_with is not None:
         return "contaminated by another process"
-    if isinstance(metric, PhaseMetrics) and metric.throttled:
-        return "throttled for temperature"
+    if metric.throttled:
+        return "throttled"
     return None
 
 

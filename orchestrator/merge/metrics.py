@@ -1,210 +1,120 @@
-"""The figures of one cell as the report writes them: names and units of the requirements, None for what is unknown."""
+"""The figures of one cell as the report writes them: names and units of the requirements, None for what is unknown.
 
-from collections.abc import Callable, Sequence
-from statistics import median
-from typing import Final
+Each function gives the fields that its kind of metric has beyond CellReport and Measured.
+"""
+
+from collections.abc import Sequence
 
 from orchestrator.evidence import LaunchEvidence
-from orchestrator.records import Left
-from orchestrator.report.cells import LaunchLedger, Statistics
+from orchestrator.merge.measured import Fields, largest, mb, middle, peak
+from orchestrator.merge.plausibility import Seen
 from orchestrator.stats.launch import CellFigures
-from orchestrator.stats.series import Summary
-from protocol.cell import Device, DeviceKind
-from protocol.result import Ledger, Memory, SteadyState
+from protocol.cell import Cell
+from protocol.result import Memory
 
-MIB: Final = 1024 * 1024
-
-THROTTLED_SHARE: Final = 0.01
-"""Share of the measured time under thermal slowdown from which a result is not to be believed (docs/method.md)."""
-
-CLOCK_EVENT_REASONS: Final = {
-    0x001: "idle",
-    0x002: "application clocks setting",
-    0x004: "software power cap",
-    0x008: "hardware slowdown",
-    0x010: "sync boost",
-    0x020: "software thermal slowdown",
-    0x040: "hardware thermal slowdown",
-    0x080: "hardware power brake",
-    0x100: "display clock setting",
-}
-"""NVML's bits, in its own words."""
-
-Fields = dict[str, object]
+Launches = Sequence[LaunchEvidence]
 
 
-def mb(size: int | None) -> float | None:
-    """Bytes as mebibytes."""
-    return None if size is None else size / MIB
-
-
-def load(cell: CellFigures | None, launches: Sequence[LaunchEvidence]) -> Fields:
-    """The fields of LoadMetrics that were measured."""
+def load(cell: CellFigures | None, launches: Launches) -> Fields:
+    """The fields of LoadMetrics. The first load of a process is what its warm-up calls the first iteration."""
     means = cell.means_ms if cell else {}
     return {
         "model_load_time_ms": means.get("iteration"),
+        "cold_load_time_ms": middle(launches, lambda one: one.warm_up.first_iteration_ms),
         "instantiate_time_ms": means.get("instantiate"),
         "weights_time_ms": means.get("weights"),
         "to_device_time_ms": means.get("to_device"),
-        "memory_allocated_mb": mb(_largest(launches, lambda one: _model_bytes(one.memory))),
-        "statistics": statistics(cell, launches),
+        "memory_allocated_mb": mb(largest(launches, lambda one: _model_bytes(one.memory))),
     }
 
 
-def phase(cell: CellFigures | None, launches: Sequence[LaunchEvidence], device: Device) -> Fields:
-    """The fields of PhaseMetrics that were measured."""
+def phase(cell: CellFigures | None, launches: Launches, item: str) -> Fields:
+    """The fields of PhaseMetrics. item: what a sample is called."""
     means = cell.means_ms if cell else {}
+    latency = cell.pooled.get("latency") if cell else None
     return {
         "forward_time_ms": means.get("forward"),
         "backward_time_ms": means.get("backward"),
         "optimize_step_time_ms": means.get("optimizer"),
         "total_iteration_time_ms": means.get("iteration"),
+        "inference_latency_ms": means.get("latency"),
+        "inference_latency_values": latency.count if latency else None,
         "throughput_samples_per_sec": cell.throughput if cell else None,
-        "iterations": cell.iterations if cell else None,
-        "relative_half_width": cell.relative_half_width if cell else None,
-        "launch_spread_percent": cell.launch_spread_percent if cell else None,
-        "drift_percent": cell.drift_percent if cell else None,
-        "drifting": cell.drifting if cell else None,
-        "launch_bound": _any(launches, lambda one: one.launch_bound),
+        "sample_unit": item,
         "loss": launches[0].loss if launches else None,
-        "statistics": statistics(cell, launches),
-        **_memory(launches, device),
-        **_warm_up(launches),
-        **_telemetry(launches, device),
     }
 
 
-def _memory(launches: Sequence[LaunchEvidence], device: Device) -> Fields:
-    if device.kind is DeviceKind.CPU:
-        resident = mb(_largest(launches, lambda one: one.memory.resident_bytes))
-        return {
-            "peak_memory_mb": resident,
-            "peak_memory_reserved_mb": None,
-            "steady_memory_mb": None,
-            "memory_basis": "resident set" if launches else None,
-        }
+def generation(cell: CellFigures | None, launches: Launches, planned: Cell) -> Fields:
+    """The fields of GenerationMetrics."""
+    means = cell.means_ms if cell else {}
+    between = cell.pooled.get("inter_token") if cell else None
+    tokens, expected = (cell.tokens, cell.tokens_expected) if cell else (None, None)
+    whole_ms, first_ms = means.get("iteration"), means.get("first_token")
     return {
-        "peak_memory_mb": mb(_largest(launches, lambda one: _peak(one.memory))),
-        "peak_memory_reserved_mb": mb(_largest(launches, lambda one: _peak_reserved(one.memory))),
-        "steady_memory_mb": mb(_largest(launches, lambda one: one.memory.warm_allocated_bytes)),
-        "memory_basis": "allocated" if launches else None,
+        "prompt_tokens": planned.input_size,
+        "new_tokens": planned.new_tokens,
+        "generation_time_ms": whole_ms,
+        "time_to_first_token_ms": first_ms,
+        "time_per_output_token_ms": _per_output_token(whole_ms, first_ms, planned.new_tokens),
+        "inter_token_mean_ms": means.get("inter_token"),
+        "inter_token_p50_ms": between.p50_ms if between else None,
+        "inter_token_p95_ms": between.p95_ms if between else None,
+        "inter_token_p99_ms": between.p99_ms if between else None,
+        "tokens_per_second": cell.tokens_per_second if cell else None,
+        "tokens_generated": tokens,
+        "tokens_expected": expected,
+        "tokens_complete": None if tokens is None or expected is None else tokens == expected,
+        "energy_per_token_j": middle(launches, _energy_per_token),
+        "sample_unit": "sequences",
     }
 
 
-def _warm_up(launches: Sequence[LaunchEvidence]) -> Fields:
-    states = [launch.warm_up.steady_state for launch in launches]
-    worst = SteadyState.NONE if SteadyState.NONE in states else next(iter(states), None)
-    return {
-        "steady_state": worst,
-        "stop_reason": ", ".join(dict.fromkeys(launch.stop_reason for launch in launches)) or None,
-        "warm_up_iterations": sum(launch.warm_up.iterations for launch in launches) if launches else None,
-        "first_iteration_ms": _middle(launches, lambda one: one.warm_up.first_iteration_ms),
-        "second_iteration_ms": _middle(launches, lambda one: one.warm_up.second_iteration_ms),
-    }
-
-
-def _telemetry(launches: Sequence[LaunchEvidence], device: Device) -> Fields:
-    shares = [one.readings.thermal_violation for one in launches if one.readings.thermal_violation is not None]
-    notes = dict.fromkeys(one.readings.note for one in launches if one.readings.note)
-    return {
-        "gpu_utilization_percent": _middle(launches, lambda one: one.readings.gpu_utilization_percent),
-        "memory_utilization_percent": _middle(launches, lambda one: one.readings.memory_utilization_percent),
-        "power_draw_w": _middle(launches, lambda one: one.readings.power_draw_w),
-        "energy_per_sample_j": _middle(launches, _energy_per_sample),
-        "temperature_c": _middle(launches, lambda one: one.readings.temperature_c),
-        "temperature_max_c": max(
-            (one.readings.temperature_max_c for one in launches if one.readings.temperature_max_c is not None),
-            default=None,
-        ),
-        "sm_clock_mhz": _middle(launches, lambda one: one.readings.sm_clock_mhz),
-        "clock_event_reasons": reason_words([one.readings.reasons for one in launches]),
-        "contaminated": device.busy_with is not None,
-        "throttled": max(shares) > THROTTLED_SHARE if shares else None,
-        "telemetry_note": "a CPU device has no NVML" if device.kind is DeviceKind.CPU else "; ".join(notes),
-    }
-
-
-def statistics(cell: CellFigures | None, launches: Sequence[LaunchEvidence]) -> Statistics | None:
-    """All launches of the cell thrown together, for the eye."""
-    iteration = cell.pooled.get("iteration") if cell else None
-    if cell is None or iteration is None:
+def seen(cell: CellFigures | None, launches: Launches) -> Seen | None:
+    """What the plausibility of a cell is judged by, None where it has no result."""
+    if cell is None or not launches or not cell.means_ms.get("iteration"):
         return None
-    return Statistics(
-        pooled_launches=cell.launches,
-        values=iteration.count,
-        values_cover=launches[0].group,
-        outliers=iteration.outliers,
-        **_shape("forward", cell.pooled.get("forward")),
-        **_shape("iteration", iteration),
+    return Seen(
+        iteration_ms=cell.means_ms["iteration"],
+        flops=launches[0].flops_per_iteration,
+        model_bytes=launches[0].memory.model_bytes,
     )
 
 
-def ledger(launches: Sequence[tuple[Ledger, Left | None]]) -> LaunchLedger | None:
-    """Medians of what the launches spent, None where there is none. A launch that nobody saw leave has no teardown."""
-    if not launches:
+def probe(cell: CellFigures | None, launches: Launches) -> Fields:
+    """The fields of ProbeMetrics that were measured. Rates are made launch by launch: each finds its own best shape."""
+    return {
+        "total_iteration_time_ms": cell.means_ms.get("iteration") if cell else None,
+        "best_tflops": max((rate for one in launches if (rate := _tflops(one, "best")) is not None), default=None),
+        "sustained_tflops": middle(launches, lambda one: _tflops(one, "iteration")),
+        "copy_gb_per_sec": middle(launches, lambda one: _gb_per_sec(one, "copy")),
+        "triad_gb_per_sec": middle(launches, lambda one: _gb_per_sec(one, "triad")),
+        "transfer_gb_per_sec": middle(launches, lambda one: _gb_per_sec(one, "iteration")),
+    }
+
+
+def _per_output_token(whole_ms: float | None, first_ms: float | None, new_tokens: int | None) -> float | None:
+    if whole_ms is None or first_ms is None or new_tokens is None or new_tokens < 2:
         return None
-    entries = {name: median(getattr(spent, name) for spent, _ in launches) for name in Ledger.__struct_fields__}
-    teardowns = [left.teardown_ms for _, left in launches if left is not None]
-    return LaunchLedger(
-        **entries,
-        teardown_ms=median(teardowns) if teardowns else None,
-        overhead_ms=median(overhead_ms(spent, left) for spent, left in launches),
-    )
+    return (whole_ms - first_ms) / (new_tokens - 1)
 
 
-def overhead_ms(spent: Ledger, left: Left | None) -> float:
-    """What a launch cost beyond loading, warm-up and measuring, as far as it was seen."""
-    seen = spent.start_ms + spent.import_ms + spent.context_ms + spent.build_ms
-    return seen + (left.teardown_ms if left else 0.0)
+def _energy_per_token(launch: LaunchEvidence) -> float | None:
+    energy_j, tokens = launch.readings.energy_j, launch.figures.tokens
+    return energy_j / tokens if energy_j is not None and tokens else None
 
 
-def reason_words(masks: Sequence[int | None]) -> tuple[str, ...]:
-    """The clock event reasons that were seen in any of the masks; a bit without a name is given as a number."""
-    seen = 0
-    for mask in masks:
-        seen |= mask or 0
-    named = tuple(words for bit, words in CLOCK_EVENT_REASONS.items() if seen & bit)
-    rest = seen & ~sum(CLOCK_EVENT_REASONS)
-    return (*named, f"unknown ({rest:#x})") if rest else named
+def _tflops(launch: LaunchEvidence, series: str) -> float | None:
+    time_ms, operations = launch.figures.means_ms.get(series), launch.flops_per_iteration
+    return None if not time_ms or operations is None else operations / (time_ms * 1e9)
 
 
-def _shape(name: str, summary: Summary | None) -> dict[str, float | None]:
-    points = ("mean", "std", "min", "max", "p50", "p95", "p99")
-    return {f"{name}_time_{point}_ms": getattr(summary, f"{point}_ms") if summary else None for point in points}
-
-
-def _peak(memory: Memory) -> int | None:
-    return _greater(memory.cold_allocated_bytes, memory.warm_allocated_bytes)
-
-
-def _peak_reserved(memory: Memory) -> int | None:
-    return _greater(memory.cold_reserved_bytes, memory.warm_reserved_bytes)
-
-
-def _greater(one: int | None, other: int | None) -> int | None:
-    return max((size for size in (one, other) if size is not None), default=None)
+def _gb_per_sec(launch: LaunchEvidence, series: str) -> float | None:
+    time_ms, moved = launch.figures.means_ms.get(series), launch.bytes_per_iteration.get(series)
+    return None if not time_ms or moved is None else moved / (time_ms * 1e6)
 
 
 def _model_bytes(memory: Memory) -> int:
     """What the allocator holds for the model; on a CPU device, where it does not say, parameters and buffers."""
-    peak = _peak(memory)
-    return memory.model_bytes if peak is None else peak
-
-
-def _energy_per_sample(launch: LaunchEvidence) -> float | None:
-    energy_j, items = launch.readings.energy_j, launch.figures.items
-    return energy_j / items if energy_j is not None and items else None
-
-
-def _middle(launches: Sequence[LaunchEvidence], read: Callable[[LaunchEvidence], float | None]) -> float | None:
-    known = [value for launch in launches if (value := read(launch)) is not None]
-    return median(known) if known else None
-
-
-def _largest(launches: Sequence[LaunchEvidence], read: Callable[[LaunchEvidence], int | None]) -> int | None:
-    return max((value for launch in launches if (value := read(launch)) is not None), default=None)
-
-
-def _any(launches: Sequence[LaunchEvidence], read: Callable[[LaunchEvidence], bool | None]) -> bool | None:
-    known = [value for launch in launches if (value := read(launch)) is not None]
-    return any(known) if known else None
+    allocated = peak(memory)
+    return memory.model_bytes if allocated is None else allocated

@@ -1,23 +1,31 @@
-"""The results of the report: planned cells, in one entry for each (GPU, model, precision, mode, input size)."""
+"""The results of the report: planned cells that measure a model, in entries, and probes, each by itself.
+
+An entry is what cells share that differ in workload and batch size alone: _Entry.
+"""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
 from orchestrator.archive import Archive, Attempt
-from orchestrator.evidence import Evidence
-from orchestrator.merge import metrics
+from orchestrator.evidence import Evidence, LaunchEvidence
+from orchestrator.merge import ledgers, metrics, plausibility
+from orchestrator.merge.measured import Fields, measured
 from orchestrator.merge.times import iso
 from orchestrator.outcomes import CellOutcome, Status
-from orchestrator.report.cells import AttemptReport, LoadMetrics, ModelResult, PhaseMetrics, Statistics
+from orchestrator.report.cells import GenerationMetrics, LoadMetrics, Measured, ModelResult, PhaseMetrics, ProbeMetrics
 from orchestrator.report.model import CellEntry
-from protocol.cell import Cell, Device, ModelSpec, Workload
+from orchestrator.report.parts import AttemptReport, Statistics
+from orchestrator.stats.launch import CellFigures
+from protocol.cell import AUTO, Cell, Device, ModelSpec, Workload
 from protocol.paths import RunPaths
 
-MEASURED: Final = (Workload.LOAD, Workload.INFERENCE, Workload.TRAINING)
-"""Workloads that have figures. The other one injects faults."""
+OF_MODELS: Final = (Workload.LOAD, Workload.INFERENCE, Workload.TRAINING, Workload.GENERATION)
+"""Workloads that measure a model. Of the others, probes measure a device, and one injects faults."""
+
+M = TypeVar("M", bound=Measured)
 
 
 class _Entry(NamedTuple):
@@ -29,21 +37,36 @@ class _Entry(NamedTuple):
     mode: str
     compile_mode: str
     input_size: int | None
+    memory_format: str
+    new_tokens: int | None
 
 
 def results(archive: Archive, evidence: Evidence) -> tuple[ModelResult, ...]:
     """Every planned cell that measures a model, in its entry; entries in the order of the plan."""
     devices = {device.uuid: device for device in archive.stored.devices}
-    models = {model.name: model for model in archive.stored.configuration.models}
+    models = archive.stored.configuration.by_name
     entries: dict[_Entry, list[Cell]] = {}
     for cell in archive.stored.plan.cells:
-        if cell.workload not in MEASURED:
-            continue
-        entries.setdefault(_entry(cell), []).append(cell)
+        if cell.workload in OF_MODELS:
+            entries.setdefault(_entry(cell), []).append(cell)
+    reporter = _Reporter(archive, evidence)
+    measured_without = probes(archive, evidence)
+    reached = {uuid: plausibility.reached(measured_without, uuid) for uuid in devices}
+    return tuple(
+        reporter.model_result(entry, cells, devices[entry.device], models[entry.model], reached[entry.device])
+        for entry, cells in entries.items()
+    )
+
+
+def probes(archive: Archive, evidence: Evidence) -> tuple[ProbeMetrics, ...]:
+    """Every planned probe, in the order of the plan."""
+    devices = {device.uuid: device for device in archive.stored.devices}
+    models = archive.stored.configuration.by_name
     reporter = _Reporter(archive, evidence)
     return tuple(
-        reporter.model_result(entry, cells, devices[entry.device], models[entry.model])
-        for entry, cells in entries.items()
+        reporter.probe(cell, devices[cell.devices[0]], models[cell.model])
+        for cell in archive.stored.plan.cells
+        if cell.workload is Workload.PROBE
     )
 
 
@@ -61,6 +84,9 @@ def cells(archive: Archive, evidence: Evidence) -> Iterator[CellEntry]:
             model_name=cell.model,
             workload=cell.workload,
             precision=cell.precision,
+            input_size=cell.input_size,
+            memory_format=cell.memory_format,
+            new_tokens=cell.new_tokens,
             batch_size_requested=cell.batch_size,
             batch_size=outcome.batch_size,
             status=outcome.status,
@@ -73,7 +99,16 @@ def cells(archive: Archive, evidence: Evidence) -> Iterator[CellEntry]:
 
 
 def _entry(cell: Cell) -> _Entry:
-    return _Entry(cell.devices[0], cell.model, cell.precision, cell.mode, cell.compile_mode, cell.input_size)
+    return _Entry(
+        device=cell.devices[0],
+        model=cell.model,
+        precision=cell.precision,
+        mode=cell.mode,
+        compile_mode=cell.compile_mode,
+        input_size=cell.input_size,
+        memory_format=cell.memory_format,
+        new_tokens=cell.new_tokens,
+    )
 
 
 class _Reporter:
@@ -87,44 +122,76 @@ class _Reporter:
             self._tries.setdefault(attempt.start.cell, []).append(attempt)
         self._planned = Counter(cell for queue in archive.stored.plan.order.values() for cell, _ in queue)
 
-    def model_result(self, entry: _Entry, cells: list[Cell], device: Device, model: ModelSpec) -> ModelResult:
+    def model_result(
+        self, entry: _Entry, cells: list[Cell], device: Device, model: ModelSpec, reached: plausibility.Reached
+    ) -> ModelResult:
         load: LoadMetrics | None = None
         phases: dict[Workload, dict[str, PhaseMetrics]] = {Workload.INFERENCE: {}, Workload.TRAINING: {}}
+        generation: dict[str, GenerationMetrics] = {}
         for cell in sorted(cells, key=lambda cell: cell.batch_size):
-            if cell.workload is Workload.LOAD:
-                load = self._load(cell)
-            elif cell.workload in phases:
-                phases[cell.workload][f"batch_size_{cell.batch_size}"] = self._phase(cell, device, model)
-        statistics, statistics_of = _largest(phases)
+            if (requested := self._requested(cell)) is None:
+                continue  # a scan that found nothing: it is among the scans
+            key, figures, launches = f"batch_size_{requested}", *self._found(cell)
+            judged = {"plausibility": plausibility.judge(metrics.seen(figures, launches), cell.precision, reached)}
+            match cell.workload:
+                case Workload.LOAD:
+                    load = self._metrics(LoadMetrics, cell, device, metrics.load(figures, launches))
+                case Workload.GENERATION:
+                    fields = metrics.generation(figures, launches, cell)
+                    generation[key] = self._metrics(GenerationMetrics, cell, device, fields | judged)
+                case _:
+                    fields = metrics.phase(figures, launches, model.item)
+                    phases[cell.workload][key] = self._metrics(PhaseMetrics, cell, device, fields | judged)
+        statistics, statistics_of = _largest({**phases, Workload.GENERATION: generation})
         return ModelResult(
             gpu_uuid=device.uuid,
             gpu_id=device.gpu_id,
             model_name=model.name,
             model_title=model.title,
             model_type=model.type,
-            parameters_count=model.parameters,
+            parameters_count=model.parameters or self._parameters(cells),
             precision=entry.precision,
             mode=entry.mode,
             compile_mode=entry.compile_mode,
             input_size=entry.input_size,
+            memory_format=entry.memory_format,
+            new_tokens=entry.new_tokens,
             load_metrics=load,
             inference_metrics=phases[Workload.INFERENCE],
             training_metrics=phases[Workload.TRAINING],
+            generation_metrics=generation,
             statistics=statistics,
             statistics_of=statistics_of,
         )
 
-    def _load(self, cell: Cell) -> LoadMetrics:
-        outcome = self._evidence.outcomes[cell.id]
-        launches = [self._evidence.launches[number] for number in outcome.counted]
-        fields = metrics.load(self._evidence.cells.get(cell.id), launches)
-        return msgspec.convert({**self._fate(cell, outcome), **fields}, LoadMetrics)
+    def probe(self, cell: Cell, device: Device, spec: ModelSpec) -> ProbeMetrics:
+        own: Fields = {
+            "gpu_uuid": device.uuid,
+            "gpu_id": device.gpu_id,
+            "name": spec.name,
+            "title": spec.title,
+            "precision": cell.precision,
+            "mode": cell.mode,
+        }
+        return self._metrics(ProbeMetrics, cell, device, {**own, **metrics.probe(*self._found(cell))})
 
-    def _phase(self, cell: Cell, device: Device, model: ModelSpec) -> PhaseMetrics:
-        outcome = self._evidence.outcomes[cell.id]
-        launches = [self._evidence.launches[number] for number in outcome.counted]
-        fields = metrics.phase(self._evidence.cells.get(cell.id), launches, device)
-        return msgspec.convert({**self._fate(cell, outcome), **fields, "sample_unit": model.item}, PhaseMetrics)
+    def _parameters(self, cells: list[Cell]) -> int | None:
+        """How many a model has whose description does not know, as a user's own: as its launches counted them."""
+        return next((launch.parameters for cell in cells for launch in self._found(cell)[1]), None)
+
+    def _requested(self, cell: Cell) -> int | None:
+        """The batch size that was asked for, or that a scan has found."""
+        return self._evidence.outcomes[cell.id].batch_size if cell.batch_size == AUTO else cell.batch_size
+
+    def _found(self, cell: Cell) -> tuple[CellFigures | None, list[LaunchEvidence]]:
+        """The figures of a cell, and the launches that they were made of."""
+        counted = self._evidence.outcomes[cell.id].counted
+        return self._evidence.cells.get(cell.id), [self._evidence.launches[number] for number in counted]
+
+    def _metrics(self, kind: type[M], cell: Cell, device: Device, own: Fields) -> M:
+        """What every metric says, and what this kind of it says beyond."""
+        shared = {**self._fate(cell, self._evidence.outcomes[cell.id]), **measured(*self._found(cell), device)}
+        return msgspec.convert({**shared, **own}, kind)
 
     def _fate(self, cell: Cell, outcome: CellOutcome) -> dict[str, object]:
         """The fields that every metric begins with."""
@@ -134,7 +201,7 @@ class _Reporter:
             "cell": cell.id,
             "status": outcome.status,
             "reason": outcome.reason,
-            "batch_size_requested": cell.batch_size,
+            "batch_size_requested": self._requested(cell),
             "batch_size": outcome.batch_size,
             "degraded": outcome.status in (Status.DEGRADED, Status.REFERRED),
             "refers_to": outcome.refers_to,
@@ -143,7 +210,7 @@ class _Reporter:
             "attempts": tuple(
                 report_attempt(attempt, self._archive.paths, self._evidence.damaged) for attempt in tries
             ),
-            "ledger": metrics.ledger(
+            "ledger": ledgers.ledger(
                 [(self._evidence.launches[attempt.start.launch].ledger, attempt.left) for attempt in counted]
             ),
         }
@@ -182,8 +249,8 @@ def _outcome_word(attempt: Attempt, damaged: Mapping[int, str]) -> str:
     return "failure" if attempt.failure else "result"
 
 
-def _largest(phases: Mapping[Workload, Mapping[str, PhaseMetrics]]) -> tuple[Statistics | None, str | None]:
-    """Statistics of the largest batch that has any, of inference before training, and which they are."""
+def _largest(phases: Mapping[Workload, Mapping[str, Measured]]) -> tuple[Statistics | None, str | None]:
+    """Statistics of the largest batch that has any, of the first phase that has any, and which they are."""
     for workload, by_batch in phases.items():
         for key, metric in reversed(list(by_batch.items())):
             if metric.statistics is not None:

@@ -6,13 +6,15 @@ from collections.abc import Iterator, Sequence
 from statistics import fmean, median
 from typing import Final
 
+from orchestrator import validity
 from orchestrator.archive import Archive, Attempt
 from orchestrator.configuration import Isolation
 from orchestrator.evidence import Evidence
-from orchestrator.merge.metrics import overhead_ms
+from orchestrator.merge import batch_scans
+from orchestrator.merge.ledgers import overhead_ms
 from orchestrator.merge.results import report_attempt
 from orchestrator.outcomes import Status
-from orchestrator.report.cells import ModelResult, PhaseMetrics
+from orchestrator.report.cells import Measured, ModelResult, PhaseMetrics
 from orchestrator.report.model import BestThroughput, CellCounts, FailureReport, Overhead, Summary, Verdict
 from protocol.exit_codes import MEANING, ExitCode
 
@@ -27,8 +29,7 @@ def summary(archive: Archive, evidence: Evidence, results: Sequence[ModelResult]
         score_note=NO_SCORE,
         best_model_throughput=_best(results),
         peak_memory_usage_mb=max(
-            (metric.peak_memory_mb for _, _, metric in _metrics(results) if metric.peak_memory_mb is not None),
-            default=None,
+            (metric.peak_memory_mb for metric in _working(results) if metric.peak_memory_mb is not None), default=None
         ),
         average_gpu_utilization=_mean([device.utilization_percent for device in evidence.devices.values()]),
         average_power_draw_w=_mean([device.power_w for device in evidence.devices.values()]),
@@ -67,7 +68,7 @@ def failures(archive: Archive, evidence: Evidence) -> Iterator[FailureReport]:
     labels = {device.uuid: device.gpu_id for device in archive.stored.devices}
     for attempt in sorted(archive.attempts, key=lambda attempt: attempt.started):
         report = report_attempt(attempt, archive.paths, evidence.damaged)
-        if report.outcome == "result":
+        if report.outcome == "result" or batch_scans.is_an_answer(archive, evidence, attempt):
             continue
         cell = cells[attempt.start.cell]
         yield FailureReport(
@@ -106,6 +107,8 @@ def verdict(archive: Archive, evidence: Evidence) -> Verdict:
         reasons.append(
             f"{_cells(counts.short_of_launches)} of {counts.planned} measured by fewer launches than planned"
         )
+    if counts.dropped and not counts.ok + counts.degraded:
+        reasons.append("no cell could be measured within the time limit")
     if archive.finished is not None and archive.finished.interrupted:
         reasons.append(f"interrupted: {archive.finished.reason}")
     broken = archive.finished is not None and archive.finished.broken
@@ -121,6 +124,10 @@ def _remarks(counts: CellCounts) -> Iterator[str]:
     if counts.degraded or counts.referred:
         smaller = counts.degraded + counts.referred
         yield f"{_cells(smaller)} ran out of memory at the batch size asked for; a smaller one stands for it"
+    if counts.dropped:
+        yield f"{_cells(counts.dropped)} dropped: there was no time within the limit"
+    if counts.throttled:
+        yield f"{_cells(counts.throttled)} measured on a GPU that was slowed down: marked throttled"
     if counts.does_not_fit:
         yield f"{_cells(counts.does_not_fit)} does not fit into the device's memory at any batch size"
 
@@ -129,6 +136,7 @@ def _counts(archive: Archive, evidence: Evidence) -> CellCounts:
     plan = archive.stored.plan
     states = Counter(outcome.status for outcome in evidence.outcomes.values())
     planned = Counter(cell for queue in plan.order.values() for cell, _ in queue)
+    planned.subtract(cell for cell, _ in archive.dropped)
     short = sum(
         1 for cell, outcome in evidence.outcomes.items() if outcome.counted and len(outcome.counted) < planned[cell]
     )
@@ -140,7 +148,12 @@ def _counts(archive: Archive, evidence: Evidence) -> CellCounts:
         referred=states[Status.REFERRED],
         does_not_fit=states[Status.DOES_NOT_FIT],
         failed=states[Status.FAILED],
+        dropped=states[Status.DROPPED],
         missing=states[Status.MISSING],
+        throttled=sum(
+            any(validity.throttled(evidence.launches[launch].readings) for launch in outcome.counted)
+            for outcome in evidence.outcomes.values()
+        ),
     )
 
 
@@ -155,18 +168,26 @@ def _best(results: Sequence[ModelResult]) -> BestThroughput | None:
             gpu_id=result.gpu_id,
             gpu_uuid=result.gpu_uuid,
         )
-        for result, phase, metric in _metrics(results)
+        for result, phase, metric in _phases(results)
         if metric.throughput_samples_per_sec is not None and metric.batch_size is not None
     ]
     return max(candidates, key=lambda candidate: candidate.throughput, default=None)
 
 
-def _metrics(results: Sequence[ModelResult]) -> Iterator[tuple[ModelResult, str, PhaseMetrics]]:
+def _phases(results: Sequence[ModelResult]) -> Iterator[tuple[ModelResult, str, PhaseMetrics]]:
     for result in results:
         for metric in result.inference_metrics.values():
             yield result, "inference", metric
         for metric in result.training_metrics.values():
             yield result, "training", metric
+
+
+def _working(results: Sequence[ModelResult]) -> Iterator[Measured]:
+    """Models at work: all but loading."""
+    for _, _, metric in _phases(results):
+        yield metric
+    for result in results:
+        yield from result.generation_metrics.values()
 
 
 def _unfinished(archive: Archive, attempt: Attempt) -> str:

@@ -1,9 +1,9 @@
 """The report as CSV: a row for each planned cell. The first eight columns are those of the requirements document."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
-from orchestrator.report.cells import LoadMetrics, ModelResult, PhaseMetrics
+from orchestrator.report.cells import Computed, Measured, ModelResult, ProbeMetrics
 from orchestrator.report.model import Report
 from orchestrator.report.plain import plain
 
@@ -18,10 +18,90 @@ _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 COLUMNS: Final = (
     *("Model", "Type", "Batch_Size", "Forward_ms", "Backward_ms", "Throughput", "GPU_Util_%", "Memory_MB"),
     *("GPU", "GPU_UUID", "GPU_Name", "Precision", "Phase", "Mode", "Input_Size", "Requested_Batch", "Status"),
-    *("Optimizer_ms", "Iteration_ms", "Load_ms", "Power_W", "Temperature_C", "SM_Clock_MHz", "Energy_J"),
-    *("Launches", "Iterations", "Half_Width_%", "Launch_Spread_%", "Steady_State", "Stop_Reason", "Drifting"),
-    *("Launch_Bound", "Throttled", "Overhead_ms", "Refers_To", "Attempts", "Reason"),
+    *("Memory_Format", "New_Tokens", "Optimizer_ms", "Iteration_ms", "Latency_ms", "Load_ms", "Cold_Load_ms"),
+    *("Instantiate_ms", "Weights_ms", "To_Device_ms", "First_Token_ms", "Per_Token_ms", "Inter_Token_p50_ms"),
+    *("Inter_Token_p95_ms", "Inter_Token_p99_ms", "Tokens_per_s", "Tokens", "Tokens_Expected", "Best_TFLOPs"),
+    *("Sustained_TFLOPs", "Copy_GBps", "Triad_GBps", "Transfer_GBps", "Reserved_MB", "Cold_Allocated_MB"),
+    *("Cold_Reserved_MB", "Warm_Allocated_MB", "Warm_Reserved_MB", "GPU_Memory_Used_MB", "Memory_Util_%", "Power_W"),
+    *(
+        "Temperature_C",
+        "SM_Clock_MHz",
+        "SM_Clock_Drift_%",
+        "Memory_Clock_MHz",
+        "Energy_J",
+        "Energy_per_Token_J",
+        "Samples_per_s_per_W",
+    ),
+    *("Power_Capped_%", "Slowdown_%", "Clock_Reasons", "Launches", "Iterations", "Measured_s", "Half_Width_%"),
+    *("Launch_Spread_%", "Steady_State", "Stop_Reason", "Drift_%", "Drifting", "Launch_Bound", "Throttled"),
+    *("Contaminated", "Achieved_TFLOPs", "Of_GEMM_%", "Flags", "Overhead_ms", "Refers_To", "Attempts", "Reason"),
 )
+_OWN: Final[dict[str, str]] = {
+    "Forward_ms": "forward_time_ms",
+    "Backward_ms": "backward_time_ms",
+    "Throughput": "throughput_samples_per_sec",
+    "Optimizer_ms": "optimize_step_time_ms",
+    "Iteration_ms": "total_iteration_time_ms",
+    "Latency_ms": "inference_latency_ms",
+    "Load_ms": "model_load_time_ms",
+    "Cold_Load_ms": "cold_load_time_ms",
+    "Instantiate_ms": "instantiate_time_ms",
+    "Weights_ms": "weights_time_ms",
+    "To_Device_ms": "to_device_time_ms",
+    "First_Token_ms": "time_to_first_token_ms",
+    "Per_Token_ms": "time_per_output_token_ms",
+    "Inter_Token_p50_ms": "inter_token_p50_ms",
+    "Inter_Token_p95_ms": "inter_token_p95_ms",
+    "Inter_Token_p99_ms": "inter_token_p99_ms",
+    "Tokens_per_s": "tokens_per_second",
+    "Tokens": "tokens_generated",
+    "Tokens_Expected": "tokens_expected",
+    "Energy_per_Token_J": "energy_per_token_j",
+    "Best_TFLOPs": "best_tflops",
+    "Sustained_TFLOPs": "sustained_tflops",
+    "Copy_GBps": "copy_gb_per_sec",
+    "Triad_GBps": "triad_gb_per_sec",
+    "Transfer_GBps": "transfer_gb_per_sec",
+}
+"""Columns that one kind of metric has and another has not, and the fields that they show."""
+_SHARED: Final[dict[str, str]] = {
+    "Batch_Size": "batch_size",
+    "Requested_Batch": "batch_size_requested",
+    "Status": "status",
+    "Launches": "launches",
+    "Refers_To": "refers_to",
+    "GPU_Util_%": "gpu_utilization_percent",
+    "Memory_MB": "peak_memory_mb",
+    "Reserved_MB": "peak_memory_reserved_mb",
+    "Cold_Allocated_MB": "cold_memory_allocated_mb",
+    "Cold_Reserved_MB": "cold_memory_reserved_mb",
+    "Warm_Allocated_MB": "warm_memory_allocated_mb",
+    "Warm_Reserved_MB": "warm_memory_reserved_mb",
+    "GPU_Memory_Used_MB": "gpu_memory_used_mb",
+    "Memory_Util_%": "memory_utilization_percent",
+    "Power_W": "power_draw_w",
+    "Temperature_C": "temperature_c",
+    "SM_Clock_MHz": "sm_clock_mhz",
+    "SM_Clock_Drift_%": "sm_clock_drift_percent",
+    "Memory_Clock_MHz": "memory_clock_mhz",
+    "Energy_J": "energy_per_sample_j",
+    "Samples_per_s_per_W": "samples_per_sec_per_watt",
+    "Power_Capped_%": "power_capped_percent",
+    "Slowdown_%": "slowdown_percent",
+    "Iterations": "iterations",
+    "Measured_s": "measured_seconds",
+    "Launch_Spread_%": "launch_spread_percent",
+    "Steady_State": "steady_state",
+    "Stop_Reason": "stop_reason",
+    "Drift_%": "drift_percent",
+    "Drifting": "drifting",
+    "Launch_Bound": "launch_bound",
+    "Throttled": "throttled",
+    "Contaminated": "contaminated",
+}
+"""Columns that every kind of metric has."""
+_WITHOUT_BATCH: Final = {"Batch_Size": None, "Requested_Batch": None}
+"""Loading and probes have no batch."""
 
 
 def to_csv(report: Report) -> str:
@@ -34,12 +114,10 @@ def table(report: Report) -> "pandas.DataFrame":
     import pandas
 
     names = {device.gpu_uuid: device.gpu_name for device in report.gpu_info}
-    rows = [
-        {column: _safe(row.get(column)) for column in COLUMNS}
-        for result in report.results
-        for row in _rows(result, names[result.gpu_uuid])
-    ]
-    return pandas.DataFrame(rows, columns=list(COLUMNS), dtype=object)
+    rows = [row for result in report.results for row in _rows(result, names[result.gpu_uuid])]
+    rows += [_probe(probe, names[probe.gpu_uuid]) for probe in report.probes]
+    safe = [{column: _safe(row.get(column)) for column in COLUMNS} for row in rows]
+    return pandas.DataFrame(safe, columns=list(COLUMNS), dtype=object)
 
 
 def _rows(result: ModelResult, gpu_name: str) -> Iterator[Row]:
@@ -52,62 +130,50 @@ def _rows(result: ModelResult, gpu_name: str) -> Iterator[Row]:
         "Precision": result.precision,
         "Mode": result.mode,
         "Input_Size": result.input_size,
+        "Memory_Format": result.memory_format,
+        "New_Tokens": result.new_tokens,
     }
-    if result.load_metrics:
-        yield {**shared, "Phase": "load", **_load(result.load_metrics)}
-    for metrics in result.inference_metrics.values():
-        yield {**shared, "Phase": "inference", **_phase(metrics)}
-    for metrics in result.training_metrics.values():
-        yield {**shared, "Phase": "training", **_phase(metrics)}
-
-
-def _fate(metrics: LoadMetrics | PhaseMetrics) -> Row:
-    return {
-        "Batch_Size": metrics.batch_size,
-        "Requested_Batch": metrics.batch_size_requested,
-        "Status": metrics.status,
-        "Launches": metrics.launches,
-        "Overhead_ms": metrics.ledger.overhead_ms if metrics.ledger else None,
-        "Refers_To": metrics.refers_to,
-        "Attempts": len(metrics.attempts),
-        "Reason": metrics.reason or None,
+    if load := result.load_metrics:
+        memory: Row = {"Memory_MB": load.memory_allocated_mb}
+        yield {**shared, "Phase": "load", **_metric(load), **memory, **_WITHOUT_BATCH}
+    phases: dict[str, Mapping[str, Measured]] = {
+        "inference": result.inference_metrics,
+        "training": result.training_metrics,
+        "generation": result.generation_metrics,
     }
+    for phase, metrics in phases.items():
+        for metric in metrics.values():
+            yield {**shared, "Phase": phase, **_metric(metric)}
 
 
-def _load(metrics: LoadMetrics) -> Row:
-    """Loading has no batch."""
-    return {
-        **_fate(metrics),
-        "Batch_Size": None,
-        "Requested_Batch": None,
-        "Load_ms": metrics.model_load_time_ms,
-        "Memory_MB": metrics.memory_allocated_mb,
+def _probe(probe: ProbeMetrics, gpu_name: str) -> Row:
+    shared: Row = {
+        "Model": probe.name,
+        "Type": "probe",
+        "GPU": probe.gpu_id,
+        "GPU_UUID": probe.gpu_uuid,
+        "GPU_Name": gpu_name,
+        "Precision": probe.precision,
+        "Mode": probe.mode,
+        "Phase": "probe",
     }
+    return {**shared, **_metric(probe), **_WITHOUT_BATCH}
 
 
-def _phase(metrics: PhaseMetrics) -> Row:
-    half_width = metrics.relative_half_width
+def _metric(metric: Measured) -> Row:
+    half_width = metric.relative_half_width
+    computed = metric.plausibility if isinstance(metric, Computed) else None
     return {
-        **_fate(metrics),
-        "Forward_ms": metrics.forward_time_ms,
-        "Backward_ms": metrics.backward_time_ms,
-        "Throughput": metrics.throughput_samples_per_sec,
-        "GPU_Util_%": metrics.gpu_utilization_percent,
-        "Memory_MB": metrics.peak_memory_mb,
-        "Optimizer_ms": metrics.optimize_step_time_ms,
-        "Iteration_ms": metrics.total_iteration_time_ms,
-        "Power_W": metrics.power_draw_w,
-        "Temperature_C": metrics.temperature_c,
-        "SM_Clock_MHz": metrics.sm_clock_mhz,
-        "Energy_J": metrics.energy_per_sample_j,
-        "Iterations": metrics.iterations,
+        **{column: getattr(metric, field) for column, field in _SHARED.items()},
+        **{column: getattr(metric, field, None) for column, field in _OWN.items()},
         "Half_Width_%": None if half_width is None else half_width * 100,
-        "Launch_Spread_%": metrics.launch_spread_percent,
-        "Steady_State": metrics.steady_state,
-        "Stop_Reason": metrics.stop_reason,
-        "Drifting": metrics.drifting,
-        "Launch_Bound": metrics.launch_bound,
-        "Throttled": metrics.throttled,
+        "Clock_Reasons": ", ".join(metric.clock_event_reasons) or None,
+        "Achieved_TFLOPs": computed.achieved_tflops if computed else None,
+        "Of_GEMM_%": computed.gemm_percent if computed else None,
+        "Flags": "; ".join(computed.flags) or None if computed else None,
+        "Overhead_ms": metric.ledger.overhead_ms if metric.ledger else None,
+        "Attempts": len(metric.attempts),
+        "Reason": metric.reason or None,
     }
 
 

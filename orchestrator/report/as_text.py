@@ -1,6 +1,7 @@
 """The report as text, laid out as in the requirements document, for a terminal of 80 columns.
 
-    head, GPUs ─ performance by kind of GPU ─ spread between identical GPUs ─ failures ─ time beside measuring ─ summary
+    head, GPUs ─ performance by kind of GPU ─ scans for the batch size ─ spread between identical GPUs ─ failures
+    ─ what was left out ─ time beside measuring ─ summary
 
 The verdict comes last: it is what stands above the prompt when the report was printed.
 """
@@ -20,7 +21,11 @@ from orchestrator.report.model import (
 )
 from orchestrator.report.numbers import duration, number, share, unit
 from orchestrator.report.text_gpus import gpus, groups, label, labels
+from orchestrator.report.text_left_out import not_measured
 from orchestrator.report.text_models import models, without_readings
+from orchestrator.report.text_overview import overview
+from orchestrator.report.text_probes import probes
+from orchestrator.report.text_scans import batch_scans
 from orchestrator.report.text_spread import spread
 from orchestrator.report.text_time import time
 
@@ -29,7 +34,7 @@ SHOWN_FAILURES: Final = 20
 
 def to_text(report: Report) -> str:
     """The whole text, ending with a newline."""
-    parts = (_head, gpus, _performance, spread, _failures, time, _summary)
+    parts = (_head, gpus, _performance, batch_scans, spread, _failures, not_measured, time, _summary)
     lines = [line.rstrip() for part in parts for line in part(report)]
     return "\n".join(lines) + "\n"
 
@@ -77,7 +82,7 @@ def _resumed(data: Metadata) -> int:
 
 
 def _performance(report: Report) -> Iterator[str]:
-    if not report.results:
+    if not report.results and not report.probes:
         return
     yield from layout.chapter("Model Performance Summary")
     for group in groups(report):
@@ -89,6 +94,8 @@ def _performance(report: Report) -> Iterator[str]:
                     f"Identical to it: {labels(group.others)}. The spread below says where they differ.", "  "
                 )
             yield ""
+        yield from probes([probe for probe in report.probes if probe.gpu_uuid == group.shown.gpu_uuid])
+        yield from overview(results)
         yield from models(results)
         yield from without_readings(results)
 
@@ -161,6 +168,7 @@ def _cells(cells: CellCounts) -> str:
         "referred (measured as another planned batch size)": cells.referred,
         "too large for the device's memory": cells.does_not_fit,
         "failed": cells.failed,
+        "dropped for want of time": cells.dropped,
         "missing": cells.missing,
     }
     return ", ".join([f"{cells.planned} planned", *(f"{count} {word}" for word, count in words.items() if count)])

@@ -1,32 +1,30 @@
 """The merged report, as types. Its JSON is what other programs read; configs/report.schema.json is made from this file.
 
     Report ── metadata, gpu_info (a list), test_configuration
-           ── results ── one ModelResult for each (GPU, model, precision, mode, input size)
-           │               load_metrics, inference_metrics, training_metrics: by the batch size that was requested
-           ── cells ── every planned cell in a line
+           ── results ── one ModelResult for each (GPU, model, precision, mode, input size, memory format, new tokens)
+           │               load_metrics, {inference,training,generation}_metrics: by the batch size that was requested
+           ── probes ── what each GPU reaches without a model
+           ── cells ── every planned cell in a line; left_out ── what was asked for and could not be planned
            ── cross_gpu ── the same cell on identical GPUs, side by side
            ── summary, overhead, failures, verdict, baseline_comparison
 
 Units are in the names: _ms milliseconds, _mb megabytes of 1024 x 1024 bytes, _w watts, _j joules, _c degrees Celsius,
 _mhz, _percent. None (null) is what was not or could not be measured; a note beside it says why.
-The names of the requirements document are kept. History of the format: 1, the first.
+The names of the requirements document are kept. History of the format: 1, the first; 2, sizes, memory formats,
+generation and probes.
 """
 
 from typing import Final
 
-import msgspec
-
 from orchestrator.outcomes import Status
-from orchestrator.report.cells import ModelResult
+from orchestrator.report.cells import BatchScan, ModelResult, ProbeMetrics
+from orchestrator.report.comparisons import BaselineComparison, Spread
+from orchestrator.report.parts import Part
 
-SCHEMA_VERSION: Final = 1
-
-
-class _Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A part of the report."""
+SCHEMA_VERSION: Final = 2
 
 
-class SegmentReport(_Part, frozen=True, kw_only=True):
+class SegmentReport(Part, frozen=True, kw_only=True):
     """A process worked on the run for a while: the first time, and once more for each resume.
 
     launches: how many it started; none where a resume found nothing left to do.
@@ -40,7 +38,7 @@ class SegmentReport(_Part, frozen=True, kw_only=True):
     launches: int
 
 
-class Metadata(_Part, frozen=True, kw_only=True):
+class Metadata(Part, frozen=True, kw_only=True):
     """What was run, where, when, on which stack. Versions are those that the workers reported.
 
     finished: false while the run goes on, was interrupted or died. test_date: ISO 8601, UTC, when the run was made.
@@ -67,7 +65,7 @@ class Metadata(_Part, frozen=True, kw_only=True):
     telemetry_note: str
 
 
-class GpuInfo(_Part, frozen=True, kw_only=True):
+class GpuInfo(Part, frozen=True, kw_only=True):
     """One device of the run, as it was found before the first cell.
 
     kind: cuda, or cpu (a slice of the cores, for runs without a GPU). shared_cores: another CPU device of the run uses
@@ -101,10 +99,12 @@ class GpuInfo(_Part, frozen=True, kw_only=True):
     average_power_draw_w: float | None
 
 
-class ConfigurationReport(_Part, frozen=True, kw_only=True):
+class ConfigurationReport(Part, frozen=True, kw_only=True):
     """How it was measured. warmup_iterations and test_iterations are null where they adapt to what is seen.
 
     precision: all of them in one text, as the requirements have it; precisions: one by one.
+    sequence_lengths, input_sizes: that were asked for in place of each model's own; memory_format likewise.
+    preset, time_limit_seconds: of `quick`, null for a run that may take as long as it needs.
     """
 
     precision: str
@@ -113,9 +113,15 @@ class ConfigurationReport(_Part, frozen=True, kw_only=True):
     test_iterations: int | None
     batch_sizes: tuple[int, ...]
     training_batch_sizes: tuple[int, ...]
+    generation_batch_sizes: tuple[int, ...]
+    sequence_lengths: tuple[int, ...]
+    input_sizes: tuple[int, ...]
+    memory_format: str | None
     monitor_gpu_enabled: bool
     monitor_interval_ms: int
     profile: str
+    preset: str | None
+    time_limit_seconds: float | None
     mode: str
     seed: int
     isolation: str
@@ -126,7 +132,7 @@ class ConfigurationReport(_Part, frozen=True, kw_only=True):
     allow_busy: bool
 
 
-class CellEntry(_Part, frozen=True, kw_only=True):
+class CellEntry(Part, frozen=True, kw_only=True):
     """One planned cell and what became of it, in a line; `results` has its figures. See PhaseMetrics for the words."""
 
     cell: str
@@ -135,6 +141,9 @@ class CellEntry(_Part, frozen=True, kw_only=True):
     model_name: str
     workload: str
     precision: str
+    input_size: int | None
+    memory_format: str
+    new_tokens: int | None
     batch_size_requested: int
     batch_size: int | None
     status: Status
@@ -145,42 +154,16 @@ class CellEntry(_Part, frozen=True, kw_only=True):
     attempts: int
 
 
-class SpreadValue(_Part, frozen=True, kw_only=True):
-    """One device in a comparison. not_comparable: why its value is left out of median and spread, null if it is in."""
+class LeftOutReport(Part, frozen=True, kw_only=True):
+    """Something that was asked for and that no cell was planned for, on one device, and why."""
 
     gpu_uuid: str
     gpu_id: int
-    status: Status
-    batch_size: int | None
-    value: float | None
-    percent_of_median: float | None
-    not_comparable: str | None
-
-
-class Spread(_Part, frozen=True, kw_only=True):
-    """The same cell on identical devices (name, kind, memory), side by side.
-
-    value: throughput_samples_per_sec, for loading model_load_time_ms (metric says which).
-    spread_percent: largest less smallest, as a share of the median, over the values that compare.
-    comparison: COMPARED, or NOT COMPARABLE when fewer than two values compare. notes: what to know before believing it.
-    """
-
-    gpu_name: str
     model_name: str
-    phase: str
-    precision: str
-    mode: str
-    input_size: int | None
-    batch_size_requested: int
-    metric: str
-    values: tuple[SpreadValue, ...]
-    median: float | None
-    spread_percent: float | None
-    comparison: str
-    notes: tuple[str, ...]
+    reason: str
 
 
-class BestThroughput(_Part, frozen=True, kw_only=True):
+class BestThroughput(Part, frozen=True, kw_only=True):
     """The highest throughput of the run."""
 
     model: str
@@ -192,8 +175,12 @@ class BestThroughput(_Part, frozen=True, kw_only=True):
     gpu_uuid: str
 
 
-class CellCounts(_Part, frozen=True, kw_only=True):
-    """Planned cells by what became of them. short_of_launches: measured, but by fewer launches than planned."""
+class CellCounts(Part, frozen=True, kw_only=True):
+    """Planned cells by what became of them. dropped: for want of time, as was asked for with a time limit.
+
+    short_of_launches: measured, but by fewer launches than planned, and not for want of time. throttled: measured, but
+    on a GPU that was slowed down; it was started again twice where there was time for it.
+    """
 
     planned: int
     ok: int
@@ -201,11 +188,13 @@ class CellCounts(_Part, frozen=True, kw_only=True):
     referred: int
     does_not_fit: int
     failed: int
+    dropped: int
     missing: int
     short_of_launches: int
+    throttled: int
 
 
-class Summary(_Part, frozen=True, kw_only=True):
+class Summary(Part, frozen=True, kw_only=True):
     """The run in a few figures. Score and rank are null, and score_note says why."""
 
     overall_score: float | None
@@ -218,7 +207,7 @@ class Summary(_Part, frozen=True, kw_only=True):
     cells: CellCounts
 
 
-class Overhead(_Part, frozen=True, kw_only=True):
+class Overhead(Part, frozen=True, kw_only=True):
     """What running each cell in a process of its own cost.
 
     median_ms: over all good launches, everything but load, warm-up and measuring. zygote_start_ms: the shared start-up.
@@ -234,7 +223,7 @@ class Overhead(_Part, frozen=True, kw_only=True):
     note: str
 
 
-class FailureReport(_Part, frozen=True, kw_only=True):
+class FailureReport(Part, frozen=True, kw_only=True):
     """A launch that has no result, earliest first. status: what became of its cell in the end."""
 
     at: str
@@ -259,7 +248,7 @@ class FailureReport(_Part, frozen=True, kw_only=True):
     folder: str
 
 
-class Verdict(_Part, frozen=True, kw_only=True):
+class Verdict(Part, frozen=True, kw_only=True):
     """How the run ended: the exit code, its meaning, and every reason for it."""
 
     exit_code: int
@@ -268,14 +257,7 @@ class Verdict(_Part, frozen=True, kw_only=True):
     reasons: tuple[str, ...]
 
 
-class BaselineComparison(_Part, frozen=True, kw_only=True):
-    """The run against a stored one, in percent of throughput, as the requirements have it."""
-
-    baseline_gpu: str
-    improvement_percent: dict[str, float]
-
-
-class Report(_Part, frozen=True, kw_only=True):
+class Report(Part, frozen=True, kw_only=True):
     """Everything that a run found out, merged over its GPUs.
 
     Names give the units: _ms milliseconds, _mb megabytes, _w watts, _j joules, _c degrees Celsius.
@@ -288,7 +270,10 @@ class Report(_Part, frozen=True, kw_only=True):
     gpu_info: tuple[GpuInfo, ...]
     test_configuration: ConfigurationReport
     results: tuple[ModelResult, ...]
+    probes: tuple[ProbeMetrics, ...]
+    batch_scans: tuple[BatchScan, ...]
     cells: tuple[CellEntry, ...]
+    left_out: tuple[LeftOutReport, ...]
     summary: Summary
     cross_gpu: tuple[Spread, ...]
     overhead: Overhead

@@ -6,32 +6,36 @@
 A node of eight GPUs has some forty cells: only what differs is left to be read.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from orchestrator.outcomes import Status
 from orchestrator.report import layout
-from orchestrator.report.model import Report, Spread, SpreadValue
+from orchestrator.report.comparisons import Spread, SpreadValue
+from orchestrator.report.model import Report
 from orchestrator.report.numbers import share, unit
 from orchestrator.report.text_gpus import label
+from orchestrator.report.text_remarks import SHORT
 
 SIMILAR_PERCENT: Final = 1.0
 """What identical devices may differ by without being listed: the interval target of the standard profile."""
 LEAST_COLUMN: Final = 5
 """Columns that a device takes: "GPU 0", "100.4"."""
-LONGEST_CELL: Final = 28
-"""So much of a cell's name leaves room for eight devices."""
+LONGEST_CELL: Final = 40
+"""Up to 30 leave room for eight devices side by side; of longer names, the devices are continued below."""
 SHOWN_NOTES: Final = 6
 SHOWN_CELLS: Final = 3
 _FREQUENT: Final = "not steady"
 """A short warm-up makes many of these notes; they must not hide the others."""
 _LOAD: Final = "model_load_time_ms"
-_PHASES: Final = {"inference": "infer", "training": "train"}
-_WITHOUT_VALUE: Final = {
-    Status.REFERRED: ("ref", "measured as another planned batch size"),
-    Status.DOES_NOT_FIT: ("oom", "does not fit into memory"),
-    Status.FAILED: ("fail", "failed"),
-    Status.MISSING: ("miss", "not measured"),
+_PHASES: Final = {"inference": "infer", "training": "train", "generation": "write"}
+_UNITS: Final = {
+    _LOAD: "ms",
+    "throughput_samples_per_sec": "smp/s",
+    "tokens_per_second": "tok/s",
+    "sustained_tflops": "TFLOP/s",
+    "copy_gb_per_sec": "GB/s",
+    "transfer_gb_per_sec": "GB/s",
 }
 _NOT_COMPARABLE: Final = ("n/c", "not comparable")
 
@@ -44,11 +48,12 @@ def spread(report: Report) -> Iterator[str]:
     on_cpu = any(device.kind == "cpu" for device in report.gpu_info)
     yield from layout.chapter(f"Spread Between Identical {'Devices' if on_cpu else 'GPUs'}")
     for spreads in _by_devices(report.cross_gpu):
+        cells = dict(zip(_cells(spreads), spreads, strict=True))
         yield from layout.wrap(f"{spreads[0].gpu_name}, {len(spreads[0].values)} devices:")
-        rows = [_row(one, names) for one in spreads]
-        yield from layout.table(("Cell", "Median", "Spread", "Slowest", "Fastest"), rows, "  ")
-        yield from _matrix(spreads, names)
-        yield from layout.bullets(_notes(spreads), SHOWN_NOTES)
+        rows = [_row(cell, one, names) for cell, one in cells.items()]
+        yield from layout.table(("Cell", "Median", "Spread", "Slowest", "Fastest"), rows)
+        yield from _matrix(cells, names)
+        yield from layout.bullets(_notes(cells), SHOWN_NOTES)
         yield ""
     yield from layout.wrap("Every value: report.json (cross_gpu, results) and report.csv in the run's folder.")
     yield ""
@@ -62,13 +67,13 @@ def _by_devices(spreads: Iterable[Spread]) -> Iterable[list[Spread]]:
     return found.values()
 
 
-def _row(one: Spread, names: Mapping[str, str]) -> tuple[str, ...]:
+def _row(cell: str, one: Spread, names: Mapping[str, str]) -> tuple[str, ...]:
     compared = {value.gpu_uuid: speed for value in one.values if (speed := _speed(one, value)) is not None}
     if not compared:
-        return (_cell(one), one.comparison, "", "", "")
+        return (cell, one.comparison, "", "", "")
     return (
-        _cell(one),
-        unit(one.median, "ms" if one.metric == _LOAD else "smp/s"),
+        cell,
+        unit(one.median, _UNITS[one.metric]),
         share(one.spread_percent),
         names[min(compared, key=lambda uuid: compared[uuid])],
         names[max(compared, key=lambda uuid: compared[uuid])],
@@ -83,9 +88,9 @@ def _speed(one: Spread, value: SpreadValue) -> float | None:
     return 10_000 / percent if one.metric == _LOAD else percent
 
 
-def _matrix(spreads: Sequence[Spread], names: Mapping[str, str]) -> Iterator[str]:
-    cells = [(_cell(one), {value.gpu_uuid: _entry(one, value) for value in one.values}) for one in spreads]
-    differing = [(cell, entries) for cell, entries in cells if any(entry != "." for entry in entries.values())]
+def _matrix(cells: Mapping[str, Spread], names: Mapping[str, str]) -> Iterator[str]:
+    entered = {cell: {value.gpu_uuid: _entry(one, value) for value in one.values} for cell, one in cells.items()}
+    differing = [(cell, entries) for cell, entries in entered.items() if set(entries.values()) != {"."}]
     yield ""
     if not differing:
         yield from layout.wrap(f"In every cell each device is within {SIMILAR_PERCENT:g}% of the median.", "  ")
@@ -97,7 +102,7 @@ def _matrix(spreads: Sequence[Spread], names: Mapping[str, str]) -> Iterator[str
         "  ",
     )
     first = min(LONGEST_CELL, max(layout.width(cell) for cell, _ in differing))
-    uuids = [value.gpu_uuid for value in spreads[0].values]
+    uuids = [value.gpu_uuid for value in next(iter(cells.values())).values]
     column = max(LEAST_COLUMN, *(layout.width(names[uuid]) for uuid in uuids))
     side_by_side = max(1, (layout.WIDTH - 2 - first) // (column + 1))
     for begin in range(0, len(uuids), side_by_side):
@@ -111,7 +116,7 @@ def _matrix(spreads: Sequence[Spread], names: Mapping[str, str]) -> Iterator[str
 def _entry(one: Spread, value: SpreadValue) -> str:
     speed = _speed(one, value)
     if speed is None:
-        return _WITHOUT_VALUE.get(value.status, _NOT_COMPARABLE)[0]
+        return SHORT.get(value.status, _NOT_COMPARABLE)[0]
     return "." if abs(speed - 100) <= SIMILAR_PERCENT else f"{speed:.1f}"
 
 
@@ -120,32 +125,44 @@ def _line(cell: str, entries: Sequence[str], first: int, column: int) -> str:
 
 
 def _legend(entries: set[str]) -> Iterator[str]:
-    words = [
-        f"{short}: {meaning}" for short, meaning in (*_WITHOUT_VALUE.values(), _NOT_COMPARABLE) if short in entries
-    ]
+    words = [f"{short}: {meaning}" for short, meaning in (*SHORT.values(), _NOT_COMPARABLE) if short in entries]
     if words:
         yield from layout.wrap("; ".join(words), "  ", "  ")
 
 
+def _cells(spreads: Sequence[Spread]) -> Iterator[str]:
+    """Names of the cells, each once: with input size, memory format and the like where these tell cells apart."""
+    common = Counter(_cell(one) for one in spreads)
+    for one in spreads:
+        cell = _cell(one)
+        yield cell if common[cell] == 1 else f"{cell}{_further(one)}"
+
+
 def _cell(one: Spread) -> str:
-    batch = "" if one.phase == "load" else f" b{one.batch_size_requested}"
-    return f"{one.model_name} {_PHASES.get(one.phase, one.phase)} {one.precision}{batch}"
+    batch = "" if one.phase in ("load", "probe") else f" b{one.batch_size_requested}"
+    phase = "" if one.phase == "probe" else f" {_PHASES.get(one.phase, one.phase)}"
+    return f"{one.model_name}{phase} {one.precision}{batch}"
 
 
-def _notes(spreads: Sequence[Spread]) -> Iterator[str]:
+def _further(one: Spread) -> str:
+    size = "" if one.input_size is None else f" s{one.input_size}"
+    return f"{size} {one.memory_format}" if one.memory_format == "channels_last" else size
+
+
+def _notes(cells: Mapping[str, Spread]) -> Iterator[str]:
     """Each note once, with the cells that it is about; a note about every cell stands alone and first.
 
     Of the others, those about few cells come first: what happened once is what nobody would look for.
     """
     about: dict[str, list[str]] = {}
-    for one in spreads:
+    for cell, one in cells.items():
         for note in one.notes:
-            about.setdefault(note, []).append(_cell(one))
+            about.setdefault(note, []).append(cell)
 
     def place(note: str) -> tuple[bool, bool, int]:
-        return len(about[note]) < len(spreads), note.startswith(_FREQUENT), len(about[note])
+        return len(about[note]) < len(cells), note.startswith(_FREQUENT), len(about[note])
 
     for note in sorted(about, key=place):
-        cells = about[note]
-        more = f" and {len(cells) - SHOWN_CELLS} more" if len(cells) > SHOWN_CELLS else ""
-        yield note if len(cells) == len(spreads) else f"{', '.join(cells[:SHOWN_CELLS])}{more}: {note}"
+        named = about[note]
+        more = f" and {len(named) - SHOWN_CELLS} more" if len(named) > SHOWN_CELLS else ""
+        yield note if len(named) == len(cells) else f"{', '.join(named[:SHOWN_CELLS])}{more}: {note}"

@@ -2,11 +2,16 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
+from typing import Final
 
 from orchestrator.report import layout
-from orchestrator.report.cells import LaunchLedger
+from orchestrator.report.cells import CellReport
 from orchestrator.report.model import Report
 from orchestrator.report.numbers import NOT_AVAILABLE, number
+from orchestrator.report.parts import LaunchLedger
+
+_LEAST: Final = (10, 8)
+"""Widths of the columns: five workloads stand side by side."""
 
 Ledgers = Mapping[str, Sequence[LaunchLedger]]
 
@@ -27,7 +32,7 @@ def time(report: Report) -> Iterator[str]:
         (entry.removesuffix("_ms").replace("_", " "), *(_entry(found, entry) for found in ledgers.values()))
         for entry in LaunchLedger.__struct_fields__
     ]
-    yield from layout.table(("Median, ms", *ledgers), table, "  ", layout.LEAST)
+    yield from layout.table(("Median, ms", *ledgers), table, "  ", _LEAST)
     yield ""
 
 
@@ -50,13 +55,20 @@ def _zygote(report: Report) -> Iterator[str]:
 
 
 def _ledgers(report: Report) -> dict[str, list[LaunchLedger]]:
-    found: dict[str, list[LaunchLedger]] = {"load": [], "inference": [], "training": []}
-    for result in report.results:
-        if result.load_metrics and result.load_metrics.ledger:
-            found["load"].append(result.load_metrics.ledger)
-        found["inference"] += [metric.ledger for metric in result.inference_metrics.values() if metric.ledger]
-        found["training"] += [metric.ledger for metric in result.training_metrics.values() if metric.ledger]
-    return {phase: ledgers for phase, ledgers in found.items() if ledgers}
+    found: dict[str, list[LaunchLedger]] = {}
+    for phase, metric in _measured(report):
+        if metric.ledger:
+            found.setdefault(phase, []).append(metric.ledger)
+    return found
+
+
+def _measured(report: Report) -> Iterator[tuple[str, CellReport]]:
+    """Every cell with its workload, workload by workload."""
+    yield from (("load", result.load_metrics) for result in report.results if result.load_metrics)
+    yield from (("inference", metric) for result in report.results for metric in result.inference_metrics.values())
+    yield from (("training", metric) for result in report.results for metric in result.training_metrics.values())
+    yield from (("generation", metric) for result in report.results for metric in result.generation_metrics.values())
+    yield from (("probe", probe) for probe in report.probes)
 
 
 def _entry(ledgers: Iterable[LaunchLedger], entry: str) -> str:

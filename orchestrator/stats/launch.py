@@ -18,12 +18,17 @@ from protocol.result import Result
 class LaunchFigures(msgspec.Struct, frozen=True, kw_only=True):
     """One launch.
 
-    means_ms: series → mean in milliseconds. throughput: items a second, over the wall time of the measured blocks.
+    means_ms: series → mean in milliseconds. throughput: items a second, over the wall time of the measured blocks, and
+    tokens_per_second: tokens that arrived, over the same time.
+    tokens, tokens_expected: how many arrived on the host, and how many should have; None where nothing was generated.
     relative_half_width: of the 95 % interval of the mean iteration; None for fewer values than batches.
     """
 
     means_ms: dict[str, float]
     throughput: float | None
+    tokens_per_second: float | None
+    tokens: int | None
+    tokens_expected: int | None
     items: int
     iterations: int
     measured_s: float
@@ -32,12 +37,19 @@ class LaunchFigures(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CellFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """A cell: medians over its launches. launch_spread_percent: largest less smallest throughput over the median."""
+    """A cell: medians over its launches. launch_spread_percent: largest less smallest throughput over the median.
+
+    iterations, tokens and tokens_expected: of all launches together. measured_s: of one.
+    """
 
     launches: int
     means_ms: dict[str, float]
     throughput: float | None
+    tokens_per_second: float | None
+    tokens: int | None
+    tokens_expected: int | None
     iterations: int
+    measured_s: float
     relative_half_width: float | None
     launch_spread_percent: float | None
     drift_percent: float | None
@@ -57,9 +69,13 @@ def of_launch(result: Result) -> LaunchFigures:
     measured_s = math.fsum(block.end_ns - block.start_ns for block in result.blocks) / 1e9
     items = iterations * result.items_per_iteration
     times_ms = result.times_ms("iteration")
+    tokens, new_tokens = result.generated_tokens, result.cell.new_tokens
     return LaunchFigures(
         means_ms={name: fmean(times) for name in result.series if (times := result.times_ms(name))},
         throughput=items / measured_s if measured_s > 0 else None,
+        tokens_per_second=tokens / measured_s if tokens is not None and measured_s > 0 else None,
+        tokens=tokens,
+        tokens_expected=None if tokens is None or new_tokens is None else items * new_tokens,
         items=items,
         iterations=iterations,
         measured_s=measured_s,
@@ -78,7 +94,11 @@ def of_cell(results: Sequence[Result]) -> CellFigures:
         launches=len(launches),
         means_ms={name: median(launch.means_ms[name] for launch in launches) for name in names},
         throughput=median(throughputs) if throughputs else None,
+        tokens_per_second=_middle(launches, lambda launch: launch.tokens_per_second),
+        tokens=_sum(launches, lambda launch: launch.tokens),
+        tokens_expected=_sum(launches, lambda launch: launch.tokens_expected),
         iterations=sum(launch.iterations for launch in launches),
+        measured_s=median(launch.measured_s for launch in launches),
         relative_half_width=_middle(launches, lambda launch: launch.relative_half_width),
         launch_spread_percent=series.spread_percent(throughputs),
         drift_percent=_furthest([launch.drift_percent for launch in launches]),
@@ -89,6 +109,12 @@ def of_cell(results: Sequence[Result]) -> CellFigures:
 def _middle(launches: Sequence[LaunchFigures], read: Callable[[LaunchFigures], float | None]) -> float | None:
     known = [value for launch in launches if (value := read(launch)) is not None]
     return median(known) if known else None
+
+
+def _sum(launches: Sequence[LaunchFigures], read: Callable[[LaunchFigures], int | None]) -> int | None:
+    """Over all launches, None where one of them does not say."""
+    known = [value for launch in launches if (value := read(launch)) is not None]
+    return sum(known) if len(known) == len(launches) else None
 
 
 def _furthest(drifts: Sequence[float | None]) -> float | None:

@@ -11,13 +11,15 @@ MIN_FOR_P95: Final = 20
 """Below, the 95th percentile is little but the largest value: an anecdote too."""
 MIN_FOR_P99: Final = 300
 """Below, the 99th percentile is one of the three largest values: an anecdote."""
+MIN_FOR_P99_9: Final = 3_000
+"""Likewise, of the three largest."""
 MIN_FOR_DRIFT: Final = 10
 DRIFT_LIMIT_PERCENT: Final = 0.5
 _FAR_OUT: Final = 3.0
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """A series in milliseconds. std is of the sample; p95_ms and p99_ms are None below MIN_FOR_P95 and MIN_FOR_P99.
+    """A series in milliseconds. std is of the sample; a percentile is None for fewer values than its MIN_FOR.
 
     outliers: values more than three interquartile ranges outside the quartiles. They are counted, never removed.
     """
@@ -30,6 +32,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     p50_ms: float
     p95_ms: float | None
     p99_ms: float | None
+    p99_9_ms: float | None
     outliers: int
 
 
@@ -49,6 +52,7 @@ def summarise(times_ms: Sequence[float]) -> Summary | None:
         p50_ms=percentile(ordered, 50),
         p95_ms=percentile(ordered, 95) if len(ordered) >= MIN_FOR_P95 else None,
         p99_ms=percentile(ordered, 99) if len(ordered) >= MIN_FOR_P99 else None,
+        p99_9_ms=percentile(ordered, 99.9) if len(ordered) >= MIN_FOR_P99_9 else None,
         outliers=_outliers(ordered),
     )
 

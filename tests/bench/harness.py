@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import zmq
 
@@ -21,7 +22,7 @@ from orchestrator.fleet import Concluded, Fleet, Gone, Happening
 from orchestrator.gates import Gates
 from orchestrator.link import Link
 from orchestrator.nursery import Nursery
-from orchestrator.state import NextLaunch
+from orchestrator.slots import NextLaunch
 from orchestrator.telemetry import Telemetry
 from protocol.cell import Cell, DeviceKind
 from protocol.errors import ProtocolError
@@ -49,13 +50,15 @@ class Harness:
 
     def __init__(self, stored: StoredRun, folder: Path, opened: ExitStack) -> None:
         self._link = opened.enter_context(Link("bench"))
-        self.nursery = Nursery(run.preload(stored), folder / "zygote.log")
+        deadlines = stored.configuration.deadlines
+        patience_s = deadlines.start + deadlines.import_
+        self.nursery = Nursery(run.preload(stored), folder / "zygote.log", patience_s)
         opened.callback(self.nursery.close)
         gpus = [device.uuid for device in stored.devices if device.kind is DeviceKind.CUDA]
         self._telemetry = Telemetry.start(gpus, folder, 100) if gpus else None
         if self._telemetry is not None:
             opened.callback(self._telemetry.stop)
-        self._fleets = {
+        self.fleets = {
             isolation: Fleet(
                 _with_isolation(stored.configuration, isolation),
                 stored.devices,
@@ -67,6 +70,7 @@ class Harness:
         }
         self._gates = Gates(stored.devices)
         self._number = 0
+        self._freed = False
 
     def start_zygote(self) -> float:
         """Start it; how long it took until it was ready, in milliseconds."""
@@ -78,7 +82,7 @@ class Harness:
 
     def launch(self, cell: Cell, isolation: Isolation) -> Timed:
         """One launch, from the request until its device is free. Raises RuntimeError with the failure when it fails."""
-        fleet = self._fleets[isolation]
+        fleet = self.fleets[isolation]
         following = NextLaunch(slot=(cell.id, 0), cell=cell, launch=self._number, attempt=self._number + 1)
         self._number += 1
         begin = time.monotonic()
@@ -101,33 +105,51 @@ class Harness:
         return Timed(outcome, wall_ms)
 
     def _wait(self, fleet: Fleet) -> tuple[list[Happening], bool]:
-        """What happens next, and whether the device became free."""
-        pidfds = [live.pidfd for live in fleet.live.values() if live.pidfd is not None]
+        """What happens next to the launches of a fleet, and whether the device became free."""
+        self._freed = False
+        happened = [happening for owner, happening in self.wait_for_any(1.0) if self.fleets[owner] is fleet]
+        return happened, self._freed
+
+    def wait_for_any(self, timeout_s: float) -> list[tuple[Isolation, Happening]]:
+        """What happens next to any launch, and of which fleet it is; nothing when nothing does for so long."""
+        owners = {
+            live.pidfd: isolation
+            for isolation, fleet in self.fleets.items()
+            for live in fleet.live.values()
+            if live.pidfd is not None
+        }
+        telemetry = -1 if self._telemetry is None else self._telemetry.fileno()
         poller = zmq.Poller()
-        for thing in (self._link.socket, self.nursery.fileno(), *pidfds):
+        for thing in (self._link.socket, self.nursery.fileno(), telemetry, *owners):
             if thing != -1:
                 poller.register(thing, zmq.POLLIN)
-        if self._telemetry is not None:
-            poller.register(self._telemetry.fileno(), zmq.POLLIN)
-        ready = dict(poller.poll(1000))
+        ready = dict(poller.poll(max(timeout_s, 0) * 1000))
         now = time.monotonic()
-        happenings: list[Happening] = []
-        freed = False
+        happened = [*self._heard(now), *self._born(now)]
+        for pidfd, isolation in owners.items():
+            if pidfd in ready:
+                happened += [(isolation, happening) for happening in self.fleets[isolation].died(pidfd, now)]
+        for reading in self._telemetry.receive() if self._telemetry is not None else ():
+            if isinstance(reading, DeviceFree) and self._gates.answered(reading) is not None:
+                self._freed = True
+        for isolation, fleet in self.fleets.items():
+            happened += [(isolation, happening) for happening in fleet.time_passed(now)]
+        return happened
+
+    def _heard(self, now: float) -> Iterator[tuple[Isolation, Happening]]:
         while (message := self._link.receive()) is not None:
             if not isinstance(message, ProtocolError):
-                happenings += fleet.hear(message, now)
+                isolation = next(one for one, fleet in self.fleets.items() if message.launch in fleet.live)
+                for happening in self.fleets[isolation].hear(message, now):
+                    yield isolation, happening
+
+    def _born(self, now: float) -> Iterator[tuple[Isolation, Happening]]:
         for answer in self.nursery.receive():
-            if isinstance(answer, Forked):
-                happenings += fleet.born(answer.launch, answer.pid, now)
-            elif isinstance(answer, ForkFailed):
+            if isinstance(answer, ForkFailed):
                 raise RuntimeError(answer.message)
-        for pidfd in pidfds:
-            if pidfd in ready:
-                happenings += fleet.died(pidfd, now)
-        for reading in self._telemetry.receive() if self._telemetry is not None else ():
-            freed = freed or (isinstance(reading, DeviceFree) and self._gates.answered(reading) is not None)
-        happenings += fleet.time_passed(now)
-        return happenings, freed
+            if isinstance(answer, Forked):
+                for happening in self.fleets[Isolation.FORK].born(answer.launch, answer.pid, now):
+                    yield Isolation.FORK, happening
 
 
 @contextmanager
@@ -145,11 +167,12 @@ def stored_run(gpu_ids: str, *options: str) -> StoredRun:
 
     from orchestrator import TOOL_VERSION, plan
     from orchestrator.cli import run as command
+    from orchestrator.cli.options import RunParams
     from orchestrator.cli.run import command as run_command
 
     context = run_command.make_context("bench", ["--gpu-ids", gpu_ids, *options])
     assert isinstance(context, click.Context)
-    _, configuration = command._configuration(context.params)
+    _, configuration = command._configuration(cast(RunParams, context.params), None)
     found = devices.resolve(
         configuration.gpu_ids,
         visible=os.environ.get("CUDA_VISIBLE_DEVICES"),

@@ -15,7 +15,7 @@ from tests.bench.harness import Timed, default_device, harness, stored_run
 def main(device: str, forked: int, executed: int) -> None:
     """Measure and print."""
     stored = stored_run(device, "-m", "resnet50", "-b", "8", "-p", "fp32", "--phases", "inference")
-    (cell,) = stored.plan.cells
+    cell = next(cell for cell in stored.plan.cells if cell.model == "resnet50")
     with harness(stored) as bench:
         zygote_ms = bench.start_zygote()
         bench.launch(cell, Isolation.FORK)  # the first launch brings files into the page cache

@@ -1,4 +1,4 @@
-"""Eight GPUs that NVML shows and CUDA does not have: everything around a launch, with workers that use no GPU."""
+"""Eight GPUs that are not there, NVML and CUDA of our own: everything around a launch, with workers that use no GPU."""
 
 from pathlib import Path
 
@@ -7,6 +7,7 @@ import pytest
 from orchestrator.configuration import StoredRun
 from protocol.cell import Mode
 from protocol.paths import RunPaths
+from tests.fakes.cuda import beside
 from tests.fakes.node import NOTHING, Node, leftovers
 from tests.fakes.nvml import FakeNvml
 
@@ -35,7 +36,7 @@ def test_eight_gpus_at_once(tmp_path: Path) -> None:
     nvml = FakeNvml(tmp_path, gpus=8)
     folder = tmp_path / "run"
     stored = prepare(nvml, folder)
-    node = Node(folder, environment=nvml.environment)
+    node = Node(folder, environment=nvml.environment | beside(nvml))
     assert node.wait() == 0, node.output
     report = node.report()
     assert len({gpu["serial"] for gpu in report["gpu_info"]}) == 8
@@ -52,7 +53,7 @@ def test_solo_is_one_gpu_at_a_time(tmp_path: Path) -> None:
     nvml = FakeNvml(tmp_path, gpus=3)
     folder = tmp_path / "run"
     prepare(nvml, folder, Mode.SOLO)
-    node = Node(folder, environment=nvml.environment)
+    node = Node(folder, environment=nvml.environment | beside(nvml))
     assert node.wait() == 0, node.output
     assert most_at_once(node) == 1
 
@@ -64,7 +65,7 @@ def test_a_gpu_whose_memory_stays_taken_is_left_out(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     prepare(nvml, folder)
     nvml.set({"gpu.0.memory_used_bytes": 80 * 2**30})  # nothing was in use when the devices were found
-    node = Node(folder, environment=nvml.environment)
+    node = Node(folder, environment=nvml.environment | beside(nvml))
     assert node.wait(timeout_s=90) == 4, node.output
     assert "GPU 0 is taken out of this run: its memory was not given back within 30 s" in node.output
     counts = node.report()["summary"]["cells"]
@@ -79,10 +80,36 @@ def test_without_nvml_the_run_goes_on(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     prepare(nvml, folder)
     nvml.fail("nvmlInit", 999)
-    node = Node(folder, environment=nvml.environment)
+    node = Node(folder, environment=nvml.environment | beside(nvml))
     assert node.wait() == 0, node.output
     assert "no GPU readings" in node.output
     assert node.report()["summary"]["average_power_draw_w"] is None
+
+
+def test_a_run_is_not_resumed_on_a_broken_cuda(tmp_path: Path) -> None:
+    """Exit code 2 with the cause, where every cell would fail by itself; nothing is written, and it can be resumed."""
+    nvml = FakeNvml(tmp_path, gpus=2)
+    folder = tmp_path / "run"
+    prepare(nvml, folder)
+    before = sorted(folder.rglob("*"))
+    broken = Node(folder, environment=nvml.environment | beside(nvml, init=803))
+    assert broken.wait() == 2, broken.output
+    assert "cuInit says 803 (CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, " in broken.output
+    assert "reboot. Nothing was started." in broken.output
+    assert sorted(folder.rglob("*")) == before
+    rebooted = Node(folder, environment=nvml.environment | beside(nvml))
+    assert rebooted.wait() == 0, rebooted.output
+
+
+def test_a_broken_cuda_is_found_without_nvml_too(tmp_path: Path) -> None:
+    """A run goes on without NVML, never without CUDA."""
+    nvml = FakeNvml(tmp_path, gpus=2)
+    folder = tmp_path / "run"
+    prepare(nvml, folder)
+    nvml.fail("nvmlInit", 999)
+    node = Node(folder, environment=nvml.environment | beside(nvml, gpus=1))
+    assert node.wait() == 2, node.output
+    assert "it shows 1 of 2, and GPU 1 (" in node.output
 
 
 def most_at_once(node: Node) -> int:

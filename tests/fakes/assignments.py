@@ -14,7 +14,19 @@ from pathlib import Path
 import msgspec
 
 from protocol import codec
-from protocol.cell import Cell, Device, DeviceKind, InputSpec, ModelSpec, Precision, Sizes, SizeUnit, Workload
+from protocol.cell import (
+    Cell,
+    Device,
+    DeviceKind,
+    Generation,
+    InputSpec,
+    MemoryFormat,
+    ModelSpec,
+    Precision,
+    Sizes,
+    SizeUnit,
+    Workload,
+)
 from protocol.failure import Phase
 from protocol.messages import Assign, Deadlines, Measurement, Outcome
 from protocol.result import Result
@@ -55,7 +67,7 @@ BERT = ModelSpec(
     parameters=1,
     inference_gflops=0.1,
     memory_mb=1,
-    preload=("transformers.models.bert.modeling_bert",),
+    preload=("worker.models.huggingface",),
 )
 RESNET = ModelSpec(
     name="resnet18",
@@ -70,6 +82,90 @@ RESNET = ModelSpec(
     memory_mb=1,
     preload=("torchvision.models.resnet",),
 )
+BERT_OPERATIONS = 2.0 * 20 * (2 * (4 * 16**2 + 2 * 16 * 32 + 2 * 10 * 16) + 16**2 + 16 * 60)
+"""Of one forward pass of two sequences: two layers of four projections, two dense ones and attention, and the head."""
+RESNET_OPERATIONS = 594_231_296.0
+"""Of one forward pass of two images: twice the 1.82 G multiplications of the published 224 pixels, for 64."""
+GPT2 = ModelSpec(
+    name="tiny-gpt2",
+    title="GPT-2",
+    type="transformer",
+    family="causal",
+    config={
+        "architecture": "gpt2",
+        "vocab_size": 60,
+        "n_positions": 64,
+        "n_embd": 16,
+        "n_layer": 2,
+        "n_head": 2,
+        "bos_token_id": 0,
+        "eos_token_id": 0,
+    },
+    inputs=(InputSpec(name="input_ids", shape=("batch", "size"), dtype="int64", high=60),),
+    sizes=Sizes(unit=SizeUnit.TOKENS, default=10),
+    generation=Generation(prompt_tokens=12, new_tokens=5),
+    parameters=1,
+    inference_gflops=0.1,
+    memory_mb=1,
+    preload=("worker.models.huggingface",),
+)
+QWEN = msgspec.structs.replace(
+    GPT2,
+    name="tiny-qwen2",
+    title="Qwen2",
+    config={
+        "architecture": "qwen2",
+        "vocab_size": 60,
+        "hidden_size": 16,
+        "intermediate_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "tie_word_embeddings": True,
+    },
+)
+VIT = ModelSpec(
+    name="tiny-vit",
+    title="ViT",
+    type="transformer",
+    family="torchvision",
+    config={"builder": "vit_b_16", "image_size": "size", "num_classes": 10},
+    inputs=(InputSpec(name="images", shape=("batch", 3, "size", "size")),),
+    sizes=Sizes(unit=SizeUnit.PIXELS, default=32, smallest=16, step=16),
+    parameters=1,
+    inference_gflops=0.1,
+    memory_mb=1,
+    preload=("torchvision.models.vision_transformer",),
+)
+UNET = ModelSpec(
+    name="tiny-unet",
+    title="U-Net",
+    type="generative",
+    family="unet",
+    config={"width": 4, "depth": 2, "num_classes": 2},
+    inputs=(InputSpec(name="images", shape=("batch", 3, "size", "size")),),
+    sizes=Sizes(unit=SizeUnit.PIXELS, default=16, smallest=8, step=4),
+    parameters=1,
+    inference_gflops=0.1,
+    memory_mb=1,
+)
+AUTOENCODER = msgspec.structs.replace(
+    UNET,
+    name="tiny-autoencoder",
+    title="AutoEncoder",
+    type="other",
+    family="autoencoder",
+    config={"width": 4, "stages": 2, "latent_channels": 3},
+)
+VAE = msgspec.structs.replace(AUTOENCODER, name="tiny-vae", title="VAE", type="generative", family="vae")
+STYLEGAN2 = msgspec.structs.replace(
+    UNET,
+    name="tiny-stylegan2",
+    title="StyleGAN2",
+    family="stylegan2",
+    config={"resolution": "size", "latent_size": 8, "mapping_layers": 2, "channel_base": 64, "channel_max": 8},
+    inputs=(InputSpec(name="latents", shape=("batch", 8)),),
+)
 
 
 def assignment(
@@ -79,17 +175,22 @@ def assignment(
     *,
     precision: Precision = Precision.FP32,
     batch_size: int = 2,
+    memory_format: MemoryFormat = MemoryFormat.CONTIGUOUS,
     device: Device = CPU,
     measurement: Measurement = SHORT,
 ) -> Assign:
-    """One launch of a cell."""
+    """One launch of a cell; generation writes as much after as long a prompt as the model's description says."""
+    size = model.sizes.default if model.sizes else None
+    writing = model.generation if workload is Workload.GENERATION else None
     cell = Cell(
         devices=(device.uuid,),
         model=model.name,
         workload=workload,
         precision=precision,
         batch_size=batch_size,
-        input_size=model.sizes.default if model.sizes else None,
+        input_size=writing.prompt_tokens if writing else size,
+        new_tokens=writing.new_tokens if writing else None,
+        memory_format=memory_format,
     )
     return Assign(
         launch=1,

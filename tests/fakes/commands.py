@@ -7,6 +7,9 @@ from pathlib import Path
 
 from tests.fakes.nvml import ROOT
 
+TINY = ("--gpu-ids", "cpu:0", "-m", "lstm", "-b", "1", "--profile", "quick", "--phases", "inference")
+"""Options of a run that takes seconds."""
+
 
 def python(*arguments: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     """A program in a process of its own."""

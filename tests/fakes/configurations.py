@@ -4,7 +4,7 @@ from pathlib import Path
 
 import msgspec
 
-from orchestrator import catalogue, config
+from orchestrator import catalogue, config, settings
 from orchestrator.configuration import Configuration
 from orchestrator.settings import Said, Settings
 from protocol.cell import Device, DeviceKind
@@ -16,6 +16,12 @@ def resolved(file: Path | None = None, command_line: Said | None = None) -> Conf
     """What the defaults, a file and options resolve to."""
     said = config.gather(DEFAULTS, file, command_line or Said(Settings(), {}))
     return config.resolve(said, catalogue.load(), config.Places(current=Path("/current"), cache=Path("/cache")))
+
+
+def options(**values: object) -> Said:
+    """What a command line says."""
+    keys = [f"{key}.{name}" for key, value in values.items() if isinstance(value, dict) for name in value]
+    return settings.from_options(values, dict.fromkeys([*values, *keys], "an option"))
 
 
 def configuration(**changes: object) -> Configuration:

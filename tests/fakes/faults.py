@@ -42,6 +42,7 @@ def prepare(
     isolation: Isolation = Isolation.FORK,
     deadlines: Deadlines = DEADLINES,
     mode: Mode = Mode.LOADED,
+    time_limit_s: float | None = None,
 ) -> StoredRun:
     """Write a run of `models` into `folder`, ready for `gpubench-orchestrate resume`.
 
@@ -69,6 +70,7 @@ def prepare(
         runs_folder=str(folder.parent),
         output_path=str(folder / "out" / "report.json"),
         formats=(ReportFormat.JSON, ReportFormat.CSV, ReportFormat.TXT),
+        time_limit_s=time_limit_s,
     )
     machines = machines or tuple(cpu(number) for number in range(devices))
     stored = StoredRun(

@@ -27,16 +27,21 @@ _COMPILERS = ("cc", "gcc", "clang")
 _NOT_INHERITED = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES")
 
 
+def compiler() -> str:
+    """A C compiler. Skips the test where there is none."""
+    found = next(filter(None, map(shutil.which, _COMPILERS)), None)
+    if found is None:
+        pytest.skip(f"no C compiler ({', '.join(_COMPILERS)}) to build the libraries of tests/fakes")
+    return found
+
+
 @functools.cache
 def library_folder() -> Path:
     """Folder with our libnvidia-ml.so.1, built once a session. Skips the test where there is no C compiler."""
-    compiler = next(filter(None, map(shutil.which, _COMPILERS)), None)
-    if compiler is None:
-        pytest.skip(f"no C compiler ({', '.join(_COMPILERS)}) to build the NVML of tests/fakes")
     folder = Path(tempfile.mkdtemp(prefix="gpubench-nvml-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     library = folder / "libnvidia-ml.so.1"
-    subprocess.run([compiler, "-shared", "-fPIC", "-Wall", "-Werror", "-o", library, _SOURCE], check=True)
+    subprocess.run([compiler(), "-shared", "-fPIC", "-Wall", "-Werror", "-o", library, _SOURCE], check=True)
     return folder
 
 

@@ -21,7 +21,7 @@ from orchestrator.archive import Archive
 from orchestrator.configuration import Isolation, StoredRun
 from orchestrator.journal import Journal, write_durably
 from orchestrator.merge import merge
-from orchestrator.records import End, Finished, Header, Left, Segment, Start, ZygoteStarted
+from orchestrator.records import Dropped, End, Finished, Header, Left, Segment, Start, ZygoteStarted
 from orchestrator.report.model import Report
 from orchestrator.samples import SampleFile
 from protocol import codec, floats
@@ -90,6 +90,7 @@ class FakeRun:
         *,
         devices: Sequence[Device] = (),
         models: Sequence[ModelSpec] | None = None,
+        probes: Sequence[ModelSpec] = (),
         batch_sizes: tuple[int, ...] = (1, 8),
         workloads: tuple[Workload, ...] = (Workload.INFERENCE,),
         precisions: tuple[Precision, ...] = (Precision.FP32,),
@@ -99,16 +100,19 @@ class FakeRun:
         hostname: str = "node-01",
         iterations: int | None = None,
         warm_up_iterations: int | None = None,
+        input_sizes: tuple[int, ...] = (),
     ) -> None:
         self.paths = RunPaths(folder)
         folder.mkdir(parents=True, exist_ok=True)
         devices = tuple(devices) or gpus(1)
         asked = configuration(
             models=tuple(models) if models is not None else shipped("resnet50"),
+            probes=tuple(probes),
             workloads=workloads,
             precisions=precisions,
             batch_sizes=batch_sizes,
             training_batch_sizes=batch_sizes,
+            input_sizes=input_sizes,
             launches=launches,
             isolation=isolation,
             mode=Mode.LOADED,
@@ -222,6 +226,10 @@ class FakeRun:
         self._journal.append(Left(launch=start.launch, exit_code=0, signal=None, teardown_ms=60.0))
         return start.launch
 
+    def dropped(self, cell: Cell, reason: str, *, number: int = 0) -> None:
+        """There was no time for a planned launch."""
+        self._journal.append(Dropped(cell=cell.id, round=number, at_ns=self.now_ns, reason=reason))
+
     def interrupted(self, cell: Cell, *, batch_size: int | None = None, number: int = 0) -> int:
         """An attempt whose end nobody wrote. Returns the launch."""
         return self._start(cell, batch_size or cell.batch_size, number).launch
@@ -252,8 +260,10 @@ class FakeRun:
                     energy_mj=round(moment / 1e9 * power_w * 1000),
                     temperature_c=61,
                     sm_clock_mhz=1_500,
+                    memory_clock_mhz=3_201,
                     reasons=reasons,
                     thermal_violation_ns=0,
+                    power_violation_ns=0,
                 )
                 for moment in moments
             ]
@@ -298,6 +308,19 @@ class FakeRun:
         self._wall_s += nanoseconds / 1e9
 
 
+PARTS = {
+    Workload.TRAINING: ("forward", "backward", "optimizer"),
+    Workload.LOAD: ("instantiate", "weights"),
+    Workload.GENERATION: ("whole",),
+    Workload.PROBE: ("copy", "triad"),
+}
+WEIGHTS = {
+    **{"forward": 1.0, "backward": 2.0, "optimizer": 0.25, "instantiate": 3.0, "weights": 5.0},
+    **{"whole": 20.0, "copy": 2.0, "triad": 3.0},
+}
+"""Series of each workload, and how long each takes in forward passes."""
+
+
 def result(
     cell: Cell,
     *,
@@ -311,14 +334,18 @@ def result(
     **changes: object,
 ) -> Result:
     """What a worker would send: `blocks` of `iterations` iterations around `forward_ms`, always the same ones."""
-    chance = random.Random(cell.id)
-    parts = {Workload.TRAINING: ("forward", "backward", "optimizer"), Workload.LOAD: ("instantiate", "weights")}
-    weights = {"forward": 1.0, "backward": 2.0, "optimizer": 0.25, "instantiate": 3.0, "weights": 5.0}
+    chance = random.Random(f"{cell.model} {cell.workload} {cell.batch_size} {cell.devices}")
     series: dict[str, list[float]] = {}
-    for name in parts.get(cell.workload, ("forward",)):
-        mean = forward_ms * weights[name]
+    for name in PARTS.get(cell.workload, ("forward",)):
+        mean = forward_ms * WEIGHTS[name]
         series[name] = [chance.gauss(mean, noise * mean) for _ in range(blocks * iterations)]
     series["iteration"] = [sum(times) for times in zip(*series.values(), strict=True)]
+    tokens = None
+    if cell.workload is Workload.GENERATION and cell.new_tokens is not None:
+        tokens = blocks * iterations * cell.batch_size * cell.new_tokens
+        series |= _tokens(series["iteration"], cell.new_tokens)
+    if cell.workload is Workload.INFERENCE:
+        series["latency"] = [1.5 * time_ms for time_ms in series["iteration"][:5]]
     on_gpu = not cell.devices[0].startswith("cpu:")
     made = Result(
         cell=cell,
@@ -338,6 +365,7 @@ def result(
         blocks=_blocks(series["iteration"], begin_ns, iterations),
         series={name: floats.pack(times) for name, times in series.items()},
         launch_bound=False if on_gpu else None,
+        generated_tokens=tokens,
         memory=Memory(
             model_bytes=98 * MIB,
             cold_allocated_bytes=900 * MIB if on_gpu else None,
@@ -358,6 +386,12 @@ def result(
         ),
     )
     return msgspec.structs.replace(made, **changes)
+
+
+def _tokens(texts_ms: Sequence[float], new_tokens: int) -> dict[str, list[float]]:
+    """The first token takes a quarter of each text, the others share what is left."""
+    between = [text_ms * 0.75 / (new_tokens - 1) for text_ms in texts_ms for _ in range(new_tokens - 1)]
+    return {"first_token": [text_ms / 4 for text_ms in texts_ms], "inter_token": between}
 
 
 def _blocks(times_ms: Sequence[float], begin_ns: int, iterations: int) -> tuple[Block, ...]:

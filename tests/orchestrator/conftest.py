@@ -1,6 +1,7 @@
-"""What the tests of the command line share."""
+"""What the tests of the command line, of configurations and of the views of a run share."""
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import click
@@ -13,6 +14,7 @@ from orchestrator.configuration import StoredRun
 from orchestrator.errors import StorageError
 from orchestrator.report.model import Report
 from protocol.paths import RunPaths
+from tests.fakes.terminal import Pipe, Terminal
 
 
 @pytest.fixture
@@ -40,3 +42,33 @@ def executed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[StoredRun, RunPaths]
 
     monkeypatch.setattr(run, "execute", execute)
     return calls
+
+
+@pytest.fixture
+def tty(monkeypatch: pytest.MonkeyPatch) -> Iterator[Terminal]:
+    """A terminal of 80 columns."""
+    monkeypatch.setenv("TERM", "xterm-256color")
+    opened = Terminal()
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def pipe() -> Iterator[Pipe]:
+    """An empty pipe."""
+    opened = Pipe()
+    yield opened
+    os.close(opened.reader)
+    opened.stream.close()
+
+
+@pytest.fixture
+def night(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str | bytes], Path]:
+    """Writes night.yaml into the current folder."""
+    monkeypatch.chdir(tmp_path)
+
+    def write(text: str | bytes) -> Path:
+        Path("night.yaml").write_bytes(text if isinstance(text, bytes) else text.encode())
+        return Path("night.yaml")
+
+    return write

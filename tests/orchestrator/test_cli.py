@@ -11,14 +11,13 @@ import yaml
 from click.testing import Result
 
 from orchestrator import TOOL_VERSION, devices, folders, settings
-from orchestrator.cli import benchmark, options, orchestrate, program
+from orchestrator.cli import benchmark, options, orchestrate, program, spoken
 from orchestrator.configuration import StoredRun
 from protocol.exit_codes import MEANING
 from protocol.paths import RunPaths
-from tests.fakes.commands import python
+from tests.fakes.commands import TINY, python
 
 HEAVY = ("torch", "torchvision", "transformers", "pandas", "numpy", "scipy", "zmq", "rich")
-TINY = ("--gpu-ids", "cpu:0", "-m", "lstm", "-b", "1", "--profile", "quick", "--phases", "inference")
 
 Invoke = Callable[..., Result]
 
@@ -45,7 +44,7 @@ def test_both_programs_share_their_options_and_commands() -> None:
     own = {option.name for option in orchestrate.params} - {"version"}
     assert own == {option.name for option in benchmark.commands["run"].params}
     assert set(orchestrate.commands) == set(benchmark.commands)
-    assert set(benchmark.commands) == {"run", "resume", "report", "info", "list-models", "completion"}
+    assert set(benchmark.commands) == {"run", "quick", "resume", "report", "info", "list-models", "completion"}
 
 
 def test_every_option_says_what_it_is() -> None:
@@ -129,14 +128,28 @@ def test_the_resolved_whole_is_stored_with_the_run(
     assert written["devices"][0]["uuid"] == "cpu:0"
 
 
-def test_batch_sizes_of_the_command_line_are_those_of_training_too(
+def test_batch_sizes_of_the_command_line_are_those_of_every_phase(
     invoke: Invoke, executed: list[tuple[StoredRun, RunPaths]]
 ) -> None:
-    """-b says both; a file can tell them apart."""
+    """-b says all three; a file can tell them apart."""
     invoke("run", "--gpu-ids", "cpu:0", "-b", "2, 4", command=benchmark)
     [(stored, _)] = executed
-    assert stored.configuration.batch_sizes == stored.configuration.training_batch_sizes == (2, 4)
+    asked = stored.configuration
+    assert asked.batch_sizes == asked.training_batch_sizes == asked.generation_batch_sizes == (2, 4)
     assert stored.command[0] == "torch-gpu-benchmark"
+
+
+def test_sizes_and_memory_format_make_cells(invoke: Invoke, executed: list[tuple[StoredRun, RunPaths]]) -> None:
+    """--seq-len for models of text, --input-size for models of images, --memory-format for the latter alone."""
+    sizes = ("--seq-len", "16, 32", "--input-size", "64", "--memory-format", "channels_last")
+    invoke("--gpu-ids", "cpu:0", "-m", "lstm,vit-base,resnet50", "-b", "1", "--phases", "inference", *sizes)
+    [(stored, _)] = executed
+    assert {(cell.model, cell.input_size, cell.memory_format.value) for cell in stored.plan.cells} == {
+        ("lstm", 16, "contiguous"),
+        ("lstm", 32, "contiguous"),
+        ("vit-base", 64, "channels_last"),
+        ("resnet50", 64, "channels_last"),
+    }
 
 
 @pytest.mark.parametrize(
@@ -156,7 +169,7 @@ def test_multi_gpu_means_all_of_them_unless_some_are_named(
 
 def test_every_key_that_an_option_sets_is_one_of_the_file() -> None:
     """The command line speaks of the same settings as the file."""
-    for key in options._KEYS:
+    for key in spoken.KEYS:
         section, _, name = key.rpartition(".")
         kind = {"benchmark": "Benchmark", "output": "Output", "monitoring": "Monitoring", "gpu": "Gpu", "run": "Run"}
         fields = getattr(settings, kind[section]) if section else settings.Settings
@@ -170,13 +183,15 @@ def test_run_resume_and_report_on_a_cpu_device(tmp_path: Path) -> None:
     """One command measures and reports; the finished run resumes to the same, and renders again."""
     environment = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
     first = python(
-        "-m", "orchestrator", *TINY, "-i", "3", "-w", "1", "-o", "out/report.json", cwd=tmp_path, **environment
+        *("-m", "orchestrator", *TINY, "--seq-len", "16", "-i", "3", "-w", "1", "-o", "out/report.json"),
+        cwd=tmp_path,
+        **environment,
     )
     assert first.returncode == 0, first.stderr
     assert "Verdict: COMPLETE" in first.stdout
     [folder] = (tmp_path / "runs").iterdir()
     report = json.loads((tmp_path / "out/report.json").read_text())
-    assert [result["model_name"] for result in report["results"]] == ["lstm"]
+    assert [(result["model_name"], result["input_size"]) for result in report["results"]] == [("lstm", 16)]
 
     again = python("-m", "orchestrator.cli", "resume", str(folder), "--quiet", cwd=tmp_path, **environment)
     assert (again.returncode, again.stdout) == (0, "")

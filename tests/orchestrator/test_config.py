@@ -1,48 +1,28 @@
-"""From words to a configuration: what wins over what, and every mistake that a person can make in a file."""
+"""From words to a configuration: what wins over what, and what is resolved of it."""
 
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from orchestrator import catalogue, config, settings, yaml_file
+from orchestrator import catalogue, settings, yaml_file
 from orchestrator.configuration import Isolation, ReportFormat
 from orchestrator.errors import ConfigError
-from orchestrator.settings import Said, Settings
-from protocol.cell import Mode, Precision, Workload
-from tests.fakes.configurations import DEFAULTS, resolved
+from orchestrator.settings import Settings
+from protocol.cell import MemoryFormat, Mode, Precision, Workload
+from tests.fakes.configurations import DEFAULTS, options, resolved
 
 Write = Callable[[str | bytes], Path]
 
 
-@pytest.fixture
-def night(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
-    """Writes night.yaml into the current folder."""
-    monkeypatch.chdir(tmp_path)
-
-    def write(text: str | bytes) -> Path:
-        Path("night.yaml").write_bytes(text if isinstance(text, bytes) else text.encode())
-        return Path("night.yaml")
-
-    return write
-
-
-def options(**values: object) -> Said:
-    """What a command line says."""
-    keys = [f"{key}.{name}" for key, value in values.items() if isinstance(value, dict) for name in value]
-    return settings.from_options(values, dict.fromkeys([*values, *keys], "an option"))
-
-
-# ── what is resolved ──────────────────────────────────────────────────────────────────────────────────────────────────
-
-
 def test_the_defaults_are_those_of_the_requirements() -> None:
-    """All models, three phases, fp32, batch sizes 1, 8 and 32 (32 for training), every GPU, JSON."""
+    """All models, all phases, fp32, batch sizes 1, 8 and 32 (32 for training), own input sizes, every GPU, JSON."""
     made = resolved()
     assert made.models == catalogue.load().models
-    assert made.workloads == (Workload.LOAD, Workload.INFERENCE, Workload.TRAINING)
+    assert made.workloads == (Workload.LOAD, Workload.INFERENCE, Workload.TRAINING, Workload.GENERATION)
     assert made.precisions == (Precision.FP32,)
-    assert (made.batch_sizes, made.training_batch_sizes) == ((1, 8, 32), (32,))
+    assert (made.batch_sizes, made.training_batch_sizes, made.generation_batch_sizes) == ((1, 8, 32), (32,), (1,))
+    assert (made.sequence_lengths, made.input_sizes, made.memory_format) == ((), (), None)
     assert (made.gpu_ids, made.mode, made.isolation) == ("all", Mode.LOADED, Isolation.FORK)
     assert (made.profile, made.launches) == ("quick", 1)
     assert (made.measurement.iterations, made.measurement.warm_up_iterations) == (None, None)
@@ -117,6 +97,27 @@ def test_one_value_will_do_where_a_list_is_meant(night: Write) -> None:
     assert (made.batch_sizes, made.workloads) == ((8,), (Workload.LOAD,))
 
 
+def test_sizes_and_the_memory_format_can_be_said(night: Write) -> None:
+    """Lists of numbers, a word; null means each model's own."""
+    text = "sequence_lengths: [128, 512]\ninput_sizes: 512\ngeneration_batch_sizes: [1, 8]\n"
+    made = resolved(night(f"{text}benchmark: {{memory_format: channels_last, precision: 'tf32,fp16'}}\n"))
+    assert (made.sequence_lengths, made.input_sizes, made.generation_batch_sizes) == ((128, 512), (512,), (1, 8))
+    assert (made.memory_format, made.precisions) == (MemoryFormat.CHANNELS_LAST, (Precision.TF32, Precision.FP16))
+    null = resolved(night("sequence_lengths: null\nbenchmark: {memory_format: null}\n"))
+    assert (null.sequence_lengths, null.memory_format) == ((), None)
+
+
+def test_all_models_get_the_sizes_that_they_can_take(night: Write) -> None:
+    """Where a model was named, a size that it cannot take is refused; of all of them some are left out instead."""
+    sizes = "sequence_lengths: [128, 4096]\n"
+    assert resolved(night(f"{sizes}models: all\n")).sequence_lengths == (128, 4096)
+    assert resolved(night(f"{sizes}models: [all]\n")).sequence_lengths == (128, 4096)
+    assert resolved(night(f"{sizes}models: ' all '\n")).sequence_lengths == (128, 4096)
+    assert resolved(night(f"{sizes}models: [lstm, resnet50]\n")).sequence_lengths == (128, 4096)
+    with pytest.raises(ConfigError, match=r"night\.yaml, line 1, sequence_lengths: bert-base takes 1 to 512 tokens"):
+        resolved(night(f"{sizes}models: [lstm, bert-base]\n"))
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -158,140 +159,3 @@ def test_adaptive_or_fixed_is_chosen_by_one_number() -> None:
     """Iterations override the profile; launches too."""
     made = resolved(None, options(benchmark={"iterations": 5, "warmup": 2, "launches": 7}))
     assert (made.measurement.iterations, made.measurement.warm_up_iterations, made.launches) == (5, 2, 7)
-
-
-# ── what is refused ───────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        # Not a YAML file at all
-        (b"\x00\x01\x02", "night.yaml: not valid YAML: "),
-        (b"batch_sizes: 1\nmodels: \xff", "night.yaml, line 2: not UTF-8 text, so not YAML"),
-        ("models: [lstm\nx: 1", "night.yaml, line 2: not valid YAML: expected ',' or ']'"),
-        ("a: b: c", "night.yaml, line 1: not valid YAML: mapping values are not allowed here"),
-        ("models: lstm\n---\nmodels: lstm", "night.yaml, line 2: not valid YAML: but found another document"),
-        ("[" * 100_000, "night.yaml: nested too deeply to be a configuration"),
-        ("#" * (1024 * 1024 + 1), "night.yaml: larger than 1 MB, so not a configuration"),
-        ("- lstm", 'night.yaml: expected a section with keys and values, got ["lstm"]'),
-        ("lstm", 'night.yaml: expected a section with keys and values, got "lstm"'),
-        ("", "night.yaml: there is no key in it, so it would change nothing; leave --config out"),
-        ("# nothing\n", "night.yaml: there is no key in it"),
-        ("{}", "night.yaml: there is no key in it"),
-        # Keys
-        ("models:\n", "night.yaml, line 1, models: nothing stands behind the key"),
-        ("gpu:\n  ids:\n", "night.yaml, line 2, gpu.ids: nothing stands behind the key"),
-        ("gpu: {}\nmodel: lstm", "night.yaml, line 2, model: there is no such key. Did you mean models? The keys here"),
-        ("benchmark:\n  precison: fp32", "line 2, benchmark.precison: there is no such key. Did you mean precision?"),
-        ("models: lstm\n\nmodels: all", "night.yaml, line 3: models is given twice (first in line 1)"),
-        ("gpu:\n  ids: 0\n  ids: 1", "night.yaml, line 3: gpu.ids is given twice (first in line 2)"),
-        ("1: lstm", "night.yaml, line 1, 1: there is no such key"),
-        ("? [a, b]\n: 1", "night.yaml, line 1: a key must be a word, not a list or a mapping"),
-        # YAML that is more than a configuration
-        ("gpu: &a {ids: 0}\nrun: *a", "night.yaml, line 2: not valid YAML: aliases (*name) are not read"),
-        ("gpu:\n  <<: {ids: 0}", "night.yaml, line 2: merge keys (<<) are not read"),
-        ("models: !!python/name:os.system", "line 1, models: the tag 'tag:yaml.org,2002:python/name:os.system'"),
-        ("models: !!python/object/apply:os.abort []", "line 1, models: the tag 'tag:yaml.org,2002:python/object"),
-        ("models: !!set {lstm}", "night.yaml, line 1, models: the tag 'tag:yaml.org,2002:set' is not read"),
-        # Types
-        (
-            "batch_sizes: [1, 8, many]",
-            'night.yaml, line 1, batch_sizes[2]: expected a whole number of at least 1, got "',
-        ),
-        ("batch_sizes:\n  - 1\n  - 2.5", "line 3, batch_sizes[1]: expected a whole number of at least 1, got 2.5"),
-        (
-            "batch_sizes: 010",
-            "line 1, batch_sizes: '010': YAML reads a number with a leading zero as octal; leave it out",
-        ),
-        ("batch_sizes: [1, 0_7]", "line 1, batch_sizes[1]: '0_7': YAML reads a number with a leading zero"),
-        ("batch_sizes: 08", "batch_sizes: expected a whole number of at least 1 or a list"),
-        ("batch_sizes: [true]", "batch_sizes[0]: expected a whole number of at least 1, got true"),
-        (
-            "batch_sizes: {a: 1}",
-            'expected a whole number of at least 1 or a list of whole numbers of at least 1, got {"a',
-        ),
-        ("benchmark: fast", 'line 1, benchmark: expected a section with keys and values, got "fast"'),
-        ("benchmark: {iterations: '5'}", 'benchmark.iterations: expected a whole number of at least 1, got "5"'),
-        ("benchmark: {precision: 16}", "benchmark.precision: expected a word or a list of words, got 16"),
-        ("gpu: {multi_gpu: 1}", "gpu.multi_gpu: expected true or false, got 1"),
-        ("deadlines: {start: 0}", "deadlines.start: expected a number above 0, got 0"),
-        ("deadlines: {import: soon}", 'deadlines.import: expected a number above 0, got "soon"'),
-        ("deadlines: {start: .nan}", "line 1, deadlines.start: .nan is not a finite number"),
-        ("deadlines: {start: .inf}", "line 1, deadlines.start: .inf is not a finite number"),
-        ("benchmark: {seed: !!int x}", "night.yaml, line 1, benchmark.seed: 'x' is not a whole number"),
-        (f"benchmark: {{seed: {'9' * 5000}}}", "is not a whole number"),
-        ("benchmark: {seed: 99999999999999999999}", "benchmark.seed: 99999999999999999999 is too large"),
-        ("run: {folder: 2026-01-01}\nmodels: 2026-01-01", "no model named '2026-01-01'"),
-        # Values
-        ("models: resnet5", "night.yaml, line 1, models: no model named 'resnet5'. Did you mean resnet50?"),
-        (
-            "models:\n  - lstm\n  - resnet",
-            "night.yaml, line 3, models[1]: no model named 'resnet'. Did you mean resnet50",
-        ),
-        ("models: [lstm, lstm]", "night.yaml, line 1, models[1]: lstm is given twice"),
-        ("models: []", "night.yaml, line 1, models: the list is empty; name at least one model"),
-        ("models: ''", "night.yaml, line 1, models: a name is empty"),
-        ("models: [all, lstm]", "models[0]: 'all' stands alone"),
-        ("batch_sizes: []", "batch_sizes: the list is empty; name at least one size"),
-        ("batch_sizes: 0", "batch_sizes: expected a whole number of at least 1"),
-        ("batch_sizes: [8, -1]", "batch_sizes[1]: expected a whole number of at least 1, got -1"),
-        ("batch_sizes: [8, 1, 8]", "batch_sizes: 8 is given twice"),
-        ("training_batch_sizes: [0]", "training_batch_sizes[0]: expected a whole number of at least 1, got 0"),
-        ("training_batch_sizes: [2, 2]", "training_batch_sizes: 2 is given twice"),
-        ("benchmark: {iterations: 0}", "benchmark.iterations: expected a whole number of at least 1, got 0"),
-        ("benchmark: {warmup: 0}", "benchmark.warmup: expected a whole number of at least 1, got 0"),
-        ("benchmark: {launches: 0}", "benchmark.launches: expected a whole number of at least 1, got 0"),
-        (
-            "benchmark: {precision: fp61}",
-            "benchmark.precision: there is no precision 'fp61'. There is fp32, tf32, fp16 and bf16.",
-        ),
-        ("benchmark: {precision: [fp32, fp32]}", "benchmark.precision[1]: fp32 is given twice"),
-        ("benchmark: {phases: trainin}", "there is no phase 'trainin'. Did you mean training?"),
-        ("benchmark: {phases: fault}", "there is no phase 'fault'"),
-        ("benchmark: {profile: slow}", "benchmark.profile: there is no profile 'slow'. There is quick, standard and"),
-        ("benchmark: {mode: alone}", "benchmark.mode: there is no mode 'alone'. There is solo and loaded."),
-        ("benchmark: {isolation: none}", "benchmark.isolation: there is no isolation 'none'"),
-        ("output: {format: html}", "output.format: html comes with a later version; now there is json, csv and txt"),
-        ("output: {path: report.html}", "output.path: html comes with a later version"),
-        ("output: {format: pdf}", "output.format: there is no format 'pdf'"),
-        ("output: {path: report.pdf}", "line 1, output.path: there is no format 'pdf'. There is json, csv and txt"),
-        ("output: {path: report.pdf, format: json}", "line 1, output.path: there is no format 'pdf'"),
-        ("output: {path: out/}", "line 1, output.path: out/ is a folder; name the report's file, such as out/report"),
-        (
-            "output:\n  path: r.csv\n  format: [json, txt]",
-            "night.yaml, line 2, output.path: r.csv ends in .csv, but night.yaml, line 3, output.format asks for json "
-            "and txt. Leave the suffix out, or add csv to the formats.",
-        ),
-        ('output: {path: "a\\0b"}', "night.yaml, line 1, output.path: 'a\\x00b': no path contains a NUL character"),
-        ("output: {path: ''}", "night.yaml, line 1, output.path: expected a path, got an empty text"),
-        ("run: {folder: ' '}", "night.yaml, line 1, run.folder: expected a path, got an empty text"),
-        ("run: {cache: ''}", "night.yaml, line 1, run.cache: expected a path, got an empty text"),
-    ],
-)
-def test_a_mistake_in_a_file_is_named(night: Write, text: str | bytes, message: str) -> None:
-    """Every mistake becomes one message with file, line, key and what was expected."""
-    with pytest.raises(ConfigError) as refused:
-        resolved(night(text))
-    assert message in str(refused.value)
-
-
-def test_a_precision_that_is_near_to_nothing_that_exists() -> None:
-    """The message lists what there is."""
-    with pytest.raises(ConfigError, match="There is fp32, tf32, fp16 and bf16"):
-        resolved(None, options(benchmark={"precision": "int8"}))
-
-
-@pytest.mark.parametrize(("path", "reason"), [("none.yaml", "No such file or directory"), (".", "Is a directory")])
-def test_a_file_that_cannot_be_read_is_named(night: Write, path: str, reason: str) -> None:
-    """So that a wrong path is not taken for an empty file."""
-    with pytest.raises(ConfigError, match=f"{path}: cannot be read: {reason}"):
-        resolved(Path(path))
-
-
-def test_a_default_that_was_removed_is_missed_by_name(tmp_path: Path) -> None:
-    """An installation that somebody edited says what it lacks."""
-    (tmp_path / "default.yaml").write_text("benchmark: {profile: quick}\n")
-    said = config.gather(tmp_path / "default.yaml", None, options())
-    with pytest.raises(ConfigError, match=r"configs/default\.yaml: the key \w+ is missing"):
-        config.resolve(said, catalogue.load(), config.Places(Path("/current"), Path("/cache")))

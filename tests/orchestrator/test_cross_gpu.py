@@ -5,11 +5,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from orchestrator.report.model import Spread
+from orchestrator.report.comparisons import Spread
 from protocol.cell import Workload
 from protocol.failure import Category
 from protocol.result import SteadyState
-from tests.fakes.runs import FakeRun, cpus, gpus
+from tests.fakes.runs import FakeRun, cpus, gpus, shipped
 
 
 def spreads(run: FakeRun) -> dict[tuple[str, int], Spread]:
@@ -30,6 +30,37 @@ def test_identical_gpus_are_compared_cell_by_cell(tmp_path: Path) -> None:
     assert inference.values[1].percent_of_median == pytest.approx(100.0)
     assert inference.values[0].percent_of_median == pytest.approx(101.0, abs=0.1)
     assert found["load", 1].metric == "model_load_time_ms"
+
+
+def test_generation_and_probes_are_compared_by_their_own_rates(tmp_path: Path) -> None:
+    """Tokens a second of a model that writes; of a probe the one rate that it has."""
+    models = shipped("gpt2", "gemm", "hbm", "h2d")
+    run = FakeRun(tmp_path, devices=gpus(2), models=models, probes=models[1:], workloads=(Workload.GENERATION,))
+    given: dict[str, dict[str, object]] = {
+        "gemm": {"flops_per_iteration": 1e12},
+        "hbm": {"bytes_per_iteration": {"copy": 10**9, "triad": 10**9}},
+        "h2d": {"bytes_per_iteration": {"iteration": 10**9}},
+    }
+    for cell in run.stored.plan.cells:
+        run.measured(cell, **given.get(cell.model, {}))
+    found = {(spread.model_name, spread.phase): spread for spread in run.report().cross_gpu}
+    assert {key: spread.metric for key, spread in found.items()} == {
+        ("gpt2", "generation"): "tokens_per_second",
+        ("gemm", "probe"): "sustained_tflops",
+        ("hbm", "probe"): "copy_gb_per_sec",
+        ("h2d", "probe"): "transfer_gb_per_sec",
+    }
+    assert {spread.comparison for spread in found.values()} == {"COMPARED"}
+    assert found["gpt2", "generation"].new_tokens == 64
+
+
+def test_other_sizes_are_other_cells(tmp_path: Path) -> None:
+    """The same model at two input sizes is compared twice, each with its like."""
+    run = FakeRun(tmp_path, devices=gpus(2), batch_sizes=(8,), input_sizes=(224, 512))
+    for cell in run.stored.plan.cells:
+        run.measured(cell, forward_ms=40.0 if cell.input_size == 512 else 10.0, noise=0.0)
+    found = {spread.input_size: spread for spread in run.report().cross_gpu}
+    assert {size: spread.spread_percent for size, spread in found.items()} == {224: 0.0, 512: 0.0}
 
 
 def test_one_gpu_alone_is_compared_with_nothing(tmp_path: Path) -> None:

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator import outcomes, plan, state
+from orchestrator import outcomes, plan, slots, state
 from orchestrator.archive import Attempt
 from orchestrator.configuration import Plan
 from orchestrator.outcomes import CellOutcome, Status
 from orchestrator.records import End, Segment, Start
-from orchestrator.state import SlotStatus
+from orchestrator.slots import SlotStatus
 from protocol.cell import Cell, Workload
 from protocol.failure import Category, Failure, Phase
 from tests.fakes.configurations import configuration
@@ -144,7 +144,7 @@ SEGMENT = Segment(boot_id="b", driver_version=None, tool_version="0", pid=1, wal
 FAILURES = (Category.CRASHED, Category.EXCEPTION, Category.INTERRUPTED, Category.DEADLINE)
 
 
-def simulate(planned: Plan, seed: int, steps: int) -> tuple[state.RunState, list[Attempt]]:
+def simulate(planned: Plan, seed: int, steps: int) -> tuple[slots.RunState, list[Attempt]]:
     """Let the state machine work on a plan in a world made of `seed`: what fits, and what goes wrong."""
     chance = random.Random(seed)
     room = {(cell.workload, cell.devices): chance.choice([0, 1, 3, 4, 8, 100]) for cell in planned.cells}
@@ -163,7 +163,7 @@ def simulate(planned: Plan, seed: int, steps: int) -> tuple[state.RunState, list
                 device=launch.device,
                 at_ns=0,
             )
-            now = state.step(now, state.Started(launch.launch, launch.slot, launch.device, launch.cell.batch_size))
+            now = state.step(now, slots.Started(launch.launch, launch.slot, launch.device, launch.cell.batch_size))
             failure: Failure | None = None
             if launch.cell.batch_size > room[launch.cell.workload, launch.cell.devices]:
                 failure = Failure(category=Category.OUT_OF_MEMORY, message="", phase=Phase.WARM_UP)
@@ -173,7 +173,7 @@ def simulate(planned: Plan, seed: int, steps: int) -> tuple[state.RunState, list
             attempts.append(
                 Attempt(SEGMENT, start, End(launch=launch.launch, at_ns=1, result_sha256=digest, failure=failure))
             )
-            now = state.step(state.step(now, state.Ended(launch.launch, failure)), state.Freed(launch.device))
+            now = state.step(state.step(now, slots.Ended(launch.launch, failure)), slots.Freed(launch.device))
     return now, attempts
 
 
@@ -196,12 +196,12 @@ def test_the_report_and_the_run_agree_about_every_cell(seed: int, launches: int,
     final, attempts = simulate(planned, seed, steps=10_000)
     derived = outcomes.derive(planned, attempts)
     for cell in planned.cells:
-        slots = [slot for (cell_id, _), slot in final.slots.items() if cell_id == cell.id]
-        statuses = {slot.status for slot in slots}
+        mine = [slot for (cell_id, _), slot in final.slots.items() if cell_id == cell.id]
+        statuses = {slot.status for slot in mine}
         found = derived[cell.id]
-        assert statuses <= state.SETTLED
+        assert statuses <= slots.SETTLED
         if SlotStatus.MEASURED in statuses:
-            sizes_measured = [slot.batch_size for slot in slots if slot.status is SlotStatus.MEASURED]
+            sizes_measured = [slot.batch_size for slot in mine if slot.status is SlotStatus.MEASURED]
             assert found.status is (Status.OK if min(sizes_measured) == cell.batch_size else Status.DEGRADED)
             assert found.batch_size == min(sizes_measured)
         elif SlotStatus.REFERRED in statuses:

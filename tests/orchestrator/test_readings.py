@@ -31,8 +31,10 @@ def steady(seconds: int, **changes: int) -> list[Sample]:
         "power_mw": 700_000,
         "temperature_c": 60,
         "sm_clock_mhz": 1500,
+        "memory_clock_mhz": 3201,
         "reasons": 0,
         "thermal_violation_ns": 0,
+        "power_violation_ns": 0,
     } | changes
     return [at(tick / 10, energy_mj=70_000 * tick, **values) for tick in range(seconds * 10 + 1)]
 
@@ -47,9 +49,13 @@ def test_a_long_measurement_has_every_reading() -> None:
         temperature_c=60,
         temperature_max_c=60,
         sm_clock_mhz=1500,
+        sm_clock_drift_percent=0,
+        memory_clock_mhz=3201,
         memory_used_bytes=1000,
         reasons=0,
         thermal_violation=0,
+        power_violation=0,
+        slowdown_samples=0,
     )
 
 
@@ -69,10 +75,11 @@ def test_energy_counts_the_windows_alone() -> None:
 
 
 def test_means_maxima_and_masks() -> None:
-    """Temperature has a mean and a maximum, clock event reasons are collected bit by bit."""
+    """Temperature has a mean and a maximum, clock event reasons are collected bit by bit, slowdown has its share."""
     samples = [at(0, temperature_c=50, reasons=0x4), at(1, temperature_c=70, reasons=0x20), at(2, reasons=0x8)]
     readings = over(samples, [window(0, 1)])
     assert (readings.temperature_c, readings.temperature_max_c, readings.reasons) == (60, 70, 0x24)
+    assert readings.slowdown_samples == 0.5
 
 
 def test_a_block_between_two_samples_takes_the_nearest() -> None:
@@ -93,7 +100,7 @@ def test_a_gap_in_a_counter_leaves_it_unknown() -> None:
     readings = over(samples, [window(5, 9), window(10, 15)])
     assert readings.energy_j is None
     assert readings.power_draw_w == 700
-    assert readings.note == "no reading of energy_j, thermal_violation"
+    assert readings.note == "no reading of energy_j, thermal_violation, power_violation"
 
 
 def test_a_counter_that_fell_is_not_used() -> None:
@@ -103,9 +110,27 @@ def test_a_counter_that_fell_is_not_used() -> None:
 
 
 def test_thermal_violation_is_a_fraction_of_the_measured_time() -> None:
-    """Half a second held down in ten is 5 %."""
-    samples = [at(tick / 10, thermal_violation_ns=min(tick, 50) * SECOND // 100) for tick in range(201)]
-    assert over(samples, [window(0, 10)]).thermal_violation == pytest.approx(0.05)
+    """Half a second held down in ten is 5 %, for heat as for power; only heat is a slowdown."""
+    held = [min(tick, 50) * SECOND // 100 for tick in range(201)]
+    hot = [at(tick / 10, thermal_violation_ns=ns, power_violation_ns=0) for tick, ns in enumerate(held)]
+    capped = [at(tick / 10, thermal_violation_ns=0, power_violation_ns=ns) for tick, ns in enumerate(held)]
+    for_heat, for_power = over(hot, [window(0, 10)]), over(capped, [window(0, 10)])
+    assert (for_heat.thermal_violation, for_heat.slowdown) == (pytest.approx(0.05), pytest.approx(0.05))
+    assert (for_power.power_violation, for_power.slowdown) == (pytest.approx(0.05), 0.0)
+
+
+def test_a_clock_that_moves_is_told() -> None:
+    """Two percent lower in the second half; of three samples nothing can be told."""
+    samples = [at(tick / 10, sm_clock_mhz=1500 if tick < 10 else 1470) for tick in range(20)]
+    assert over(samples, [window(0, 1.9)]).sm_clock_drift_percent == pytest.approx(-2.0)
+    assert over(samples, [window(0, 0.2)]).sm_clock_drift_percent is None
+
+
+def test_a_measurement_between_two_samples_has_no_share_of_slowdown() -> None:
+    """The nearest sample speaks for temperature; that it saw a brake does not say for how long."""
+    readings = over([at(0, reasons=0x8), at(0.1, reasons=0x8)], [window(0.04, 0.06)])
+    assert readings.reasons == 0x8
+    assert (readings.slowdown_samples, readings.slowdown) == (None, None)
 
 
 @pytest.mark.parametrize(

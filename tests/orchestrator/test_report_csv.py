@@ -40,6 +40,34 @@ def test_a_row_for_each_planned_cell(tmp_path: Path) -> None:
     assert float(load["Load_ms"]) == pytest.approx(80, rel=0.01)
 
 
+def test_every_kind_of_cell_has_its_own_columns(tmp_path: Path) -> None:
+    """Latency, cold load, tokens and rates stand in rows of their workload, and are N/A in all others."""
+    models = shipped("gpt2", "hbm")
+    run = FakeRun(
+        tmp_path,
+        models=models,
+        probes=models[1:],
+        batch_sizes=(1,),
+        workloads=(Workload.LOAD, Workload.INFERENCE, Workload.TRAINING, Workload.GENERATION),
+    )
+    for cell in run.stored.plan.cells:
+        run.measured(cell, bytes_per_iteration={"copy": 10**9, "triad": 10**9} if cell.model == "hbm" else {})
+    found = {row["Phase"]: row for row in rows(to_csv(run.report()))}
+    own = {
+        "load": ("Load_ms", "Cold_Load_ms", "Instantiate_ms"),
+        "inference": ("Latency_ms",),
+        "training": ("Backward_ms", "Optimizer_ms"),
+        "generation": ("First_Token_ms", "Per_Token_ms", "Inter_Token_p50_ms", "Tokens_per_s", "New_Tokens"),
+        "probe": ("Copy_GBps", "Triad_GBps"),
+    }
+    assert set(found) == set(own)
+    for phase, columns in own.items():
+        for column in columns:
+            assert {which for which, row in found.items() if row[column] != "N/A"} == {phase}, column
+    for column in ("Steady_State", "Stop_Reason", "Half_Width_%", "Cold_Allocated_MB", "Warm_Reserved_MB"):
+        assert all(row[column] != "N/A" for row in found.values()), column
+
+
 def test_a_failed_cell_has_its_reason(tmp_path: Path) -> None:
     """Status and reason stand in the row; the size that was asked for too."""
     run = FakeRun(tmp_path, batch_sizes=(8,))

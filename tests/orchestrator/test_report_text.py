@@ -40,7 +40,7 @@ def test_the_layout_is_that_of_the_requirements(tmp_path: Path) -> None:
         "  Memory: 143771 MB",
         "  Driver: 580.95.05",
         "ResNet-50 (CNN, 25.6M params)",
-        "  Training (batch_size=32, fp32, input 224):",
+        "  Training (batch_size=32, fp32, input 224, channels_last):",
         "    +------------------+-------------+",
         "    | Metric           | Value       |",
         "    | Forward Time     | 10.0 ms     |",

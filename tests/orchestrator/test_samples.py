@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.samples import SampleFile, read_samples
+from orchestrator.samples import SampleFile, SampleReader, read_samples
 from protocol.messages import Sample
 from tests.fakes.nvml import ROOT
 
@@ -114,3 +114,20 @@ def test_a_refused_write_leaves_whole_batches(path: Path) -> None:
         [sys.executable, "-c", FULL_DISK, str(path)], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert (done.stdout, done.stderr) == ("20\n", "")
+
+
+def test_a_growing_file_is_read_once(tmp_path: Path) -> None:
+    """Each call gives what was added since the one before: whole batches of this boot alone, each sample once."""
+    path = tmp_path / "gpu.samples"
+    reader = SampleReader(path, "boot")
+    assert reader.read() == ()
+    write(path, samples(1, 2), boot="earlier")
+    write(path, samples(1), samples(2))
+    assert [sample.at_ns for sample in reader.read()] == [1, 2]
+    assert reader.read() == ()
+    write(path, samples(3), samples(4))
+    grown = path.read_bytes()
+    path.write_bytes(grown[:-3])
+    assert [sample.at_ns for sample in reader.read()] == [3]
+    path.write_bytes(grown)
+    assert [sample.at_ns for sample in reader.read()] == [4]

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator import state
+from orchestrator import recovery, state
 from orchestrator.configuration import Plan
 from orchestrator.policy import ANY_NUMBER, POLICY, Reaction
 from orchestrator.records import End, Record, Start
-from orchestrator.state import SETTLED, Ended, Freed, NextLaunch, Quarantined, RunState, SlotStatus, Started, StopAsked
+from orchestrator.slots import SETTLED, Ended, Freed, NextLaunch, Quarantined, RunState, SlotStatus, Started, StopAsked
 from protocol.cell import Cell, Mode, Precision, Workload
 from protocol.failure import Category, Failure, Phase
 
@@ -216,7 +216,7 @@ def test_every_plan_ends_and_a_journal_of_it_leads_to_the_same(
             assert slot.refers_to in end.cells
     folders = [(launch.slot[0], launch.attempt) for launch in made]
     assert len(folders) == len(set(folders))
-    restored, _ = state.next_launches(state.restore(one_plan, records))
+    restored, _ = state.next_launches(recovery.restore(one_plan, records))
     for slot, known in end.slots.items():
         quarantined = end.devices[end.cells[slot[0]].devices[0]].quarantined
         assert restored.slots[slot] == known or quarantined  # there nothing is settled any more
@@ -232,13 +232,13 @@ def test_an_interrupted_attempt_counts_and_is_tried_again() -> None:
     def start(launch: int) -> Start:
         return Start(launch=launch, cell=slot[0], round=0, attempt=launch + 1, batch_size=8, device="d0", at_ns=0)
 
-    now = state.restore(one_plan, [start(0)])
+    now = recovery.restore(one_plan, [start(0)])
     assert now.slots[slot].failures == (Category.INTERRUPTED,)
     (again,) = state.next_launches(now)[1]
     assert (again.launch, again.attempt) == (1, 2)
-    ends = [End(launch=launch, at_ns=0, failure=state.interrupted()) for launch in range(6)]
+    ends = [End(launch=launch, at_ns=0, failure=recovery.interrupted()) for launch in range(6)]
     records = [record for launch in range(6) for record in (start(launch), ends[launch])]
-    assert state.restore(one_plan, records).slots[slot].status is SlotStatus.FAILED
+    assert recovery.restore(one_plan, records).slots[slot].status is SlotStatus.FAILED
 
 
 def test_a_result_that_was_lost_is_measured_again() -> None:
@@ -248,8 +248,8 @@ def test_a_result_that_was_lost_is_measured_again() -> None:
     start = Start(launch=0, cell=slot[0], round=0, attempt=1, batch_size=8, device="d0", at_ns=0)
     good = End(launch=0, at_ns=0, result_sha256="ab")
     taken_back = End(launch=0, at_ns=1, failure=failure(Category.RESULT_LOST))
-    assert state.next_launches(state.restore(one_plan, [start, good]))[1] == ()
-    (again,) = state.next_launches(state.restore(one_plan, [start, good, taken_back]))[1]
+    assert state.next_launches(recovery.restore(one_plan, [start, good]))[1] == ()
+    (again,) = state.next_launches(recovery.restore(one_plan, [start, good, taken_back]))[1]
     assert (again.slot, again.launch, again.attempt) == (slot, 1, 2)
 
 
@@ -259,7 +259,7 @@ def test_a_resumed_run_gives_a_device_another_chance() -> None:
     first = next(iter(state.begin(one_plan).slots))
     start = Start(launch=0, cell=first[0], round=0, attempt=1, batch_size=8, device="d0", at_ns=0)
     end = End(launch=0, at_ns=0, failure=failure(Category.UNKILLABLE))
-    assert len(state.next_launches(state.restore(one_plan, [start, end]))[1]) == 1
+    assert len(state.next_launches(recovery.restore(one_plan, [start, end]))[1]) == 1
 
 
 def test_an_end_of_an_unknown_launch_changes_nothing() -> None:

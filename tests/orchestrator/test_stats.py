@@ -108,9 +108,12 @@ def test_few_values_have_no_interval() -> None:
 
 
 def test_percentiles_need_enough_values() -> None:
-    """Of 19 values there is a median and no p95, which would be little but the maximum; from 20 on there is."""
+    """Of 19 values there is a median and no p95, which would be little but the maximum; of 3000 there is even p99.9."""
     few, enough = (series.summarise([float(value) for value in range(count)]) for count in (19, 20))
     assert few is not None
     assert (few.p50_ms, few.p95_ms, few.p99_ms) == (9.0, None, None)
     assert enough is not None
     assert (enough.p95_ms, enough.p99_ms) == (pytest.approx(18.05), None)
+    many = series.summarise([float(value) for value in range(3000)])
+    assert many is not None
+    assert many.p99_9_ms == pytest.approx(2996.001)

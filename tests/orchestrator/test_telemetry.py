@@ -143,6 +143,16 @@ def test_several_gpus_are_awaited_at_once(fake: FakeNvml, tmp_path: Path) -> Non
     assert came_back.at_ns > timed_out.at_ns > 0
 
 
+def test_samples_are_on_disk_when_a_gpu_is_said_to_be_free(fake: FakeNvml, tmp_path: Path) -> None:
+    """What was measured before the question can be judged by the answer: a reading behind it has been written."""
+    with sampling(tmp_path, 0) as telemetry:
+        hear(telemetry, digest)
+        asked_ns = time.monotonic_ns()
+        telemetry.await_free(uuid(0), GIB, 60)
+        hear(telemetry, about(0))
+        assert read_samples(RunPaths(tmp_path).samples(uuid(0)))[-1].at_ns > asked_ns
+
+
 def test_a_gpu_that_does_not_tell_is_not_called_free(fake: FakeNvml, tmp_path: Path) -> None:
     """Without evidence the answer comes at once: not known to be free."""
     fake.fail("nvmlDeviceGetMemoryInfo", 3, gpu=0)

@@ -5,21 +5,68 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 import pytest
 
 from protocol import codec
-from protocol.cell import Device, DeviceKind, ModelSpec, Precision, Workload
+from protocol.cell import Device, DeviceKind, MemoryFormat, ModelSpec, Precision, Workload
 from protocol.failure import Category, Phase
 from protocol.messages import Measurement, Outcome
+from protocol.own import OwnModel
 from protocol.result import Result
-from tests.fakes.assignments import BERT, LSTM, RESNET, ROOT, assignment, run_apart
+from tests.fakes.assignments import (
+    BERT,
+    BERT_OPERATIONS,
+    GPT2,
+    LSTM,
+    QWEN,
+    RESNET,
+    RESNET_OPERATIONS,
+    ROOT,
+    STYLEGAN2,
+    assignment,
+    run_apart,
+)
 
 MEASUREMENT = Measurement(relative_half_width=0.02, block_s=0.02, warm_up_cap_s=0.5, min_s=0.1, max_s=0.5)
-MODELS = pytest.mark.parametrize("model", [LSTM, BERT, RESNET], ids=lambda spec: spec.name)
-PRECISIONS = pytest.mark.parametrize("precision", list(Precision))
+AT_ONCE = 4
+"""Launches that share the GPU: no test here looks at how long anything takes, and importing torch is most of it."""
+
+
+class Case(NamedTuple):
+    """What is launched."""
+
+    model: str
+    workload: Workload
+    precision: Precision
+    memory_format: MemoryFormat = MemoryFormat.CONTIGUOUS
+
+    def __str__(self) -> str:
+        return "-".join(self)
+
+
+MODELS = {spec.name: spec for spec in (LSTM, BERT, RESNET, GPT2, QWEN, STYLEGAN2)}
+ONE_LOSS = [
+    Case(model.name, workload, precision)
+    for model in (LSTM, BERT, RESNET)
+    for workload in (Workload.INFERENCE, Workload.TRAINING)
+    for precision in Precision
+]
+CHANNELS_LAST = [
+    Case(RESNET.name, workload, Precision.BF16, MemoryFormat.CHANNELS_LAST)
+    for workload in (Workload.INFERENCE, Workload.TRAINING)
+]
+OBJECTIVES = [Case(STYLEGAN2.name, Workload.TRAINING, precision) for precision in (Precision.FP32, Precision.FP16)]
+WRITERS = [
+    Case(model.name, Workload.GENERATION, precision)
+    for model in (GPT2, QWEN)
+    for precision in (Precision.FP32, Precision.BF16)
+]
 
 
 @functools.cache
@@ -34,7 +81,7 @@ def first_gpu() -> Device | None:
     )
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def gpu() -> Device:
     """A real GPU."""
     device = first_gpu()
@@ -58,7 +105,8 @@ def measured(outcome: Outcome) -> Result:
     result = outcome.result
     assert result is not None
     iterations = sum(block.iterations for block in result.blocks)
-    assert {len(result.times_ms(name)) * result.group for name in result.series} == {iterations}
+    for name in set(result.series) - {"latency", "first_token", "inter_token"}:
+        assert len(result.times_ms(name)) * result.group == iterations
     assert all(time > 0 for time in result.times_ms("iteration"))
     assert all(block.start_ns < block.enqueued_ns <= block.end_ns for block in result.blocks)
     assert result.memory.cold_allocated_bytes is not None
@@ -71,16 +119,71 @@ def measured(outcome: Outcome) -> Result:
     return result
 
 
-@MODELS
-@PRECISIONS
-@pytest.mark.parametrize("workload", [Workload.INFERENCE, Workload.TRAINING])
-def test_work_on_a_gpu(gpu: Device, tmp_path: Path, model: ModelSpec, precision: Precision, workload: Workload) -> None:
+@pytest.fixture(scope="module")
+def launched(gpu: Device, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Case], Result]]:
+    """The results of all cases, launched several at once as soon as the first of them is asked for."""
+    cache = tmp_path_factory.mktemp("cache")
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        outcomes = {
+            case: pool.submit(
+                launch,
+                gpu,
+                MODELS[case.model],
+                case.workload,
+                cache,
+                precision=case.precision,
+                memory_format=case.memory_format,
+            )
+            for case in (*ONE_LOSS, *CHANNELS_LAST, *OBJECTIVES, *WRITERS)
+        }
+        yield lambda case: measured(outcomes[case].result())
+        pool.shutdown(cancel_futures=True)
+
+
+@pytest.mark.parametrize("case", [*ONE_LOSS, *CHANNELS_LAST], ids=str)
+def test_work_on_a_gpu(launched: Callable[[Case], Result], case: Case) -> None:
     """Events time every iteration; what they add up to is within the blocks' wall time."""
-    result = measured(launch(gpu, model, workload, tmp_path, precision=precision))
+    result = launched(case)
+    training = case.workload is Workload.TRAINING
     wall_ms = sum(block.end_ns - block.start_ns for block in result.blocks) / 1e6
     assert sum(result.times_ms("iteration")) * result.group <= wall_ms * 1.001
-    assert result.launch_bound is not None
-    assert (result.loss is not None) == (workload is Workload.TRAINING)
+    assert (result.launch_bound is None) == (training and case.precision is Precision.FP16)
+    assert (result.loss is not None) == training
+    assert bool(result.times_ms("latency")) != training
+    assert result.cell.memory_format is case.memory_format
+    assert result.environment.flags["cudnn.allow_tf32"] == str(case.precision is Precision.TF32)
+
+
+@pytest.mark.parametrize("case", [*ONE_LOSS, *CHANNELS_LAST], ids=str)
+def test_operations_are_counted_on_a_gpu(launched: Callable[[Case], Result], case: Case) -> None:
+    """Attention included, whichever of its kernels was chosen; an LSTM's cannot be seen."""
+    forward = {LSTM.name: None, BERT.name: BERT_OPERATIONS, RESNET.name: RESNET_OPERATIONS}[case.model]
+    counted = launched(case).flops_per_iteration
+    if forward is None or case.workload is Workload.INFERENCE:
+        assert counted == forward
+    else:
+        assert counted is not None
+        assert 2.5 * forward < counted < 3.5 * forward
+
+
+@pytest.mark.parametrize("case", OBJECTIVES, ids=str)
+def test_several_objectives_on_a_gpu(launched: Callable[[Case], Result], case: Case) -> None:
+    """Generator and discriminator are one iteration in three parts."""
+    result = launched(case)
+    assert set(result.series) == {"iteration", "forward", "backward", "optimizer"}
+    assert result.loss is not None
+
+
+@pytest.mark.parametrize("case", WRITERS, ids=str)
+def test_generation_on_a_gpu(launched: Callable[[Case], Result], case: Case) -> None:
+    """Every token was seen by the host, and has a time."""
+    result = launched(case)
+    new, texts = result.cell.new_tokens, len(result.times_ms("iteration"))
+    assert new is not None
+    assert result.generated_tokens == result.cell.batch_size * new * texts
+    assert len(result.times_ms("first_token")) == texts
+    assert len(result.times_ms("inter_token")) == texts * (new - 1)
+    assert result.launch_bound is None
 
 
 def test_load_on_a_gpu(gpu: Device, tmp_path: Path) -> None:
@@ -89,6 +192,15 @@ def test_load_on_a_gpu(gpu: Device, tmp_path: Path) -> None:
     assert result.launch_bound is None
     assert len(result.blocks) >= 3
     assert result.ledger.load_ms > 0
+
+
+@pytest.mark.parametrize("workload", [Workload.LOAD, Workload.INFERENCE, Workload.TRAINING])
+def test_a_model_of_the_users_own_on_a_gpu(gpu: Device, tmp_path: Path, workload: Workload) -> None:
+    """Built and fed on the host as its code does it; model and nested inputs are moved, and cast where weights are."""
+    own = OwnModel(target=f"{ROOT}/docs/examples/own_model.py:TwoTowers", allowed=True)
+    model = msgspec.structs.replace(LSTM, name="own", family="own", sizes=None, inputs=(), own=own)
+    result = measured(launch(gpu, model, workload, tmp_path, precision=Precision.BF16))
+    assert result.memory.model_bytes == result.parameters * (4 if workload is Workload.TRAINING else 2)
 
 
 LATE_IMPORTS = """
@@ -108,7 +220,7 @@ print(json.dumps(sorted(set(sys.modules) - before)))
 """
 
 
-@MODELS
+@pytest.mark.parametrize("model", [LSTM, BERT, RESNET], ids=lambda spec: spec.name)
 def test_launch_after_the_preload_imports_a_handful_of_modules(gpu: Device, tmp_path: Path, model: ModelSpec) -> None:
     """On a GPU too, where torch has more to import late."""
     assign = assignment(model, Workload.TRAINING, tmp_path, device=gpu, precision=Precision.BF16)
@@ -149,6 +261,53 @@ def test_index_out_of_bounds_poisons_the_process(gpu: Device, tmp_path: Path) ->
     failure = launch(gpu, model, Workload.INFERENCE, tmp_path, batch_size=64).failure
     assert failure is not None
     assert (failure.category, failure.code) == (Category.CUDA_STICKY, 710)
+
+
+ROUND_TRIP = """
+import json
+import torch
+from worker import latency
+
+device = torch.device("cuda")
+weights = torch.randn(1000, 3000, device=device)
+inputs = torch.randn(2000, 1000, device=device)
+latency._BUFFER_BYTES = 1_000_000
+
+def forward():
+    return {"product": inputs @ weights, "sums": [inputs.sum(0)]}
+
+forward()
+torch.cuda.reset_peak_memory_stats()
+forward()
+peak = torch.cuda.max_memory_allocated()
+trip = latency._RoundTrip(forward, [inputs], device)
+((_, source),) = trip._inputs
+source.fill_(2.0)
+trip.once()
+sent = bool((inputs == 2.0).all())
+torch.cuda.reset_peak_memory_stats()
+times = latency.times_ms(forward, [inputs], device)
+held = inputs.sum(0)
+trip._fetch(held)
+torch.cuda.synchronize()
+same = torch.equal(trip._buffer[: held.nbytes].view(torch.float32), held.cpu())
+print(json.dumps({
+    "sent": sent, "same": same, "times": len(times), "buffer": trip._buffer.numel(),
+    "pinned": trip._buffer.is_pinned() and source.is_pinned(),
+    "more": torch.cuda.max_memory_allocated() - peak,
+}))
+"""
+
+
+def test_latency_copies_there_and_back_without_more_memory_on_the_gpu() -> None:
+    """Inputs are those of the host's pinned copy; outputs come piece by piece; the device's peak is that of a pass."""
+    done = subprocess.run(
+        [sys.executable, "-c", ROUND_TRIP], stdout=subprocess.PIPE, text=True, check=True, timeout=120, cwd=ROOT
+    )
+    answers = json.loads(done.stdout)
+    assert answers.pop("times") > 1
+    assert answers.pop("more") <= 1 << 20
+    assert answers == {"sent": True, "same": True, "buffer": 1_000_000, "pinned": True}
 
 
 SCRIPT = """

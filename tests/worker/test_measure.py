@@ -1,5 +1,6 @@
 """The measuring loop, on the host's clock: how much is done, what is kept, what is said meanwhile."""
 
+import itertools
 import time
 from collections.abc import Callable
 
@@ -59,6 +60,45 @@ def test_adaptive_measuring_keeps_every_iteration() -> None:
     assert result.stop_reason in (StopReason.TARGET, StopReason.TIME_CAP)
     assert result.launch_bound is None
     assert result.group == 1
+
+
+def test_iteration_of_several_passes_is_one_value_in_each_series() -> None:
+    """A step that is done once for each of three objectives is the sum of the three."""
+    calls: list[str] = []
+    lasting = itertools.cycle([0.1, 0.2, 0.4])
+
+    def forward() -> None:
+        calls.append("forward")
+        spin(next(lasting))()
+
+    work = Work({"forward": forward, "backward": lambda: calls.append("backward")}, passes=3)
+    fixed = msgspec.structs.replace(QUICK, warm_up_iterations=2, iterations=5)
+    facts, iteration_ms = measure.warm_up(work, HostClock(), fixed, Listener().stage)
+    assert facts.iterations == 2
+    assert iteration_ms >= 0.7
+    result = measure.measured(work, HostClock(), fixed, Listener().stage, iteration_ms)
+    assert calls == ["forward", "backward"] * 3 * (2 + 5)
+    assert len(consistent(result, {"forward", "backward"})) == 5
+    assert all(value >= 0.7 for value in floats.unpack(result.series["forward"]))
+
+
+def test_single_step_of_several_passes_is_never_grouped() -> None:
+    """A span covers one pass: two of them could not be told apart."""
+    work = Work({"forward": spin(0.01)}, passes=2)
+    result = measure.measured(work, CoarseClock(), QUICK, Listener().stage, iteration_ms=0.02)
+    assert result.group == 1
+    consistent(result, {"forward"})
+
+
+@pytest.mark.parametrize(("waits", "bound"), [(False, True), (True, None)])
+def test_host_that_waits_in_every_step_is_not_ahead_of_anything(waits: bool, bound: bool | None) -> None:
+    """Where a step itself waits for the device, nobody can say from the block's end who waited for whom."""
+
+    class AheadClock(HostClock):
+        ahead_of_device = True
+
+    work = Work({"forward": spin(0.2)}, waits=waits)
+    assert measure.measured(work, AheadClock(), QUICK, Listener().stage, iteration_ms=0.2).launch_bound is bound
 
 
 @pytest.mark.parametrize("asked", [1, 7, 40])

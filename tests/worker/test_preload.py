@@ -15,13 +15,14 @@ from worker import preload
 from tests.fakes import assignments
 from protocol.cell import Precision, Workload
 
-models = (assignments.LSTM, assignments.BERT, assignments.RESNET)
+models = (assignments.LSTM, assignments.BERT, assignments.RESNET, assignments.GPT2)
 for module in (*preload.COMMON, *(module for model in models for module in model.preload)):
     importlib.import_module(module)
 threads = len(os.listdir("/proc/self/task"))
 late = {}
 for model in models:
-    for workload in (Workload.INFERENCE, Workload.TRAINING, Workload.LOAD):
+    written = (Workload.GENERATION,) if model.generation else ()
+    for workload in (Workload.INFERENCE, Workload.TRAINING, Workload.LOAD, *written):
         before = set(sys.modules)
         cache = pathlib.Path(sys.argv[1])
         assignments.run_here(assignments.assignment(model, workload, cache, precision=Precision.BF16))

@@ -1,11 +1,11 @@
-"""Measuring ends when the mean is known, at the cap, or at the number asked for: simulated series with seeds."""
+"""Measuring ends when the mean is known, at the cap, or at the number asked for.
 
-import math
+That the mean is then known as well as it says is held by test_coverage.py.
+"""
+
 import random
-from collections.abc import Callable
 
 import msgspec
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,54 +17,21 @@ from worker.stopping import LEAST_ITERATIONS, Stopper
 ASKED = Measurement(relative_half_width=0.01, block_s=0.1, warm_up_cap_s=1, min_s=1, max_s=30)
 ITERATION_MS = 10.0
 
-Noise = Callable[[random.Random, float], float]
 
-
-def white(source: random.Random, _: float) -> float:
-    """Independent deviations of 5 %."""
-    return source.gauss(0, 0.05)
-
-
-def autocorrelated(source: random.Random, previous: float) -> float:
-    """Deviations of 5 % that resemble their neighbours."""
-    return 0.9 * previous + source.gauss(0, 0.05 * math.sqrt(1 - 0.81))
-
-
-def with_spikes(source: random.Random, _: float) -> float:
-    """Every fiftieth iteration takes twice as long; the deviations have mean zero all the same."""
-    return source.gauss(0, 0.01) + (1.0 if source.random() < 0.02 else 0.0) - 0.02
-
-
-def measure(noise: Noise, seed: int) -> tuple[list[float], StopReason]:
-    """Times in blocks of ten until the stopper is content. Their true mean is ITERATION_MS."""
-    source, stopper, deviation = random.Random(seed), Stopper(ASKED), 0.0
+def measure(deviation: float, seed: int) -> tuple[list[float], StopReason]:
+    """Times of independent deviations, in blocks of ten, until the stopper is content."""
+    source, stopper = random.Random(seed), Stopper(ASKED)
     times: list[float] = []
     while True:
-        for _ in range(10):
-            deviation = noise(source, deviation)
-            times.append(ITERATION_MS * (1 + deviation))
+        times += [ITERATION_MS * (1 + source.gauss(0, deviation)) for _ in range(10)]
         reason = stopper.reason(times, len(times), sum(times) / 1e3)
         if reason is not None:
             return times, reason
 
 
-@pytest.mark.parametrize(("noise", "at_least"), [(white, 0.9), (autocorrelated, 0.85), (with_spikes, 0.8)])
-def test_interval_at_the_end_holds_the_true_mean(noise: Noise, at_least: float) -> None:
-    """Stopping by the interval leaves its coverage near 95 %, also where iterations resemble their neighbours.
-
-    Rare spikes of 100 % are the weak spot (0.84 here): a series that happened to see few of them stops early.
-    """
-    covered = 0
-    for seed in range(200):
-        times, _ = measure(noise, seed)
-        mean = sum(times) / len(times)
-        covered += abs(mean - ITERATION_MS) <= relative_half_width(times) * mean
-    assert covered / 200 >= at_least
-
-
 def test_target_ends_measuring_with_an_interval_as_narrow_as_asked_for() -> None:
     """White noise of 5 % needs about a hundred iterations for 1 %, and gets them."""
-    times, reason = measure(white, seed=1)
+    times, reason = measure(0.05, seed=1)
     assert reason is StopReason.TARGET
     assert relative_half_width(times) <= ASKED.relative_half_width
 

@@ -59,23 +59,54 @@ def test_this_process_holds_no_gpu() -> None:
     [
         (Precision.FP32, False, torch.float32),
         (Precision.FP32, True, torch.float32),
+        (Precision.TF32, False, torch.float32),
+        (Precision.TF32, True, torch.float32),
+        (Precision.FP16, False, torch.float16),
+        (Precision.FP16, True, torch.float32),
         (Precision.BF16, False, torch.bfloat16),
         (Precision.BF16, True, torch.float32),
     ],
 )
 def test_weights_are_cast_for_inference_alone(precision: Precision, training: bool, expected: torch.dtype) -> None:
-    """bf16 training keeps fp32 weights, under autocast."""
+    """Training in half precision keeps fp32 weights, under autocast."""
     assert devices.weights_type(precision, training=training) is expected
 
 
-def test_autocast_is_what_bf16_training_runs_in() -> None:
-    """And fp32 runs in nothing."""
+@pytest.mark.parametrize(("precision", "half"), list(devices.HALF.items()))
+def test_autocast_is_what_training_in_half_precision_runs_in(precision: Precision, half: torch.dtype) -> None:
+    """And fp32 and tf32 run in nothing."""
     cpu = torch.device("cpu")
-    with devices.autocast(cpu, Precision.BF16):
+    with devices.autocast(cpu, precision):
         assert torch.is_autocast_enabled("cpu")
-        assert torch.get_autocast_dtype("cpu") is torch.bfloat16
-    with devices.autocast(cpu, Precision.FP32):
-        assert not torch.is_autocast_enabled("cpu")
+        assert torch.get_autocast_dtype("cpu") is half
+    for whole in (Precision.FP32, Precision.TF32):
+        with devices.autocast(cpu, whole):
+            assert not torch.is_autocast_enabled("cpu")
+
+
+@pytest.mark.parametrize("precision", list(Precision))
+def test_both_switches_of_tf32_are_on_for_tf32_alone(precision: Precision) -> None:
+    """That of products and cuDNN's, which torch leaves on by default, whatever they were before."""
+    for before in (True, False):
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = before
+        devices.open_device(assignments.CPU, precision)
+        flags = devices.environment(torch.device("cpu"), "fork").flags
+        wanted = str(precision is Precision.TF32)
+        assert (flags["cuda.matmul.allow_tf32"], flags["cudnn.allow_tf32"]) == (wanted, wanted)
+
+
+def test_onednn_is_left_out_only_where_it_cannot_train() -> None:
+    """Recurrent layers in fp16 on a CPU; torch raises there otherwise."""
+    cpu = torch.device("cpu")
+    recurrent, other = torch.nn.Sequential(torch.nn.LSTM(2, 2)), torch.nn.Linear(2, 2)
+    for module, precision, used in [
+        (recurrent, Precision.FP16, False),
+        (recurrent, Precision.BF16, True),
+        (other, Precision.FP16, True),
+    ]:
+        with devices.recurrent_kernels(module, cpu, precision):
+            assert torch._C._get_mkldnn_enabled() is used
+        assert torch._C._get_mkldnn_enabled()
 
 
 def test_environment_goes_over_the_wire() -> None:

@@ -7,13 +7,38 @@ configuration with random weights: nothing is ever downloaded. One whose models 
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 import torch
 
-from protocol.cell import InputSpec, ModelSpec
+from protocol.cell import InputSpec, ModelSpec, Scalar
 
 Batch = dict[str, torch.Tensor]
+
+SIZE: Final = "size"
+"""The word that stands for the cell's input size, in the shapes of inputs and in configurations."""
+
+
+def arguments(spec: ModelSpec, input_size: int | None) -> dict[str, Scalar]:
+    """The model's configuration for this cell. Raises ValueError where it needs an input size and there is none."""
+    config = dict(spec.config)
+    for key, value in spec.config.items():
+        if value == SIZE:
+            if input_size is None:
+                raise ValueError(f"model {spec.name!r}: {key} needs the input size, which the cell does not give")
+            config[key] = input_size
+    return config
+
+
+DTYPES: Final = {
+    "float": None,
+    "float32": torch.float32,
+    "int64": torch.int64,
+    "int32": torch.int32,
+    "uint8": torch.uint8,
+    "bool": torch.bool,
+}
+"""Types that an input may have. None: that of the cell's precision."""
 
 
 class Family(Protocol):
@@ -69,7 +94,8 @@ class Feed:
         self, *, batch_size: int, input_size: int | None, device: torch.device, dtype: torch.dtype, seed: int
     ) -> None:
         self.batch_size = batch_size
-        self._words = {"batch": batch_size, "size": input_size}
+        self.input_size = input_size
+        self._words = {"batch": batch_size, SIZE: input_size}
         self._device = device
         self._dtype = dtype
         self._generator = torch.Generator(device=device).manual_seed(seed)
@@ -86,13 +112,31 @@ class Feed:
         """Numbers from 0 to 1."""
         return torch.rand(shape, generator=self._generator, device=self._device)
 
+    def normal(self, shape: tuple[int, ...]) -> torch.Tensor:
+        """Numbers of the bell curve around 0, in the type of the floating-point inputs."""
+        return torch.randn(shape, generator=self._generator, device=self._device, dtype=self._dtype)
+
+    @property
+    def device(self) -> torch.device:
+        """Where everything is made."""
+        return self._device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Type of the floating-point inputs."""
+        return self._dtype
+
     def _tensor(self, entry: InputSpec) -> torch.Tensor:
         shape = tuple(self._length(entry, length) for length in entry.shape)
-        if entry.dtype == "float":
-            return torch.randn(shape, generator=self._generator, device=self._device, dtype=self._dtype)
-        if entry.dtype == "int64":
-            return self.classes(entry.high, shape)
-        raise ValueError(f"input {entry.name!r}: unknown dtype {entry.dtype!r}, expected float or int64")
+        if entry.dtype not in DTYPES:
+            raise ValueError(f"input {entry.name!r}: unknown dtype {entry.dtype!r}, expected {', '.join(DTYPES)}")
+        dtype = DTYPES[entry.dtype] or self._dtype
+        if not dtype.is_floating_point:
+            low, high = (0, 2) if dtype is torch.bool else (int(entry.low), int(entry.high))
+            return (low + self.classes(high - low, shape)).to(dtype)
+        if entry.low == entry.high:
+            return self.normal(shape).to(dtype)
+        return (entry.low + (entry.high - entry.low) * self.uniform(shape)).to(dtype)
 
     def _length(self, entry: InputSpec, length: int | str) -> int:
         number = length if isinstance(length, int) else self._words.get(length)

@@ -6,11 +6,10 @@ The configuration is transformers' own. Embeddings and head share their weights,
 from typing import Final
 
 import torch
-from transformers.models.bert.configuration_bert import BertConfig
-from transformers.models.bert.modeling_bert import BertForMaskedLM
 
 from protocol.cell import ModelSpec
 from worker.models.base import Batch, Feed
+from worker.models.huggingface import BertConfig, BertForMaskedLM
 
 _PREDICTED: Final = 0.15
 """Share of the tokens that BERT was trained to predict."""

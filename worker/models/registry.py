@@ -8,14 +8,23 @@ from worker.errors import UnknownFamilyError
 from worker.models.base import Family
 
 MODULES: Final = {
+    "autoencoder": "worker.models.autoencoder",
     "bert": "worker.models.bert",
+    "causal": "worker.models.causal",
     "lstm": "worker.models.lstm",
+    "stylegan2": "worker.models.stylegan2",
     "torchvision": "worker.models.torchvision",
+    "unet": "worker.models.unet",
+    "vae": "worker.models.vae",
 }
 
 
 def family(spec: ModelSpec) -> Family:
     """The family of a model, imported now. Raises UnknownFamilyError, or ImportError where its library is missing."""
+    if spec.own is not None:
+        from worker.models.own import Own
+
+        return Own(spec.own)
     if spec.family not in MODULES:
         raise UnknownFamilyError(
             f"model {spec.name!r} is of family {spec.family!r}, which does not exist; there are {', '.join(MODULES)}"

@@ -1,7 +1,6 @@
-"""Image classifiers of torchvision, by the name of their builder.
+"""Image classifiers of torchvision, by the name of their builder: ResNet, ResNeXt, EfficientNet, ViT.
 
-Memory format is left at torch's default (contiguous). channels_last is faster for convolutions in half precision, and
-is to become a dimension of its own rather than a silent choice.
+Attention is torch's own (`nn.MultiheadAttention`), which in evaluation takes its fused path.
 """
 
 from typing import Final
@@ -10,16 +9,17 @@ import torch
 from torchvision.models import get_model
 
 from protocol.cell import ModelSpec
-from worker.models.base import Batch, Feed
+from worker.models.base import Batch, Feed, arguments
 
 _CLASSES: Final = 1000
 
 
 def build(spec: ModelSpec, device: torch.device, input_size: int | None) -> torch.nn.Module:
     """The model with random weights. Beside `builder`, the configuration is what the builder is called with."""
-    arguments = {key: value for key, value in spec.config.items() if key != "builder"}
+    options = arguments(spec, input_size)
+    builder = str(options.pop("builder"))
     with torch.device(device):
-        module: torch.nn.Module = get_model(str(spec.config["builder"]), weights=None, **arguments)
+        module: torch.nn.Module = get_model(builder, weights=None, **options)
     return module
 
 

@@ -4,6 +4,8 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from protocol import floats
+from protocol.cell import MemoryFormat
 from protocol.messages import Assign
 from protocol.result import Memory, Result, WarmUp
 from worker import devices, measure, memory
@@ -16,12 +18,19 @@ from worker.timing import Clock
 
 @dataclass(frozen=True)
 class Measurements:
-    """A warm-up, what was measured after it, and the device memory that each took."""
+    """A warm-up, what was measured after it, the device memory that each took, and the process's peak until then."""
 
     warm_up: WarmUp
     measured: Measured
     cold: Peaks
     warm: Peaks
+    resident_bytes: int
+
+    @property
+    def iteration_ms(self) -> float:
+        """Mean time of a measured iteration, by the wall."""
+        blocks = self.measured.blocks
+        return sum(block.end_ns - block.start_ns for block in blocks) / 1e6 / sum(block.iterations for block in blocks)
 
 
 def open_device(assign: Assign, stage: Stage) -> torch.device:
@@ -33,30 +42,59 @@ def open_device(assign: Assign, stage: Stage) -> torch.device:
     return device
 
 
+def build(family: Family, assign: Assign, device: torch.device, *, training: bool) -> torch.nn.Module:
+    """The cell's model on its device: type of the weights, memory format and mode as the cell asks for."""
+    cell = assign.cell
+    dtype = devices.weights_type(cell.precision, training=training)
+    module = family.build(assign.model, device, cell.input_size).to(dtype)
+    if cell.memory_format is MemoryFormat.CHANNELS_LAST:
+        module = module.to(memory_format=torch.channels_last)
+    module.train(training)  # a model that overrides this often forgets to return itself
+    return module
+
+
 def make_batch(family: Family, assign: Assign, device: torch.device, dtype: torch.dtype) -> Batch:
-    """The inputs, on the device, before any clock starts.
+    """The inputs, on the device and in the cell's memory format, before any clock starts.
 
     Called in the warm-up phase: what does not fit because of the batch must fail where a smaller batch is the cure.
     """
     cell = assign.cell
     feed = Feed(batch_size=cell.batch_size, input_size=cell.input_size, device=device, dtype=dtype, seed=cell.seed)
-    return family.batch(assign.model, feed)
+    batch = family.batch(assign.model, feed)
+    if cell.memory_format is MemoryFormat.CONTIGUOUS:
+        return batch
+    return {name: _channels_last(tensor) for name, tensor in batch.items()}
 
 
-def warm_up_and_measure(work: Work, assign: Assign, stage: Stage, device: torch.device) -> Measurements:
-    """Both phases on the device's clock, with its allocator watched.
+def _channels_last(tensor: torch.Tensor) -> torch.Tensor:
+    """Images pixel by pixel; anything else as it is."""
+    images = tensor.dim() == 4 and tensor.is_floating_point()
+    return tensor.contiguous(memory_format=torch.channels_last) if images else tensor
+
+
+def items(family: Family, assign: Assign, batch: Batch) -> int:
+    """How many samples one iteration works on: the batch size, where the family does not say otherwise."""
+    samples = getattr(family, "samples", None)
+    counted: int | None = None if samples is None else samples(batch)
+    return assign.cell.batch_size if counted is None else counted
+
+
+def warm_up_and_measure(
+    work: Work, assign: Assign, stage: Stage, device: torch.device, clock: Clock | None = None
+) -> Measurements:
+    """Both phases on `clock`, by default the device's own, with the device's allocator watched.
 
     The peaks are those of the work: what building took for a moment (fp32 weights before they were cast) is given back.
     """
     memory.release_cached(device)
     memory.reset_peaks(device)
     work = replace(work, retries=lambda: memory.allocator_retries(device))
-    clock: Clock = devices.clock_for(device)
+    clock = clock or devices.clock_for(device)
     warm_up, iteration_ms = measure.warm_up(work, clock, assign.measurement, stage)
     cold = memory.peaks(device)
     memory.reset_peaks(device)
     measured = measure.measured(work, clock, assign.measurement, stage, iteration_ms)
-    return Measurements(warm_up, measured, cold, memory.peaks(device))
+    return Measurements(warm_up, measured, cold, memory.peaks(device), memory.resident_peak())
 
 
 def result(
@@ -67,11 +105,17 @@ def result(
     *,
     isolation: str,
     items: int,
+    series: dict[str, list[float]] | None = None,
+    flops: float | None = None,
+    generated_tokens: int | None = None,
     loss: float | None = None,
 ) -> Result:
-    """Everything that the launch measured. items: what one iteration worked on."""
+    """Everything that the launch measured.
+
+    items: what one iteration worked on. series: times in milliseconds beside those of the measured steps.
+    """
     measured = measurements.measured
-    device = next(module.parameters()).device
+    device = torch.device(assign.device.kind)  # the module may have no parameters to ask
     return Result(
         cell=assign.cell,
         parameters=memory.parameter_count(module),
@@ -80,16 +124,18 @@ def result(
         warm_up=measurements.warm_up,
         stop_reason=measured.stop_reason,
         blocks=measured.blocks,
-        series=measured.series,
+        series=measured.series | {name: floats.pack(times) for name, times in (series or {}).items()},
         group=measured.group,
         launch_bound=measured.launch_bound,
+        flops_per_iteration=flops,
+        generated_tokens=generated_tokens,
         memory=Memory(
             model_bytes=memory.module_bytes(module),
             cold_allocated_bytes=measurements.cold.allocated_bytes,
             cold_reserved_bytes=measurements.cold.reserved_bytes,
             warm_allocated_bytes=measurements.warm.allocated_bytes,
             warm_reserved_bytes=measurements.warm.reserved_bytes,
-            resident_bytes=memory.resident_peak(),
+            resident_bytes=measurements.resident_bytes,
         ),
         loss=loss,
         environment=devices.environment(device, isolation),

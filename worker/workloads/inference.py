@@ -1,6 +1,7 @@
 """Inference: forward passes in evaluation mode, one series, inputs already on the device.
 
-cuDNN's autotuner and the memory format are left at torch's defaults, which is what most code runs with.
+cuDNN's autotuner is left at torch's default, which is what most code runs with. The latency end to end, copies between
+host and device included, is a series of its own, measured after all else (worker/latency.py).
 """
 
 import torch
@@ -8,9 +9,10 @@ import torch
 from protocol.failure import Phase
 from protocol.messages import Assign
 from protocol.result import Result
-from worker import devices
+from worker import devices, flops, latency
 from worker.measure import Work
 from worker.models import registry
+from worker.models.base import Batch
 from worker.stage import Stage
 from worker.workloads import common
 
@@ -21,14 +23,35 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
         family = registry.family(assign.model)
     stage.enter(Phase.BUILD)
     device = common.open_device(assign, stage)
-    dtype = devices.weights_type(assign.cell.precision, training=False)
     with stage.timed("build"):
-        module = family.build(assign.model, device, assign.cell.input_size).to(dtype).eval()
+        module = common.build(family, assign, device, training=False)
         devices.synchronize(device)
     stage.enter(Phase.WARM_UP)
     with torch.inference_mode():
         with stage.timed("build"):
+            dtype = devices.weights_type(assign.cell.precision, training=False)
             batch = common.make_batch(family, assign, device, dtype)
-        work = Work({"forward": lambda: family.forward(module, batch)})
-        measurements = common.warm_up_and_measure(work, assign, stage, device)
-    return common.result(measurements, module, assign, stage, isolation=isolation, items=assign.cell.batch_size)
+
+        def forward() -> torch.Tensor:
+            return family.forward(module, batch)
+
+        measurements = common.warm_up_and_measure(Work({"forward": forward}), assign, stage, device)
+        with stage.timed("measure"):
+            latencies_ms = latency.times_ms(forward, _inputs(assign, batch).values(), device)
+            operations = flops.count(forward, measurements.iteration_ms)
+    return common.result(
+        measurements,
+        module,
+        assign,
+        stage,
+        isolation=isolation,
+        items=common.items(family, assign, batch),
+        series={"latency": latencies_ms},
+        flops=operations,
+    )
+
+
+def _inputs(assign: Assign, batch: Batch) -> Batch:
+    """What the model reads of a batch: not the labels, which a loss needs."""
+    named = {entry.name: batch[entry.name] for entry in assign.model.inputs if entry.name in batch}
+    return named or batch

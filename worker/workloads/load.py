@@ -41,8 +41,8 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
         family = registry.family(assign.model)
     stage.enter(Phase.BUILD)
     device = common.open_device(assign, stage)
-    loading = _Loading(family, assign, device)
     with stage.timed("build"):
+        loading = _Loading(family, assign, device)
         loading.make_file()
     work = Work(
         {"instantiate": loading.instantiate, "weights": loading.weights, "to_device": loading.to_device},
@@ -60,7 +60,7 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
     warm_up = WarmUp(
         steady_state=SteadyState.FIXED, iterations=1, first_iteration_ms=first_ms, second_iteration_ms=None
     )
-    measurements = common.Measurements(warm_up, measured, cold, memory.peaks(device))
+    measurements = common.Measurements(warm_up, measured, cold, memory.peaks(device), memory.resident_peak())
     return common.result(measurements, loading.module, assign, stage, isolation=isolation, items=1)
 
 
@@ -73,7 +73,8 @@ class _Loading:
         self._input_size = assign.cell.input_size
         self._device = device
         self._dtype = devices.weights_type(assign.cell.precision, training=False)
-        self._file = Path(assign.cache_folder) / weights_name(assign)
+        structure = getattr(family, "structure", None)
+        self._file = Path(assign.cache_folder) / weights_name(assign, "" if structure is None else structure())
         self.module: torch.nn.Module = torch.nn.Identity()
 
     def make_file(self) -> None:
@@ -111,8 +112,11 @@ class _Loading:
         memory.release_cached(self._device)
 
 
-def weights_name(assign: Assign) -> str:
-    """Name of the weights file: whatever changes its content changes the name."""
+def weights_name(assign: Assign, structure: str = "") -> str:
+    """Name of the weights file: whatever changes its content changes the name.
+
+    structure: what a family of code that may change, a user's own, says about the weights that it makes now.
+    """
     versions = (str(torch.__version__), devices.installed("torchvision"), devices.installed("transformers"))
-    identity = msgspec.json.encode((assign.model, assign.cell.input_size, assign.cell.precision, versions))
+    identity = msgspec.json.encode((assign.model, structure, assign.cell.input_size, assign.cell.precision, versions))
     return f"{slug(assign.model.name)}-{hashlib.sha256(identity).hexdigest()[:16]}.safetensors"

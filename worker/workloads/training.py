@@ -2,28 +2,41 @@
 
     forward: forward pass and loss │ backward: gradients │ optimizer: step, then gradients to None
 
+A model that is trained in several parts, a generator and its critic, goes through the three once for each objective,
+with an optimizer of its own; the series hold the sums. A model whose own code does a whole step has the
+iteration alone.
+
 Gradients are dropped in the optimizer's span: they are its last act, and so they take no memory in the forward pass.
-Optimizers are those that the models are trained with, in torch's default implementation; bf16 is autocast, with fp32
-weights. The loss stays on the device until all is measured, because to look at it is to wait for it.
+Optimizers are those that the models are trained with, in torch's default implementation. Half precision is autocast,
+with fp32 weights; fp16 scales the loss too, so that its optimizer waits for the device to say whether a gradient has
+overflown, as it does at the start. The loss stays on the device until all is measured: to look at it is to wait for it.
 """
 
+import itertools
 import math
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
 from typing import Final
 
 import torch
 import torch._dynamo  # every optimizer imports it when it is made: 1.2 s that are no part of building
 
-from protocol.cell import ModelSpec
+from protocol.cell import ModelSpec, Precision
 from protocol.failure import Phase
 from protocol.messages import Assign
 from protocol.result import Result
-from worker import devices
+from worker import devices, flops
 from worker.errors import NotFiniteError
 from worker.measure import Work
 from worker.models import registry
-from worker.models.base import Batch, Family
+from worker.models.base import Batch, Family, Objective
 from worker.stage import Stage
+from worker.timing import Step
 from worker.workloads import common
+
+_Whole = Callable[[torch.nn.Module, Batch], torch.Tensor]
+_Autocast = Callable[[], AbstractContextManager[object]]
 
 _LEARNING_RATE: Final = 1e-4
 """Small enough that random labels never make a loss explode; the speed of a step does not depend on it."""
@@ -35,70 +48,144 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
         family = registry.family(assign.model)
     stage.enter(Phase.BUILD)
     device = common.open_device(assign, stage)
-    dtype = devices.weights_type(assign.cell.precision, training=True)
     with stage.timed("build"):
-        module = family.build(assign.model, device, assign.cell.input_size).to(dtype).train()
-        optimizer = optimizer_for(assign.model, module)
+        module = common.build(family, assign, device, training=True)
+        whole: _Whole | None = getattr(family, "train_step", None)
+        parts = () if whole else tuple(_Part(one, module, assign, device) for one in _objectives(family, module))
         devices.synchronize(device)
     stage.enter(Phase.WARM_UP)
     with stage.timed("build"):
-        batch = common.make_batch(family, assign, device, dtype)
-    step = _Step(family, module, optimizer, batch, assign)
-    work = Work({"forward": step.forward, "backward": step.backward, "optimizer": step.optimize})
-    measurements = common.warm_up_and_measure(work, assign, stage, device)
+        batch = common.make_batch(family, assign, device, devices.weights_type(assign.cell.precision, training=True))
+    autocast = partial(devices.autocast, device, assign.cell.precision)
+    step = _WholeStep(whole, module, batch, autocast) if whole else _Step(parts, module, batch, autocast)
+    with devices.recurrent_kernels(module, device, assign.cell.precision):
+        measurements = common.warm_up_and_measure(step.work(), assign, stage, device)
+        with stage.timed("measure"):
+            operations = flops.count(step.gradients, measurements.iteration_ms)
     return common.result(
         measurements,
         module,
         assign,
         stage,
         isolation=isolation,
-        items=assign.cell.batch_size,
-        loss=_finite(step.loss.item()),
+        items=common.items(family, assign, batch),
+        flops=operations,
+        loss=_finite(step.losses()),
     )
 
 
-def optimizer_for(spec: ModelSpec, module: torch.nn.Module) -> torch.optim.Optimizer:
+def _objectives(family: Family, module: torch.nn.Module) -> tuple[Objective, ...]:
+    """The parts of a training step: the family's, or its loss and all parameters."""
+    named = getattr(family, "objectives", None)
+    if named is None:
+        return (Objective("model", family.loss, lambda module: module.parameters()),)
+    objectives: tuple[Objective, ...] = named(module)
+    return objectives
+
+
+def optimizer_for(spec: ModelSpec, parameters: Iterable[torch.nn.Parameter]) -> torch.optim.Optimizer:
     """SGD with momentum for convolutional networks, AdamW for everything else."""
     if spec.type == "cnn":
-        return torch.optim.SGD(module.parameters(), lr=_LEARNING_RATE, momentum=0.9)
-    return torch.optim.AdamW(module.parameters(), lr=_LEARNING_RATE)
+        return torch.optim.SGD(parameters, lr=_LEARNING_RATE, momentum=0.9)
+    return torch.optim.AdamW(parameters, lr=_LEARNING_RATE)
+
+
+class _Part:
+    """One objective, with its optimizer and, in fp16, the scaler of its gradients."""
+
+    def __init__(self, objective: Objective, module: torch.nn.Module, assign: Assign, device: torch.device) -> None:
+        parameters = list(objective.parameters(module))
+        self.objective = objective
+        self.optimizer = optimizer_for(assign.model, parameters)
+        self.scaler = torch.amp.GradScaler(device.type) if assign.cell.precision is Precision.FP16 else None
+        everything = len(parameters) == sum(1 for _ in module.parameters())
+        self._into = None if everything else parameters
+        self.loss = torch.empty(())
+
+    def backward(self) -> None:
+        """Gradients of this objective's own parameters, and of no others."""
+        loss = self.loss if self.scaler is None else self.scaler.scale(self.loss)
+        loss.backward(inputs=self._into)  # type: ignore[no-untyped-call]  # torch does not annotate it
+
+    def optimize(self) -> None:
+        """New weights, or none where a gradient has overflown; the gradients are gone afterwards."""
+        if self.scaler is None:
+            self.optimizer.step()
+        else:
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
+        self.optimizer.zero_grad(set_to_none=True)
 
 
 class _Step:
-    """One training step in three parts."""
+    """One training step: forward, backward and optimizer of each of its parts in turn."""
 
-    def __init__(
-        self,
-        family: Family,
-        module: torch.nn.Module,
-        optimizer: torch.optim.Optimizer,
-        batch: Batch,
-        assign: Assign,
-    ) -> None:
-        self._family = family
+    def __init__(self, parts: Sequence[_Part], module: torch.nn.Module, batch: Batch, autocast: _Autocast) -> None:
+        self._parts = parts
         self._module = module
-        self._optimizer = optimizer
         self._batch = batch
-        self._precision = assign.cell.precision
-        self._device = next(module.parameters()).device
-        self.loss = torch.empty(())
+        self._autocast = autocast
+        self._turns = itertools.cycle(parts)
+        self._part = next(self._turns)
 
-    def forward(self) -> None:
-        """Forward pass and loss."""
-        with devices.autocast(self._device, self._precision):
-            self.loss = self._family.loss(self._module, self._batch)
+    def work(self) -> Work:
+        """What is measured."""
+        steps: dict[str, Step] = {"forward": self._forward, "backward": self._backward, "optimizer": self._optimize}
+        return Work(steps, passes=len(self._parts), waits=any(part.scaler is not None for part in self._parts))
 
-    def backward(self) -> None:
-        """Gradients."""
-        self.loss.backward()  # type: ignore[no-untyped-call]  # torch does not annotate it
+    def gradients(self) -> None:
+        """The step without its optimizers, whose few operations nobody counts."""
+        for part in self._parts:
+            self._forward()
+            self._backward()
+            part.optimizer.zero_grad(set_to_none=True)
+            self._part = next(self._turns)
 
-    def optimize(self) -> None:
-        """New weights; the gradients are gone afterwards."""
-        self._optimizer.step()
-        self._optimizer.zero_grad(set_to_none=True)
+    def losses(self) -> dict[str, float]:
+        """The last loss of each part."""
+        return {part.objective.name: part.loss.item() for part in self._parts}
+
+    def _forward(self) -> None:
+        part = self._part
+        with self._autocast():
+            part.loss = part.objective.loss(self._module, self._batch)
+
+    def _backward(self) -> None:
+        self._part.backward()
+
+    def _optimize(self) -> None:
+        self._part.optimize()
+        self._part = next(self._turns)
 
 
-def _finite(loss: float) -> float:
-    if not math.isfinite(loss):
-        raise NotFiniteError(f"the loss is {loss} after the last step")
-    return loss
+class _WholeStep:
+    """A training step that the model's own code does from beginning to end, optimizer included."""
+
+    def __init__(self, step: _Whole, module: torch.nn.Module, batch: Batch, autocast: _Autocast) -> None:
+        self._step = step
+        self._module = module
+        self._batch = batch
+        self._autocast = autocast
+        self._loss = torch.empty(())
+
+    def work(self) -> Work:
+        """What is measured: the iteration alone."""
+        return Work({"iteration": self.gradients})
+
+    def gradients(self) -> None:
+        """The whole step: its gradients cannot be had alone."""
+        with self._autocast():
+            self._loss = self._step(self._module, self._batch)
+
+    def losses(self) -> dict[str, float]:
+        """The last loss."""
+        return {"model": self._loss.item()}
+
+
+def _finite(losses: dict[str, float]) -> float:
+    """The sum over all parts of the step. Raises NotFiniteError where one of them is NaN or infinite."""
+    total = sum(losses.values())
+    if not math.isfinite(total):
+        parts = ", ".join(f"{name} {loss}" for name, loss in losses.items())
+        raise NotFiniteError(f"the loss is {total} after the last step ({parts})")
+    return total

@@ -1,0 +1,19 @@
+"""What was asked for and is no cell of the plan, in sentences: for --dry-run, and for the beginning of a run."""
+
+from collections.abc import Sequence
+
+from orchestrator.configuration import Plan
+from protocol.cell import Device
+
+
+def sentences(plan: Plan, devices: Sequence[Device]) -> list[str]:
+    """One for each reason, with every model that it holds for. Devices are named where it does not hold for all."""
+    reasons: dict[str, dict[str, set[str]]] = {}
+    for one in plan.left_out:
+        reasons.setdefault(one.why, {}).setdefault(one.model, set()).add(one.device)
+    said = []
+    for why, models in reasons.items():
+        concerned = set().union(*models.values())
+        where = ", ".join(device.label for device in devices if device.uuid in concerned)
+        said.append(f"{', '.join(models)}: {why}" + ("" if len(concerned) == len(devices) else f" ({where})"))
+    return said

@@ -1,0 +1,45 @@
+"""`quick`: a benchmark that ends in time, whatever it runs on."""
+
+from typing import Final, Unpack
+
+import click
+
+from orchestrator.cli import run
+from orchestrator.cli.options import RunParams, run_options
+from orchestrator.cli.program import RunCommand
+
+EXAMPLES: Final = """\b
+Examples:
+  {command}                            three minutes, all GPUs
+  {command} --light -m resnet50,bert-base
+  {command} --extensive -o report.txt
+  {command} --light --gpu-ids cpu:0    without any GPU
+"""
+
+
+class QuickParams(RunParams):
+    """What click passes for the options of a run, and for the presets."""
+
+    light: bool
+    standard: bool
+    extensive: bool
+
+
+@click.command("quick", short_help="Measure for one, three or ten minutes.", cls=RunCommand, epilog=EXAMPLES)
+@click.option("--light", is_flag=True, help="End within one minute.")
+@click.option("--standard", is_flag=True, help="End within three minutes: this is what is done without a preset.")
+@click.option("--extensive", is_flag=True, help="End within ten minutes.")
+@run_options
+@click.pass_context
+def command(context: click.Context, /, **params: Unpack[QuickParams]) -> None:
+    """Measure the most important cells first, and end within one, three or ten minutes, reports included.
+
+    What there is no time for is dropped, and the report names it. Options change what is measured, not how long.
+    """
+    from orchestrator import presets
+
+    flags = {"light": params["light"], "standard": params["standard"], "extensive": params["extensive"]}
+    chosen = [name for name, given in flags.items() if given]
+    if len(chosen) > 1:
+        raise click.UsageError(f"{' and '.join(f'--{name}' for name in chosen)} contradict each other; keep one")
+    context.exit(run.measure(context, params, preset=chosen[0] if chosen else presets.DEFAULT))

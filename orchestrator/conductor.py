@@ -1,0 +1,243 @@
+"""Makes the launches that are due, and carries out what becomes of them. The loop tells it what happened.
+
+    next_launches ─▶ journal Start ─▶ fork ─▶ … ─▶ Concluded ─▶ result file, journal, Ack      state.step(Ended)
+                                                   Gone ──▶ gates ──▶ Passed ─▶ journal        state.step(Freed)
+
+It decides nothing either: state.py says what is next, launches.py how one launch goes on, stopping.py when to end them.
+"""
+
+import os
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import zmq
+
+from orchestrator import cooling, progress, state, validity
+from orchestrator.budget import Budget
+from orchestrator.configuration import StoredRun
+from orchestrator.fleet import Concluded, Fleet, Gone, Happening, Live
+from orchestrator.gates import Gates, Passed
+from orchestrator.journal import Journal
+from orchestrator.link import Link
+from orchestrator.nursery import Nursery
+from orchestrator.recorder import Recorder
+from orchestrator.signals import StopSignals
+from orchestrator.slots import (
+    Dropped,
+    Ended,
+    Event,
+    Freed,
+    NextLaunch,
+    Postponed,
+    Quarantined,
+    RunState,
+    SlotStatus,
+    Started,
+    StopAsked,
+    Withdrawn,
+)
+from orchestrator.stopping import GENTLE_GRACE_S, Order
+from orchestrator.telemetry import Telemetry
+from orchestrator.view import Display, Notice
+from orchestrator.witness import Witness
+from protocol.cell import Device
+from protocol.failure import Category, Failure, Phase
+from protocol.messages import Sample
+from protocol.paths import RunPaths
+from protocol.result import Result
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What a run works with, opened and closed by run.py. budget: None for a run that may take as long as it needs."""
+
+    stored: StoredRun
+    paths: RunPaths
+    journal: Journal
+    link: Link
+    nursery: Nursery
+    telemetry: Telemetry | None
+    stop_signals: StopSignals
+    display: Display
+    budget: Budget | None = None
+
+
+class Conductor:
+    """The run's state and its launches. poller: where it puts the processes that the loop is to wait for.
+
+    telemetry: None from the moment on in which there is none. samples: the newest of each GPU, by UUID.
+    Every method raises StorageError when something can no longer be recorded.
+    """
+
+    def __init__(self, around: Surroundings, begun: RunState, poller: zmq.Poller) -> None:
+        stored = around.stored
+        self.state = begun
+        self.fleet = Fleet(stored.configuration, stored.devices, around.paths, around.link, around.nursery.fork)
+        self.gates = Gates(stored.devices)
+        self.recorder = Recorder(around.journal)
+        self.telemetry = around.telemetry
+        self.samples: dict[str, Sample] = {}
+        self._display = around.display
+        self._devices = {device.uuid: device for device in stored.devices}
+        self._durations: dict[str, list[float]] = {}
+        self._began = time.monotonic()
+        self._poller = poller
+        self._witness = Witness(stored.devices, around.paths)
+        self._results: dict[int, Result] = {}
+        self._resting: dict[str, cooling.Rest] = {}
+        self._budget = around.budget
+
+    @property
+    def work_left(self) -> bool:
+        """Whether launches are to be made yet, now or later."""
+        return not self.state.stopping and self.state.settled < len(self.state.slots)
+
+    @property
+    def busy(self) -> bool:
+        """Whether a launch is under way, or its device not free or not cool yet, and there is time to wait for that."""
+        in_time = self._budget is None or time.monotonic() < self._budget.latest
+        return in_time and (bool(self.fleet.live) or bool(self.gates) or bool(self._resting))
+
+    def launch_what_is_due(self) -> bool:
+        """Begin every launch that has its device. Says whether it began any."""
+        self._end_what_takes_too_long()
+        self._keep_to_the_budget()
+        self.state, following = state.next_launches(self.state)
+        for one in following:
+            self._launch(one)
+        return bool(following)
+
+    def carry_out(self, happenings: Iterable[Happening]) -> None:
+        """Record what the fleet says, and let the loop wait for processes that are new."""
+        for happening in happenings:
+            match happening:
+                case Concluded(live, outcome):
+                    self._record(live, outcome)
+                    self.fleet.acknowledge(live)
+                case Gone(live):
+                    if live.pidfd is not None:  # it cannot be killed: nobody waits for it any more
+                        self._poller.unregister(live.pidfd)
+                        os.close(live.pidfd)
+                    self.let_pass(self.gates.admit(happening, self.telemetry))
+        for live in self.fleet.live.values():
+            if live.pidfd is not None and not live.noted:
+                live.noted = True
+                self._poller.register(live.pidfd, zmq.POLLIN)
+                self.recorder.spawned(live)
+
+    def let_pass(self, passed: Passed | None) -> None:
+        """A launch is over and its device may be used again, or never again."""
+        if passed is None:
+            return
+        self.recorder.left(passed)
+        uuid = passed.device.uuid
+        if passed.obstacle:
+            self._step(Quarantined(uuid, passed.obstacle))
+            self.tell("error", f"{passed.device.label} is taken out of this run: {passed.obstacle}")
+        live = passed.gone.live
+        self._doubt(live, passed.device)
+        if self._budget is not None and self.state.slots[live.next.slot].status is SlotStatus.MEASURED:
+            self._budget.finished(live.next.cell, time.monotonic() - live.begun)
+        if uuid not in self._resting:
+            self._step(Freed(uuid))
+
+    def wake_the_rested(self, now: float) -> None:
+        """GPUs that have cooled down may be used again; once the run stops, none is waited for."""
+        for uuid, resting in tuple(self._resting.items()):
+            if self.state.stopping or cooling.over(resting, self.samples.get(uuid), now):
+                del self._resting[uuid]
+                self._step(Freed(uuid))
+
+    def obey(self, order: Order, now: float) -> None:
+        """A person asked to stop, or the time is up."""
+        match order:
+            case Order.BEGIN_NOTHING:
+                self._step(StopAsked())
+                self.tell("warning", "stopping: running cells may end, nothing new begins (once more to stop at once)")
+            case Order.END_GENTLY:
+                self.carry_out(self.fleet.stop(_asked_to_stop(), now, immediately=False, grace_s=GENTLE_GRACE_S))
+            case Order.KILL:
+                self.carry_out(self.fleet.stop(_asked_to_stop(), now, immediately=True, grace_s=0))
+            case Order.TIME_IS_UP:
+                self.carry_out(self.fleet.stop(_out_of_time(), now, immediately=True, grace_s=0))
+                self._keep_to_the_budget()
+
+    def show(self, note: str) -> None:
+        """Let the display show where the run stands. note: for devices that have nothing to do yet."""
+        self._display.show(
+            progress.snapshot(
+                self.state,
+                tuple(self._devices.values()),
+                self.fleet.live,
+                self.samples,
+                elapsed_s=time.monotonic() - self._began,
+                launch_s={device: sum(times) / len(times) for device, times in self._durations.items()},
+                note=note,
+            )
+        )
+
+    def tell(self, level: str, message: str) -> None:
+        """Say something about the run as a whole."""
+        self._display.tell(Notice(level=level, message=message))
+
+    def _launch(self, following: NextLaunch) -> None:
+        self.recorder.started(following)
+        self._step(Started(following.launch, following.slot, following.device, following.cell.batch_size))
+        self.carry_out(self.fleet.request(following, time.monotonic()))
+        self.show("")
+
+    def _end_what_takes_too_long(self) -> None:
+        now = time.monotonic()
+        for live in tuple(self.fleet.live.values()):
+            if self._budget is not None and self._budget.takes_too_long(self.state, live.next.slot, live.begun, now):
+                self.carry_out(self.fleet.kill(live, _out_of_time(), now))
+
+    def _keep_to_the_budget(self) -> None:
+        if self._budget is None:
+            return
+        for slot, reason in self._budget.decide(self.state, time.monotonic()):
+            if reason:
+                self.recorder.dropped(slot, reason)
+            self._step(Dropped(slot) if reason else Postponed(slot))
+
+    def _record(self, live: Live, outcome: Result | Failure) -> None:
+        end = self.recorder.ended(live, outcome)
+        if self._budget is not None and isinstance(outcome, Result):
+            self._budget.measured(outcome)
+        self._step(Ended(live.spec.launch, end.failure, end.figures))
+        if isinstance(outcome, Result):
+            self._results[live.spec.launch] = outcome
+        self._durations.setdefault(live.next.device, []).append(time.monotonic() - live.begun)
+        self._display.tell(progress.ended(self.state, live, self._devices[live.next.device], outcome))
+
+    def _doubt(self, live: Live, device: Device) -> None:
+        """Take a result back whose GPU was slowed down, and let the GPU rest.
+
+        It stays, marked, where that was done often enough, or where nothing would be measured in its place.
+        """
+        result = self._results.pop(live.spec.launch, None)
+        final = self.state.stopping or self._budget is not None or self.state.devices[device.uuid].quarantined
+        if result is None or final:
+            return
+        readings = self._witness.readings(device, result)
+        failure = validity.judge(readings)
+        if failure is None or not state.worth_repeating(self.state, live.spec.launch, failure.category):
+            return
+        self.recorder.withdrawn(live, failure)
+        self._step(Withdrawn(live.spec.launch, failure))
+        self._resting[device.uuid] = cooling.rest(readings.temperature_max_c, time.monotonic())
+        self.tell(
+            "warning", f"{device.label}: {live.next.cell.id}: {failure.message}. It rests, then it is measured again."
+        )
+
+    def _step(self, event: Event) -> None:
+        self.state = state.step(self.state, event)
+
+
+def _out_of_time() -> Failure:
+    return Failure(category=Category.STOPPED, message="the time limit of the run was reached", phase=Phase.MEASURE)
+
+
+def _asked_to_stop() -> Failure:
+    return Failure(category=Category.STOPPED, message="the run was asked to stop", phase=Phase.MEASURE)

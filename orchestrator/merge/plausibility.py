@@ -1,0 +1,79 @@
+"""Whether a measured time can be true, by what the same device reached in the same run without a model. Pure.
+
+    gemm, sustained, in the same precision ─▶ the share of it that a model's operations come to; more than all cannot be
+    hbm, copy or triad, the faster         ─▶ the least time in which a model's weights are read once; less cannot be
+
+Both probes are cells of the run, so that a device which is slow today is held against what it is today. A flag is no
+verdict: it says that a number needs an explanation, and names those that are known.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from orchestrator.report.cells import ProbeMetrics
+from orchestrator.report.parts import Plausibility
+
+NOT_COUNTED: Final = "operations were not counted: torch's counter does not see every kernel of this model, or failed"
+_MOST_PERCENT: Final = 100.0
+
+
+@dataclass(frozen=True)
+class Reached:
+    """What a device reached without a model. tflops: precision → sustained, of gemm; gb_per_sec: of hbm."""
+
+    tflops: Mapping[str, float] = field(default_factory=dict)
+    gb_per_sec: float | None = None
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What was seen of a cell: its mean iteration, the operations of one, and the bytes of parameters and buffers."""
+
+    iteration_ms: float
+    flops: float | None
+    model_bytes: int
+
+
+def reached(probes: Sequence[ProbeMetrics], gpu_uuid: str) -> Reached:
+    """What the probes of one device came to. A probe without a figure is as good as none."""
+    mine = [probe for probe in probes if probe.gpu_uuid == gpu_uuid]
+    tflops = {probe.precision: probe.sustained_tflops for probe in mine if probe.sustained_tflops is not None}
+    rates = [rate for probe in mine for rate in (probe.copy_gb_per_sec, probe.triad_gb_per_sec) if rate is not None]
+    return Reached(tflops=tflops, gb_per_sec=max(rates, default=None))
+
+
+def judge(seen: Seen | None, precision: str, device: Reached) -> Plausibility:
+    """What there is to say of a cell. seen: None where it has no result, about which nothing is said here."""
+    if seen is None:
+        return Plausibility(
+            achieved_tflops=None, gemm_tflops=None, gemm_percent=None, least_iteration_ms=None, flags=(), note=""
+        )
+    gemm = device.tflops.get(precision)
+    achieved = seen.flops / seen.iteration_ms / 1e9 if seen.flops is not None else None
+    percent = achieved / gemm * 100 if achieved is not None and gemm is not None else None
+    least_ms = seen.model_bytes / device.gb_per_sec / 1e6 if device.gb_per_sec is not None else None
+    flags = []
+    if percent is not None and percent > _MOST_PERCENT:
+        flags.append(
+            f"{percent:.0f}% of what gemm sustains here in {precision}: either fewer operations were done than are "
+            "counted (Winograd and FFT convolutions do with fewer), or the time is wrong"
+        )
+    if least_ms is not None and seen.iteration_ms < least_ms:
+        flags.append(
+            f"an iteration takes {seen.iteration_ms:.3g} ms, but to read the model's weights once takes "
+            f"{least_ms:.3g} ms: either some of them were not read (or came from a cache), or the time is wrong"
+        )
+    missing = [
+        NOT_COUNTED if seen.flops is None else "",
+        "" if gemm is not None else f"no gemm rate in {precision} was measured on this device in this run",
+        "" if least_ms is not None else "no hbm rate was measured on this device in this run",
+    ]
+    return Plausibility(
+        achieved_tflops=achieved,
+        gemm_tflops=gemm,
+        gemm_percent=percent,
+        least_iteration_ms=least_ms,
+        flags=tuple(flags),
+        note="; ".join(filter(None, missing)),
+    )

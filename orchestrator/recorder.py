@@ -1,0 +1,90 @@
+"""Writes down what happens to each attempt, in the order in which it must not be forgotten.
+
+    started ─▶ the process is made ─▶ spawned ─▶ ended: result file, synced, then the journal ─▶ Ack ─▶ left
+
+Each method returns when the disk has it, and raises StorageError when the disk refuses.
+"""
+
+import hashlib
+import time
+
+from orchestrator import host, scan
+from orchestrator.fleet import Live
+from orchestrator.gates import Passed
+from orchestrator.journal import Journal, write_durably
+from orchestrator.records import Dropped, End, Left, Spawned, Start, TakenOut, ZygoteStarted
+from orchestrator.slots import NextLaunch, Slot
+from protocol import codec
+from protocol.failure import Failure
+from protocol.result import Result
+
+
+class Recorder:
+    """The one who writes into a run's journal while the loop works."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+
+    def zygote_started(self, start_ms: float, failed: dict[str, str]) -> None:
+        """The zygote is ready. failed: module → error of its import."""
+        self._journal.append(ZygoteStarted(start_ms=start_ms, failed=failed))
+
+    def started(self, following: NextLaunch) -> None:
+        """A launch will be made: the journal knows of it before its process exists."""
+        self._journal.append(
+            Start(
+                launch=following.launch,
+                cell=following.planned,
+                round=following.slot[1],
+                attempt=following.attempt,
+                batch_size=following.cell.batch_size,
+                device=following.device,
+                at_ns=time.monotonic_ns(),
+            )
+        )
+
+    def dropped(self, slot: Slot, reason: str) -> None:
+        """A launch will not be made."""
+        self._journal.append(Dropped(cell=slot[0], round=slot[1], at_ns=time.monotonic_ns(), reason=reason))
+
+    def spawned(self, live: Live) -> None:
+        """The process of a launch exists."""
+        assert live.pid is not None
+        ticks = host.start_ticks(live.pid) or 0
+        self._journal.append(Spawned(launch=live.spec.launch, pid=live.pid, start_ticks=ticks))
+
+    def ended(self, live: Live, outcome: Result | Failure) -> End:
+        """Put the outcome where nothing can lose it: a result into its file first, then the journal."""
+        at_ns = time.monotonic_ns()
+        if isinstance(outcome, Result):
+            data = codec.encode(outcome)
+            write_durably(live.paths.result, data)
+            end = End(
+                launch=live.spec.launch,
+                at_ns=at_ns,
+                result_sha256=hashlib.sha256(data).hexdigest(),
+                figures=scan.figures(outcome) if live.next.scans else None,
+            )
+        else:
+            end = End(launch=live.spec.launch, at_ns=at_ns, failure=outcome)
+        self._journal.append(end)
+        return end
+
+    def withdrawn(self, live: Live, failure: Failure) -> None:
+        """A result that was recorded does not count. Its file stays where it is."""
+        self._journal.append(End(launch=live.spec.launch, at_ns=time.monotonic_ns(), failure=failure))
+
+    def left(self, passed: Passed) -> None:
+        """The process is gone and its device free again, or out of the run for good."""
+        exit_ = passed.gone.exit
+        self._journal.append(
+            Left(
+                launch=passed.gone.live.spec.launch,
+                exit_code=None if exit_ is None else exit_.code,
+                signal=None if exit_ is None else exit_.signal,
+                teardown_ms=passed.teardown_ms,
+            )
+        )
+        if passed.obstacle:
+            taken_out = TakenOut(device=passed.device.uuid, at_ns=time.monotonic_ns(), reason=passed.obstacle)
+            self._journal.append(taken_out)

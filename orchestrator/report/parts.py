@@ -1,0 +1,99 @@
+"""What metrics of every kind are made of: the shape of measured times, where a launch's time went, what was tried."""
+
+import msgspec
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A part of the report."""
+
+
+class Statistics(Part, frozen=True, kw_only=True):
+    """Shape of the measured times. All launches are thrown together here: for the eye, nothing is concluded from it.
+
+    forward_time_*: of the forward pass; iteration_time_*: of the whole step, for loading of the whole load, and for
+    generation of a whole text. values: how many times there are; each covers values_cover iterations (very short ones
+    are timed several at once). p95 is null below 20 values, p99 below 300, p99_9 below 3000. outliers: more than three
+    interquartile ranges outside the quartiles; none is removed.
+    """
+
+    pooled_launches: int
+    values: int
+    values_cover: int
+    outliers: int
+    forward_time_mean_ms: float | None
+    forward_time_std_ms: float | None
+    forward_time_min_ms: float | None
+    forward_time_max_ms: float | None
+    forward_time_p50_ms: float | None
+    forward_time_p95_ms: float | None
+    forward_time_p99_ms: float | None
+    forward_time_p99_9_ms: float | None
+    iteration_time_mean_ms: float | None
+    iteration_time_std_ms: float | None
+    iteration_time_min_ms: float | None
+    iteration_time_max_ms: float | None
+    iteration_time_p50_ms: float | None
+    iteration_time_p95_ms: float | None
+    iteration_time_p99_ms: float | None
+    iteration_time_p99_9_ms: float | None
+
+
+class LaunchLedger(Part, frozen=True, kw_only=True):
+    """Where the time of a launch went, medians over the launches of the cell, in milliseconds.
+
+    start: from the request to the first line of the process. teardown: from the outcome to the device free again.
+    overhead: all but load, warm-up and measuring, so start, import, context, build and teardown.
+    """
+
+    start_ms: float
+    import_ms: float
+    context_ms: float
+    build_ms: float
+    load_ms: float
+    warm_up_ms: float
+    measure_ms: float
+    teardown_ms: float | None
+    overhead_ms: float
+
+
+class AttemptReport(Part, frozen=True, kw_only=True):
+    """One try at a cell, in a process of its own. outcome: result | failure | damaged | interrupted.
+
+    damaged: a result whose file is not what the journal promised. interrupted: nobody wrote how it ended.
+    folder: where its log files are, within the run's folder. exit_code, signal: how the process left.
+    """
+
+    launch: int
+    attempt: int
+    round: int
+    batch_size: int
+    outcome: str
+    started: str
+    duration_ms: float | None
+    category: str | None
+    message: str | None
+    phase: str | None
+    code: int | None
+    failure_signal: int | None
+    exception: str | None
+    evidence: dict[str, str]
+    exit_code: int | None
+    signal: int | None
+    folder: str
+
+
+class Plausibility(Part, frozen=True, kw_only=True):
+    """A cell's time against what its device reached in this run without a model. One TFLOP/s is 1e12 operations.
+
+    achieved_tflops: operations as torch counts them, over the mean iteration. gemm_tflops: what matrix products sustain
+    in the same precision; gemm_percent: the share of it that was achieved. least_iteration_ms: what it takes to read
+    the model's weights once at the rate of hbm. flags: what cannot be, or needs an explanation; empty where nothing
+    speaks against the time. note: why a figure is null.
+    """
+
+    achieved_tflops: float | None
+    gemm_tflops: float | None
+    gemm_percent: float | None
+    least_iteration_ms: float | None
+    flags: tuple[str, ...]
+    note: str

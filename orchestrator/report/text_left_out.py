@@ -1,0 +1,50 @@
+"""What was asked for and not measured, as text: what no cell could be planned for, and what was dropped."""
+
+from collections.abc import Iterator, Sequence
+
+from orchestrator.outcomes import Status
+from orchestrator.report import layout
+from orchestrator.report.model import CellEntry, Report
+from orchestrator.report.text_gpus import labels
+
+
+def not_measured(report: Report) -> Iterator[str]:
+    """The chapter, nothing where everything that was asked for was attempted."""
+    dropped = [entry for entry in report.cells if entry.status is Status.DROPPED]
+    if not report.left_out and not dropped:
+        return
+    yield from layout.chapter("Not Measured")
+    yield from layout.bullets(_left_out(report), len(report.left_out))
+    for why, cells in _by_reason(dropped).items():
+        yield from layout.wrap(f"{why}:")
+        yield from layout.bullets(_dropped(cells), len(cells))
+    yield ""
+
+
+def _left_out(report: Report) -> Iterator[str]:
+    """Each reason once, with every model that it holds for, and with the devices where it does not hold for all."""
+    reasons: dict[str, dict[str, set[str]]] = {}
+    for one in report.left_out:
+        reasons.setdefault(one.reason, {}).setdefault(one.model_name, set()).add(one.gpu_uuid)
+    for reason, models in reasons.items():
+        concerned = [device for device in report.gpu_info if device.gpu_uuid in set().union(*models.values())]
+        where = "" if len(concerned) == len(report.gpu_info) else f" ({labels(concerned)})"
+        yield f"{', '.join(models)}: {reason}{where}"
+
+
+def _by_reason(dropped: Sequence[CellEntry]) -> dict[str, list[CellEntry]]:
+    """By what their reasons have in common: what differs are the seconds of each cell, which report.json has."""
+    found: dict[str, list[CellEntry]] = {}
+    for cell in dropped:
+        found.setdefault(cell.reason.partition(":")[0].capitalize(), []).append(cell)
+    return found
+
+
+def _dropped(cells: Sequence[CellEntry]) -> Iterator[str]:
+    """What was dropped, model by model; what was dropped on several devices is named once."""
+    models: dict[str, dict[str, None]] = {}
+    for cell in cells:
+        batch = "" if cell.workload in ("load", "probe") else f" b{cell.batch_size_requested}"
+        models.setdefault(cell.model_name, {})[f"{cell.workload} {cell.precision}{batch}"] = None
+    for model, dropped in models.items():
+        yield f"{model}: {', '.join(dropped)}"

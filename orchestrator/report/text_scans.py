@@ -1,0 +1,53 @@
+"""The batch sizes that scans have tried, as text: throughput and memory over the batch, a table for each scan."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from orchestrator.report import layout
+from orchestrator.report.cells import BatchPoint, BatchScan
+from orchestrator.report.model import Report
+from orchestrator.report.numbers import unit
+
+BAR: Final = 20
+"""Characters of the highest throughput."""
+
+
+def batch_scans(report: Report) -> Iterator[str]:
+    """Every scan, after the name of its device where there are several."""
+    if not report.batch_scans:
+        return
+    yield from layout.chapter("Batch Sizes")
+    several = len(report.gpu_info) > 1
+    for scan in report.batch_scans:
+        yield from _scan(scan, several=several)
+
+
+def _scan(scan: BatchScan, *, several: bool) -> Iterator[str]:
+    where = f", {scan.gpu_uuid if scan.gpu_uuid.startswith('cpu:') else f'GPU {scan.gpu_id}'}" if several else ""
+    size = "" if scan.input_size is None else f", input {scan.input_size}"
+    yield from layout.wrap(f"{scan.model_name}, {scan.workload} ({scan.precision}{size}{where}): {_found(scan)}")
+    if scan.points:
+        top = max((point.throughput_samples_per_sec or 0.0 for point in scan.points), default=0.0)
+        rows = [_row(point, top, best=point.batch_size == scan.best_batch_size) for point in scan.points]
+        yield from layout.table(("Batch", "Throughput", "Peak Memory", ""), rows, "  ")
+    yield ""
+
+
+def _found(scan: BatchScan) -> str:
+    if scan.largest_batch_size is None:
+        return scan.reason or scan.status.replace("_", " ")
+    bound = f" (bounded by {scan.bounded_by})" if scan.bounded_by else ""
+    words = f"best at batch {scan.best_batch_size}, largest {scan.largest_batch_size}{bound}"
+    return words if scan.finished else f"{words}; not finished: {scan.reason}"
+
+
+def _row(point: BatchPoint, top: float, *, best: bool) -> tuple[str, ...]:
+    if point.throughput_samples_per_sec is None:
+        return (str(point.batch_size), "-", "-", point.why_not)
+    bar = "#" * max(1, round(BAR * point.throughput_samples_per_sec / top)) if top else ""
+    return (
+        str(point.batch_size),
+        unit(point.throughput_samples_per_sec, "smp/s"),
+        unit(point.peak_memory_mb, "MB"),
+        f"{bar} best" if best else bar,
+    )

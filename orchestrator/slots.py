@@ -1,0 +1,164 @@
+"""What a run's state is made of, and what can happen to it. Values alone: what decides is in state.py.
+
+    RunState ─┬─ slots     each planned launch: waiting, running, or how it was settled
+              ├─ devices   each device: its queue, what it runs, whether it is taken out
+              └─ what has been learned: sizes that do not fit, launches and attempts made
+
+Everything here is frozen: a step of the run makes a new state.
+"""
+
+import enum
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from orchestrator.scan import Figures, Room, Tried
+from protocol.cell import Cell
+from protocol.failure import Category, Failure
+
+Slot = tuple[str, int]
+
+
+class SlotStatus(enum.StrEnum):
+    """Where a planned launch stands."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    MEASURED = "measured"
+    REFERRED = "referred"
+    DOES_NOT_FIT = "does not fit"
+    FAILED = "failed"
+    DROPPED = "dropped"
+
+
+SETTLED: Final = frozenset(SlotStatus) - {SlotStatus.WAITING, SlotStatus.RUNNING}
+
+
+class SlotState(msgspec.Struct, frozen=True, kw_only=True):
+    """One planned launch, or one scan for the batch size, which takes many.
+
+    batch_size: what the last attempt ran. refers_to: the cell that has its result. tried: what a scan knows so far.
+    """
+
+    status: SlotStatus = SlotStatus.WAITING
+    batch_size: int
+    attempts: int = 0
+    failures: tuple[Category, ...] = ()
+    refers_to: str | None = None
+    tried: tuple[Tried, ...] = ()
+
+
+class DeviceState(msgspec.Struct, frozen=True, kw_only=True):
+    """One device. running: the launch that has it, until its process is gone and its memory is free again."""
+
+    queue: tuple[Slot, ...]
+    running: int | None = None
+    quarantined: str = ""
+
+
+class RunState(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole run, now.
+
+    too_large: cell without its batch size → the smallest batch known not to fit. launches: launch → its slot.
+    attempts: attempts so far at each cell, over all rounds; they number the folders. rooms: device → what bounds scans.
+    """
+
+    cells: Mapping[str, Cell]
+    slots: Mapping[Slot, SlotState]
+    devices: Mapping[str, DeviceState]
+    too_large: Mapping[Cell, int] = {}
+    launches: Mapping[int, Slot] = {}
+    attempts: Mapping[str, int] = {}
+    rooms: Mapping[str, Room] = {}
+    solo: bool = False
+    stopping: bool = False
+
+    @property
+    def settled(self) -> int:
+        """How many planned launches need nothing more."""
+        return sum(slot.status in SETTLED for slot in self.slots.values())
+
+    @property
+    def busy(self) -> bool:
+        """Whether any device has a launch."""
+        return any(device.running is not None for device in self.devices.values())
+
+
+class NextLaunch(msgspec.Struct, frozen=True, kw_only=True):
+    """A launch to make: `cell` has the batch size to run now; `planned` is the id of the cell it is for.
+
+    scans: it is a step of a scan for the batch size.
+    """
+
+    slot: Slot
+    cell: Cell
+    launch: int
+    attempt: int
+    scans: bool = False
+
+    @property
+    def planned(self) -> str:
+        """Id of the cell of the plan."""
+        return self.slot[0]
+
+    @property
+    def device(self) -> str:
+        """UUID of the device it runs on."""
+        return self.cell.devices[0]
+
+
+class Started(msgspec.Struct, frozen=True):
+    """A launch was journaled as begun."""
+
+    launch: int
+    slot: Slot
+    device: str
+    batch_size: int
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """A launch gave a result (failure is None) or failed. Its device is still taken. figures: for a scan."""
+
+    launch: int
+    failure: Failure | None
+    figures: Figures | None = None
+
+
+class Freed(msgspec.Struct, frozen=True):
+    """The process of a launch is gone and its device clean."""
+
+    device: str
+
+
+class Quarantined(msgspec.Struct, frozen=True):
+    """A device is not to be used any more in this run."""
+
+    device: str
+    reason: str
+
+
+class Dropped(msgspec.Struct, frozen=True):
+    """There is no time for a launch that waits."""
+
+    slot: Slot
+
+
+class Postponed(msgspec.Struct, frozen=True):
+    """A launch that waits lets the others go first."""
+
+    slot: Slot
+
+
+class Withdrawn(msgspec.Struct, frozen=True):
+    """The result of a launch, recorded earlier, does not count: it is not there any more, or not to be believed."""
+
+    launch: int
+    failure: Failure
+
+
+class StopAsked(msgspec.Struct, frozen=True):
+    """A person wants the run to end: begin nothing new."""
+
+
+Event = Started | Ended | Freed | Quarantined | Dropped | Postponed | Withdrawn | StopAsked

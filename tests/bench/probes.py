@@ -1,0 +1,136 @@
+"""Are the probes right? Each against a bare torch loop of the same work in a process of its own, in turns.
+
+    python -m tests.bench.probes [device] [turns]
+
+The loop knows nothing of gpubench: a second of warm-up, a second between two readings of the clock, the device waited
+for at both. Where nvbandwidth is on the path, its figures stand beside the transfers (`device_local_copy` beside the
+copy: how it counts the bytes of that one, its version decides). Prints rates, and the median of the ratios.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from statistics import fmean, median
+from typing import Final
+
+from orchestrator.configuration import Isolation
+from protocol.cell import Cell, DeviceKind
+from protocol.result import Result
+from tests.bench.harness import Harness, default_device, harness, stored_run
+
+OPTIONS: Final = ("-m", "gemm,hbm,h2d,d2h", "-p", "fp32,tf32,fp16,bf16", "--profile", "quick")
+ON_A_CPU: Final = ("-m", "gemm,hbm", "-p", "fp32,bf16", "--profile", "quick")
+NVBANDWIDTH: Final = {
+    "h2d": "host_to_device_memcpy_ce",
+    "d2h": "device_to_host_memcpy_ce",
+    "copy": "device_local_copy",
+}
+BARE: Final = """
+import json, sys, time
+import torch
+
+kind, size, precision, device = json.loads(sys.argv[1])
+torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
+dtype = {"fp16": torch.float16, "bf16": torch.bfloat16}.get(precision, torch.float32)
+wait = torch.cuda.synchronize if device == "cuda" else lambda: None
+
+def numbers(*shape):
+    return torch.randn(*shape, device=device, dtype=dtype)
+
+if kind == "gemm":
+    a, b, c = numbers(size, size), numbers(size, size), numbers(size, size)
+    step = lambda: torch.mm(a, b, out=c)
+else:
+    count = size // dtype.itemsize
+    a, b = numbers(count), numbers(count)
+    c = numbers(count) if kind == "triad" else torch.empty(count, dtype=dtype, pin_memory=device == "cuda")
+    step = {
+        "copy": lambda: a.copy_(b),
+        "triad": lambda: torch.add(b, c, alpha=0.5, out=a),
+        "h2d": lambda: a.copy_(c, non_blocking=True),
+        "d2h": lambda: c.copy_(a, non_blocking=True),
+    }[kind]
+
+def seconds(number):
+    wait()
+    begin = time.perf_counter()
+    for _ in range(number):
+        step()
+    wait()
+    return time.perf_counter() - begin
+
+done, spent = 1, seconds(1)
+while spent < 1:
+    done, spent = done + 10, spent + seconds(10)
+number = max(int(done / spent), 3)
+print(seconds(number) / number * 1e3)
+"""
+"""Prints milliseconds an iteration."""
+
+
+def main(device: str, turns: int) -> None:
+    """Measure and print."""
+    on_a_cpu = device.startswith("cpu")
+    stored = stored_run(device, *(ON_A_CPU if on_a_cpu else OPTIONS))
+    assert len(stored.devices) == 1, "one device at a time"
+    environment = os.environ if on_a_cpu else {**os.environ, "CUDA_VISIBLE_DEVICES": stored.devices[0].uuid}
+    kind = "cpu" if stored.devices[0].kind is DeviceKind.CPU else "cuda"
+    with harness(stored) as bench:
+        bench.start_zygote()
+        for cell in stored.plan.cells:
+            compare(bench, cell, turns, kind, dict(environment))
+    for name, found in nvbandwidth(dict(environment)).items():
+        print(f"nvbandwidth {name}: {found:.1f} GB/s")
+
+
+def compare(bench: Harness, cell: Cell, turns: int, device: str, environment: dict[str, str]) -> None:
+    """Probe and loop in turns; prints each, and the ratio of their rates."""
+    ratios: dict[str, list[float]] = {}
+    for _ in range(turns):
+        result = bench.launch(cell, Isolation.FORK).result
+        for kind, size, work, probe_ms in parts(result):
+            arguments = json.dumps([kind, size, cell.precision, device])
+            done = subprocess.run(
+                [sys.executable, "-c", BARE, arguments], capture_output=True, text=True, check=True, env=environment
+            )
+            bare_ms = float(done.stdout)
+            ratios.setdefault(kind, []).append(bare_ms / probe_ms)
+            unit = "TFLOP/s" if kind == "gemm" else "GB/s"
+            scale = 1e9 if kind == "gemm" else 1e6
+            rates = f"probe {work / probe_ms / scale:.2f} {unit}, bare loop {work / bare_ms / scale:.2f} {unit}"
+            print(f"  {cell.model} {cell.precision} {kind} {size}: {rates}", flush=True)
+    for kind, found in ratios.items():
+        print(f"{cell.model} {cell.precision} {kind}: probe / bare loop {median(found):.4f}, n = {len(found)}")
+
+
+def parts(result: Result) -> list[tuple[str, int, float, float]]:
+    """What a probe measured: kind of work, its size, operations or bytes of an iteration, and its mean time in ms."""
+    if result.flops_per_iteration is not None:
+        side = round((result.flops_per_iteration / 2) ** (1 / 3))
+        return [("gemm", side, result.flops_per_iteration, fmean(result.times_ms("iteration")))]
+    found = []
+    for series, moved in result.bytes_per_iteration.items():
+        kind = result.cell.model if series == "iteration" else series
+        size = moved // {"copy": 2, "triad": 3}.get(series, 1)
+        found.append((kind, size, float(moved), fmean(result.times_ms(series))))
+    return found
+
+
+def nvbandwidth(environment: dict[str, str]) -> dict[str, float]:
+    """Its figures by our names, in GB/s; none where it is not installed."""
+    program = shutil.which("nvbandwidth")
+    if program is None or "CUDA_VISIBLE_DEVICES" not in environment:
+        return {}
+    found = {}
+    for name, testcase in NVBANDWIDTH.items():
+        done = subprocess.run([program, "-t", testcase], capture_output=True, text=True, check=True, env=environment)
+        sums = [line.split()[-1] for line in done.stdout.splitlines() if line.startswith(f"SUM {testcase}")]
+        found[name] = float(sums[-1])
+    return found
+
+
+if __name__ == "__main__":
+    arguments = sys.argv[1:]
+    main(arguments[0] if arguments else default_device(), int(arguments[1]) if len(arguments) > 1 else 5)

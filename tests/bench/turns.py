@@ -1,0 +1,192 @@
+"""Do forked and exec'd launches of a launch-bound cell measure the same? Many of both at once, measured in turns.
+
+    python -m tests.bench.turns [device] [launches of each kind in a crowd] [turns] [crowds] [model]
+
+    start all ─▶ each is stopped (SIGSTOP) when it begins to measure ─▶ turns, in random order: SIGCONT, 0.2 s, SIGSTOP
+
+Where the GPU waits for the host, a time is as much the host's as the program's: on a shared host single launches of the
+same kind differ by a factor of two, depending on core and minute. So all take turns on one core, within seconds of
+each other, and none works beside another. Address space layout and hash seeds, by which processes of one kind differ
+for good, are held fixed for all. Of a launch counts the 10th percentile of its iterations: what disturbs only adds,
+and the iteration in which a turn ends holds the wait for the next one.
+
+The model is tests/bench/chain.py, unless another is named (resnet50). With more than 45 launches of each kind at once
+the contexts, 1.2 GiB each, fill the GPU.
+"""
+
+import ctypes
+import math
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from statistics import fmean, median, variance
+from typing import Final
+
+import msgspec
+
+from orchestrator.configuration import Isolation, StoredRun
+from orchestrator.fleet import Concluded, Fleet, Happening, Live
+from orchestrator.slots import NextLaunch
+from protocol.cell import Workload
+from protocol.failure import Phase
+from protocol.result import Result
+from tests.bench.harness import Harness, default_device, harness, stored_run
+
+TURN_S: Final = 0.2
+ITERATIONS_A_TURN: Final = {"resnet50": 40, "tests/bench/chain.py:Chain": 400}
+"""About as many as a turn has time for: a launch that measured faster would be done before it was stopped."""
+NO_RANDOM_LAYOUT: Final = 0x0040000
+"""ADDR_NO_RANDOMIZE of personality(2)."""
+HOURS_S: Final = 36_000.0
+Z_90: Final = 1.645
+
+
+def main(device: str, launches: int, turns: int, crowds: int, model: str) -> None:
+    """Measure and print; each crowd has a zygote of its own."""
+    ctypes.CDLL(None).personality(NO_RANDOM_LAYOUT)
+    os.environ["PYTHONHASHSEED"] = "0"
+    options = ("-m", model, "--allow-code", "-b", "1", "-p", "bf16", "--phases", "inference", "-w", "20")
+    stored = _patient(stored_run(device, *options, "-i", str(ITERATIONS_A_TURN[model] * turns)))
+    cell = next(cell for cell in stored.plan.cells if cell.workload is Workload.INFERENCE)
+    lows_ms: dict[Isolation, list[float]] = {isolation: [] for isolation in Isolation}
+    bound = set()
+    for number in range(crowds):
+        with harness(stored) as bench:
+            bench.start_zygote()
+            crowd = Crowd(bench, random.Random(number))
+            for which in range(launches * len(Isolation)):
+                following = NextLaunch(slot=(cell.id, 0), cell=cell, launch=which, attempt=which + 1)
+                crowd.start(following, list(Isolation)[which % len(Isolation)])
+            crowd.gather()
+            for isolation, results in crowd.take_turns().items():
+                lows_ms[isolation] += [low(one, crowd.gathered_ns) for one in results]
+                bound |= {str(one.launch_bound) for one in results}
+        report(cell.id, lows_ms)
+    print("launch-bound:", ", ".join(sorted(bound)))
+
+
+def _patient(stored: StoredRun) -> StoredRun:
+    """A launch that waits for its turn must not run into its deadline."""
+    deadlines = msgspec.structs.replace(stored.configuration.deadlines, measure=HOURS_S, warm_up=HOURS_S)
+    return msgspec.structs.replace(
+        stored, configuration=msgspec.structs.replace(stored.configuration, deadlines=deadlines)
+    )
+
+
+class Crowd:
+    """Launches of both kinds, all alive at once."""
+
+    def __init__(self, bench: Harness, chance: random.Random) -> None:
+        self._bench = bench
+        self._chance = chance
+        self._core = min(os.sched_getaffinity(0))
+        self._waiting: dict[int, tuple[Isolation, Live]] = {}
+        self._results: dict[Isolation, list[Result]] = {isolation: [] for isolation in Isolation}
+        self._expected = 0
+        self.gathered_ns = 0
+
+    def start(self, following: NextLaunch, isolation: Isolation) -> None:
+        """Ask for one."""
+        self._expected += 1
+        self._handle(isolation, self._bench.fleets[isolation].request(following, time.monotonic()))
+
+    def gather(self) -> None:
+        """Wait until each is about to measure, and stop it there."""
+        while len(self._waiting) < self._expected:
+            if self._listen(0.05):
+                raise RuntimeError("a launch was done before it could be stopped; give it more turns")
+            for isolation, fleet in self._bench.fleets.items():
+                self._park(isolation, fleet)
+        self.gathered_ns = time.monotonic_ns()
+        print(f"{len(self._waiting)} launches wait for their turns", flush=True)
+
+    def take_turns(self) -> dict[Isolation, list[Result]]:
+        """Let them measure one after the other, again and again, until all have a result."""
+        rounds = 0
+        while self._waiting:
+            pids = list(self._waiting)
+            self._chance.shuffle(pids)
+            for pid in pids:
+                os.kill(pid, signal.SIGCONT)
+                self._listen(TURN_S)
+                if pid in self._waiting:
+                    _stop(pid)
+            rounds += 1
+        print(f"{rounds} rounds", flush=True)
+        return self._results
+
+    def _park(self, isolation: Isolation, fleet: Fleet) -> None:
+        for live in fleet.live.values():
+            if live.pid is not None and live.pid not in self._waiting and live.launch.phase is Phase.MEASURE:
+                _stop(live.pid)
+                for thread in Path(f"/proc/{live.pid}/task").iterdir():
+                    os.sched_setaffinity(int(thread.name), {self._core})
+                self._waiting[live.pid] = (isolation, live)
+
+    def _listen(self, seconds: float) -> bool:
+        """Hear what there is to hear, for so long; less, and True, when a launch tells its outcome."""
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            for isolation, happening in self._bench.wait_for_any(left):
+                if self._handle(isolation, [happening]):
+                    return True
+        return False
+
+    def _handle(self, isolation: Isolation, happenings: Iterable[Happening]) -> bool:
+        concluded = [one for one in happenings if isinstance(one, Concluded)]
+        for happening in concluded:
+            if not isinstance(happening.outcome, Result):
+                raise RuntimeError(f"{isolation}: {happening.outcome}")
+            self._results[isolation].append(happening.outcome)
+            self._waiting.pop(happening.live.pid or 0, None)
+            self._bench.fleets[isolation].acknowledge(happening.live)
+        return bool(concluded)
+
+
+def _stop(pid: int) -> None:
+    """Stop a process, and wait until it has."""
+    os.kill(pid, signal.SIGSTOP)
+    while Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0] != "T":
+        time.sleep(0.001)
+
+
+def low(result: Result, since_ns: int) -> float:
+    """10th percentile of the iterations in blocks that began after `since_ns`, in milliseconds.
+
+    Before, while the others started, the GPU had more to do than to wait for the host.
+    """
+    times, at = [], 0
+    for block in result.blocks:
+        if block.start_ns > since_ns:
+            times += result.times_ms("iteration")[at : at + block.iterations]
+        at += block.iterations
+    return sorted(times)[len(times) // 10]
+
+
+def report(cell: str, lows_ms: dict[Isolation, list[float]]) -> None:
+    """Ratio of the geometric means with its 90 % interval (launches are the unit), and the values."""
+    logs = {isolation: list(map(math.log, values)) for isolation, values in lows_ms.items()}
+    forked, executed = logs[Isolation.FORK], logs[Isolation.EXEC]
+    difference = fmean(forked) - fmean(executed)
+    half = Z_90 * math.sqrt(variance(forked) / len(forked) + variance(executed) / len(executed))
+    lower, upper = math.exp(difference - half), math.exp(difference + half)
+    print(f"{cell}, {len(forked)} launches of each kind, 10th percentile of the iterations in ms")
+    for isolation, values in lows_ms.items():
+        print(f"  {isolation}: median {median(values):.4f}; {' '.join(f'{value:.3f}' for value in sorted(values))}")
+    shown = "equivalent" if lower > 0.99 and upper < 1.01 else "NOT SHOWN"
+    print(f"  forked / exec'd {math.exp(difference):.4f}, 90 % interval {lower:.4f} to {upper:.4f}: {shown} within 1 %")
+
+
+if __name__ == "__main__":
+    arguments = sys.argv[1:]
+    main(
+        arguments[0] if arguments else default_device(),
+        int(arguments[1]) if len(arguments) > 1 else 42,
+        int(arguments[2]) if len(arguments) > 2 else 6,
+        int(arguments[3]) if len(arguments) > 3 else 1,
+        arguments[4] if len(arguments) > 4 else "tests/bench/chain.py:Chain",
+    )

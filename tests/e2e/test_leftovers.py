@@ -1,0 +1,137 @@
+"""What is left of earlier lives and earlier launches: processes that go on, messages that come late, descriptors."""
+
+import json
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+import zmq
+
+from orchestrator import host
+from orchestrator.journal import Journal
+from orchestrator.records import Segment, Spawned
+from protocol import VERSION, codec
+from protocol.failure import Category, Failure, Phase
+from protocol.messages import Dismiss, Hello, Outcome, ToWorker
+from tests.fakes import faults
+from tests.fakes.commands import python
+from tests.fakes.node import ROOT, SOCKETS, Node
+
+Sleeper = subprocess.Popen[bytes]
+
+
+@pytest.fixture
+def sleepers() -> Iterator[list[Sleeper]]:
+    """Processes that outlive whatever they belonged to; ended with the test."""
+    with ExitStack() as opened:
+        started = [opened.enter_context(subprocess.Popen(["sleep", "600"])) for _ in range(3)]
+        yield started
+        for one in started:
+            one.kill()
+
+
+def test_a_worker_of_an_earlier_life_is_ended(tmp_path: Path, sleepers: list[Sleeper]) -> None:
+    """Resume ends what has the PID and the start time in this boot; another start or boot is somebody else's."""
+    folder = tmp_path / "run"
+    faults.prepare(folder, faults.model("slow", seconds=0.5))
+    killed = Node(folder)
+    killed.until(lambda: killed.working("slow"))
+    killed.kill()
+    killed.wait()
+    worker, newer, other_boot = sleepers
+    segment = next(record for record in killed.records() if isinstance(record, Segment))
+    journal = Journal(killed.paths.journal)
+    journal.append(spawned(worker))
+    journal.append(spawned(newer, earlier=1))
+    journal.append(
+        Segment(
+            boot_id="00000000-0000-0000-0000-000000000000",
+            driver_version=None,
+            tool_version=segment.tool_version,
+            pid=segment.pid,
+            wall=segment.wall,
+            monotonic_ns=segment.monotonic_ns,
+        )
+    )
+    journal.append(spawned(other_boot))
+    journal.close()
+    node = Node(folder)
+    assert node.wait() == 0, node.output
+    assert worker.wait(timeout=10) == -signal.SIGKILL
+    assert (newer.poll(), other_boot.poll()) == (None, None)
+
+
+def spawned(process: Sleeper, earlier: int = 0) -> Spawned:
+    """The process as the worker of launch 0, or one of its number that had started so many ticks before it."""
+    ticks = host.start_ticks(process.pid)
+    assert ticks is not None
+    return Spawned(launch=0, pid=process.pid, start_ticks=ticks - earlier)
+
+
+def test_a_stale_worker_cannot_speak_for_a_launch(tmp_path: Path) -> None:
+    """Who does not carry the token of a launch under way is not heard, and is dismissed when it says hello."""
+    folder = tmp_path / "run"
+    faults.prepare(folder, faults.model("slow", seconds=2.0))
+    node = Node(folder)
+    node.until(lambda: node.working("slow"))
+    with zmq.Context() as context, context.socket(zmq.DEALER) as stale:
+        stale.setsockopt(zmq.LINGER, 0)
+        stale.setsockopt(zmq.IDENTITY, b"stale")
+        stale.connect(f"ipc://{SOCKETS / f'{folder.name}-{node.process.pid}' / 'link'}")
+        failure = Failure(category=Category.EXCEPTION, message="from another life", phase=Phase.MEASURE)
+        stale.send(codec.encode(Outcome(launch=0, token="stale", failure=failure)))
+        stale.send(codec.encode(Hello(launch=0, token="stale", version=VERSION, pid=node.process.pid, root=str(ROOT))))
+        assert stale.poll(5000), "it was not answered"
+        assert isinstance(codec.decode(stale.recv(), ToWorker), Dismiss)
+    assert node.wait() == 0, node.output
+    (attempt,) = node.archive().attempts
+    assert attempt.failure is None
+    assert attempt.promised
+
+
+RUN = """
+import json
+from pathlib import Path
+from orchestrator import archive, run
+from orchestrator.view import CellEnded
+from protocol.paths import RunPaths
+
+def held():
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+class Counting:
+    def __init__(self):
+        self.counts = []
+    def show(self, snapshot):
+        pass
+    def tell(self, event):
+        if isinstance(event, CellEnded):
+            self.counts.append(held())
+    def close(self):
+        pass
+
+after, during = [], []
+for folder in {folders!r}:
+    paths, display = RunPaths(Path(folder)), Counting()
+    run.execute(archive.load_stored(paths), paths, display)
+    after.append(held())
+    during.append(display.counts)
+print(json.dumps([after, during]))
+"""
+
+
+def test_descriptors_do_not_add_up(tmp_path: Path) -> None:
+    """After thirty cells the orchestrator holds as many descriptors as after five, and at the last as at the first."""
+    folders = []
+    for name, cells in (("first", 1), ("five", 5), ("thirty", 30)):  # the first one loads what loads once
+        faults.prepare(tmp_path / name, *(faults.model(f"model{number}") for number in range(cells)))
+        folders.append(str(tmp_path / name))
+    done = python("-c", RUN.format(folders=folders), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (_, five, thirty), (_, _, during) = json.loads(done.stdout)
+    assert thirty == five
+    assert len(during) == 30
+    assert min(during[-5:]) <= max(during[:5]), during

@@ -1,0 +1,81 @@
+"""Models of the user's own in whole runs: the examples of the docs, and code that goes wrong."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator import archive
+from orchestrator.archive import Archive
+from protocol.paths import RunPaths
+from tests.fakes.commands import ROOT, python
+
+EXAMPLES = ROOT / "docs" / "examples"
+
+WITNESS = """
+import pathlib, torch
+process = pathlib.Path("/proc/self/comm").read_text().strip()
+with open("witnesses", "a") as file:
+    print(process, file=file)
+
+class Good(torch.nn.Linear):
+    def __init__(self):
+        super().__init__(4, 2)
+    def get_example_inputs(self, batch_size):
+        return torch.randn(batch_size, 4)
+
+class Bad(Good):
+    def forward(self, x):
+        return self.no_such_layer(x)
+"""
+
+
+def run(folder: Path, words: str, *, expected: int = 0) -> tuple[dict[str, Any], Archive]:
+    """The report and the run of a command that measures little on a CPU device."""
+    options = f"run --gpu-ids cpu:0 -i 2 -w 1 -o report.json --runs-folder runs {words}"
+    done = python("-m", "orchestrator", *options.split(), cwd=folder)
+    assert done.returncode == expected, done.stdout + done.stderr
+    (made,) = (folder / "runs").iterdir()
+    report: dict[str, Any] = json.loads((folder / "report.json").read_text())
+    return report, archive.load(RunPaths(made))
+
+
+def test_the_class_of_the_docs_is_measured(tmp_path: Path) -> None:
+    """docs/examples/own_model.py: load, inference and training, with its own loss and its own step."""
+    names = [f"{EXAMPLES}/own_model.py:{name}" for name in ("TwoTowers", "OwnStep")]
+    report, _ = run(tmp_path, f"-m {','.join(names)} -b 2 --allow-code")
+    towers, step = report["results"]
+    assert [towers["model_name"], step["model_name"]] == names
+    assert towers["parameters_count"] == 10_000 * 256 + 3 * 256 * 256 + 256
+    assert towers["load_metrics"]["status"] == "ok"
+    assert towers["inference_metrics"]["batch_size_2"]["status"] == "ok"
+    whole, taken_apart = (one["training_metrics"]["batch_size_2"] for one in (step, towers))
+    assert taken_apart["forward_time_ms"] > 0
+    assert (whole["status"], whole["forward_time_ms"]) == ("ok", None)
+    assert whole["total_iteration_time_ms"] > 0
+
+
+def test_the_models_file_of_the_docs_is_measured(tmp_path: Path) -> None:
+    """docs/examples/own_models.yaml: of transformers, of torchvision, and of the user's own."""
+    report, _ = run(tmp_path, f"--models-file {EXAMPLES}/own_models.yaml -b 1 --phases inference,training --allow-code")
+    assert [one["model_name"] for one in report["results"]] == ["bert_small", "resnet18", "towers"]
+    assert report["summary"]["cells"]["ok"] == 6
+
+
+@pytest.mark.parametrize("isolation", ["fork", "exec"])
+def test_a_model_that_fails_fails_alone_and_nobody_else_sees_its_code(tmp_path: Path, isolation: str) -> None:
+    """Its neighbour is measured; the user's traceback comes first; only processes of launches import it."""
+    (tmp_path / "net.py").write_text(WITNESS, encoding="utf-8")
+    words = f"-m net.py:Bad,net.py:Good -b 2 --phases inference --isolation {isolation} --allow-code"
+    report, found = run(tmp_path, words, expected=4)
+    statuses = {one["model_name"]: one["inference_metrics"]["batch_size_2"]["status"] for one in report["results"]}
+    assert statuses == {"net.py:Bad": "failed", "net.py:Good": "ok"}
+    (bad,) = (attempt for attempt in found.attempts if attempt.failure)
+    assert bad.failure is not None
+    assert bad.failure.message == (
+        "ModelCodeError: net.py:Bad cannot be run: AttributeError: 'Bad' object has no attribute 'no_such_layer' "
+        f"({tmp_path}/net.py, line 15)"
+    )
+    assert str(bad.failure.traceback).splitlines()[1] == f'  File "{tmp_path}/net.py", line 15, in forward'
+    assert (tmp_path / "witnesses").read_text().split() == ["gpubench-worker"] * 2

@@ -1,0 +1,147 @@
+"""A device that takes whatever time a series says, on a clock of its own: the measuring loop's statistics in seconds.
+
+The real loop runs (worker/measure.py), and only time is made up: an iteration takes the next value of a seeded series,
+and nothing else takes any time at all.
+"""
+
+import math
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from protocol.messages import Measurement
+from protocol.result import WarmUp
+from tests.fakes.assignments import ROOT, Listener
+from worker import measure
+from worker.measure import Measured, Work
+from worker.timing import TimedBlock
+
+LEVEL_MS = 10.0
+"""What an iteration takes, before anything is added to it."""
+
+Series = Callable[[random.Random], Iterator[float]]
+"""Times in milliseconds, in the order of the iterations."""
+
+
+def white(deviation: float, level: float = 1.0) -> Series:
+    """Each iteration deviates on its own, by so large a share."""
+
+    def times(source: random.Random) -> Iterator[float]:
+        while True:
+            yield LEVEL_MS * level * (1 + source.gauss(0, deviation))
+
+    return times
+
+
+def autocorrelated(deviation: float, correlation: float) -> Series:
+    """Each iteration resembles the one before it."""
+
+    def times(source: random.Random) -> Iterator[float]:
+        state = source.gauss(0, deviation)
+        while True:
+            yield LEVEL_MS * (1 + state)
+            state = correlation * state + source.gauss(0, deviation * math.sqrt(1 - correlation**2))
+
+    return times
+
+
+def spikes(share: float, height: float, deviation: float = 0.005) -> Series:
+    """Now and then an iteration takes longer by `height`; the mean is as it would be without."""
+
+    def times(source: random.Random) -> Iterator[float]:
+        while True:
+            spike = height if source.random() < share else 0.0
+            yield LEVEL_MS * (1 + spike - share * height + source.gauss(0, deviation))
+
+    return times
+
+
+def ramp(each_s: float, deviation: float = 0.005) -> Series:
+    """Times that grow by so large a share in every second, as on a GPU that is getting hotter."""
+
+    def times(source: random.Random) -> Iterator[float]:
+        now_s = 0.0
+        while True:
+            value = LEVEL_MS * (1 + each_s * now_s) * (1 + source.gauss(0, deviation))
+            now_s += value / 1e3
+            yield value
+
+    return times
+
+
+def settling(excess: float, constant_s: float, deviation: float = 0.005) -> Series:
+    """Times that begin longer by `excess` and come down to their level with a time constant."""
+
+    def times(source: random.Random) -> Iterator[float]:
+        now_s = 0.0
+        while True:
+            value = LEVEL_MS * (1 + excess * math.exp(-now_s / constant_s)) * (1 + source.gauss(0, deviation))
+            now_s += value / 1e3
+            yield value
+
+    return times
+
+
+def step(at_s: float, height: float, deviation: float = 0.005) -> Series:
+    """Times that are longer by `height` from one moment on, as when a clock drops."""
+
+    def times(source: random.Random) -> Iterator[float]:
+        now_s = 0.0
+        while True:
+            value = LEVEL_MS * (1 + (height if now_s >= at_s else 0.0)) * (1 + source.gauss(0, deviation))
+            now_s += value / 1e3
+            yield value
+
+    return times
+
+
+def profile(name: str) -> Measurement:
+    """How a profile that ships measures."""
+    profiles = yaml.safe_load(Path(ROOT, "configs", "profiles.yaml").read_text(encoding="utf-8"))
+    return Measurement(**{key: value for key, value in profiles[name].items() if key != "launches"})
+
+
+class SimulatedClock:
+    """A clock whose time passes only while a simulated iteration runs."""
+
+    shortest_span_ms = 0.0
+    ahead_of_device = False
+
+    def __init__(self, times_ms: Iterator[float]) -> None:
+        self._times_ms = times_ms
+        self.now_ms = 0.0
+        self._marks: list[float] = []
+        self._start_ms = 0.0
+
+    def monotonic(self) -> float:
+        """Seconds, in place of time.monotonic."""
+        return self.now_ms / 1e3
+
+    def work(self) -> None:
+        """One iteration."""
+        self.now_ms += next(self._times_ms)
+
+    def begin(self, marks: int) -> None:
+        """A block begins."""
+        self._marks, self._start_ms = [], self.now_ms
+
+    def mark(self) -> None:
+        """A span ends here."""
+        self._marks.append(self.now_ms)
+
+    def finish(self) -> TimedBlock:
+        """The block's spans."""
+        spans = [after - before for before, after in zip(self._marks, self._marks[1:], strict=False)]
+        return TimedBlock(int(self._start_ms * 1e6), int(self.now_ms * 1e6), int(self.now_ms * 1e6), spans)
+
+
+def measured(series: Series, seed: int, how: Measurement, monkeypatch: pytest.MonkeyPatch) -> tuple[WarmUp, Measured]:
+    """Warm-up and measurement of a device that takes these times."""
+    clock = SimulatedClock(series(random.Random(seed)))
+    monkeypatch.setattr(measure, "time", clock)
+    work, stage = Work({"forward": clock.work}), Listener().stage
+    facts, iteration_ms = measure.warm_up(work, clock, how, stage)
+    return facts, measure.measured(work, clock, how, stage, iteration_ms)

@@ -1,0 +1,103 @@
+"""Standard streams: closed, full, or read by a log collector; a run ends as it would have without them."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from protocol.exit_codes import ExitCode
+from tests.fakes.commands import TINY
+from tests.fakes.nvml import ROOT
+
+Invoke = Callable[..., Result]
+
+
+def in_shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """`python -m orchestrator` with redirections."""
+    return subprocess.run(
+        ["/bin/sh", "-c", f"exec {sys.executable} -m orchestrator {command}"],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": str(folder / "cache")},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+@pytest.mark.parametrize("where", ["2>&-", "2>/dev/full"])
+def test_errors_that_nobody_can_read_keep_their_exit_code(tmp_path: Path, where: str) -> None:
+    """Standard error may be closed, or full: a mistake ends with 2 all the same."""
+    for mistake in ("--gpu-ids cpu:0 -m resnet5", "--gpu-ids x"):
+        assert in_shell(f"{mistake} {where}", tmp_path).returncode == ExitCode.USAGE
+    assert in_shell("--no-such-option 2>&-", tmp_path).returncode == ExitCode.USAGE
+
+
+@pytest.mark.parametrize(("where", "why"), [(">&-", "it is closed"), (">/dev/full", "No space left on device")])
+@pytest.mark.parametrize("command", ["info", "list-models", "list-models --json", "completion bash"])
+def test_what_cannot_be_printed_is_an_error_of_one_line(tmp_path: Path, command: str, where: str, why: str) -> None:
+    """These commands have no other purpose."""
+    ended = in_shell(f"{command} {where}", tmp_path)
+    assert (ended.returncode, ended.stderr) == (5, f"error: standard output cannot be written: {why}\n")
+
+
+@pytest.mark.parametrize("command", ["--help", "run --help", "--version"])
+def test_help_that_cannot_be_printed_is_an_error_of_one_line(tmp_path: Path, command: str) -> None:
+    """And help that nobody reads to its end is none."""
+    ended = in_shell(f"{command} >/dev/full", tmp_path)
+    assert (ended.returncode, ended.stderr) == (
+        5,
+        "error: standard output cannot be written: No space left on device\n",
+    )
+    read, write = os.pipe()
+    os.close(read)
+    source = f"import os; os.dup2({write}, 1); import runpy; runpy.run_module('orchestrator')"
+    ended = subprocess.run(
+        [sys.executable, "-c", source, *command.split()],
+        cwd=ROOT,
+        pass_fds=[write],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    os.close(write)
+    assert ended.stderr == ""
+
+
+def test_a_run_ends_as_it_would_have_without_its_streams(tmp_path: Path) -> None:
+    """Measured and published; where the summary cannot go, standard error names the report."""
+    tiny = f"{' '.join(TINY)} -i 3 -w 1"
+    full = in_shell(f"{tiny} -o a.json >/dev/full", tmp_path)
+    assert full.returncode == ExitCode.PASSED, full.stderr
+    warning = f"standard output cannot be written: No space left on device. The report is in {tmp_path / 'a.json'}\n"
+    assert full.stderr.endswith(f"warning: {warning}")
+    silent = in_shell(f"{tiny} -o b.json >&- 2>&-", tmp_path)
+    assert (silent.returncode, silent.stdout, silent.stderr) == (ExitCode.PASSED, "", "")
+    assert {path.name for path in tmp_path.glob("*.json")} == {"a.json", "b.json"}
+
+
+def test_a_log_collector_is_told_how_a_run_begins_and_ends(invoke: Invoke, tmp_path: Path) -> None:
+    """One object a line: what will be measured, each launch with figures as numbers, and what came of it."""
+    ended = in_shell(f"{' '.join(TINY)} -i 3 -w 1 -o out.json -f json,txt --log-format json", tmp_path)
+    events = {event["event"]: event for event in map(json.loads, ended.stderr.splitlines())}
+    [folder] = (tmp_path / "runs").iterdir()
+    begun, cell, over = events["run_started"], events["cell_ended"], events["run_ended"]
+    assert (begun["run_id"], begun["folder"], begun["cells"], begun["launches"]) == (folder.name, str(folder), 1, 1)
+    assert [device["device"] for device in begun["devices"]] == [cell["device"]] == ["cpu:0"]
+    assert cell["iteration_ms"] > 0
+    assert cell["items_per_second"] == pytest.approx(1000 / cell["iteration_ms"])
+    assert (over["exit_code"], over["verdict"], over["cells"]["planned"]) == (0, "complete", 1)
+    assert over["reports"] == [str(tmp_path / "out.json"), str(tmp_path / "out.txt")]
+
+
+def test_a_log_collector_is_told_of_a_run_that_broke_off(invoke: Invoke, executed: list[object]) -> None:
+    """Without a report there is still an exit code."""
+    first, *_ = invoke(*TINY, "--log-format", "json").stderr.splitlines()[1:]
+    over = json.loads(first)
+    assert (over["event"], over["exit_code"], over["verdict"]) == ("run_ended", 5, None)

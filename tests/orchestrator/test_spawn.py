@@ -1,0 +1,34 @@
+"""orchestrator/spawn.py: children whose end is read, and only by whom it concerns."""
+
+import json
+from pathlib import Path
+
+from tests.fakes.commands import python
+
+ORPHANS = """
+import json, os
+from orchestrator import spawn
+
+def ended(code):
+    pid = os.posix_spawn("/bin/sh", ["sh", "-c", f"exit {code}"], os.environ)
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    return pid
+
+known, orphans = ended(7), [ended(0), ended(0)]
+living = os.posix_spawn("/bin/sleep", ["sleep", "60"], os.environ)
+found = []
+while (pid := spawn.reap_orphan({known, None})) is not None:
+    found.append(pid)
+os.kill(living, 9)
+print(json.dumps({"orphans": sorted(orphans), "found": sorted(found), "known": spawn.reap(known).code,
+                  "living": spawn.reap(living).signal, "then": spawn.reap_orphan(set())}))
+"""
+
+
+def test_orphans_are_reaped_behind_a_child_that_somebody_else_will_reap(tmp_path: Path) -> None:
+    """A known child that has ended is left to who waits for it, and does not hide orphans that ended after it."""
+    done = python("-c", ORPHANS, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    seen = json.loads(done.stdout)
+    assert seen["found"] == seen["orphans"]
+    assert (seen["known"], seen["living"], seen["then"]) == (7, 9, None)

@@ -1,0 +1,106 @@
+"""Inference end to end. A CPU stands in for the device here; tests/worker/test_cuda.py copies to a real one."""
+
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from protocol.cell import Workload
+from tests.fakes.assignments import BERT, LSTM, assignment, run_here
+from worker import latency, memory
+from worker.models import lstm
+
+CPU = torch.device("cpu")
+
+
+def test_times_are_those_of_the_forward_pass_and_come_to_an_end() -> None:
+    """A pass of 20 ms is repeated for 0.3 s; one of 0.4 s is done once."""
+    short = latency.times_ms(lambda: time.sleep(0.02), [], CPU)
+    assert 2 <= len(short) <= 15
+    assert min(short) >= 20
+    assert len(latency.times_ms(lambda: time.sleep(0.4), [], CPU)) == 1
+
+
+def test_nothing_is_copied_on_a_cpu_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Inputs and outputs are in the host's memory already."""
+    monkeypatch.setattr(latency._RoundTrip, "_fetch", lambda *_: pytest.fail("an output was copied"))
+    trip = latency._RoundTrip(lambda: torch.ones(3), [torch.ones(3)], CPU)
+    trip.once()
+    assert trip._inputs == []
+
+
+def test_outputs_in_any_nesting_are_found() -> None:
+    """Tensors in tuples, lists and dictionaries; everything else is passed over."""
+    tensors = [torch.ones(size) for size in (1, 2, 3)]
+    nested = {"a": tensors[0], "b": (tensors[1], [tensors[2], None, "text"]), "c": 7}
+    assert [tensor.numel() for tensor in latency._leaves(nested)] == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        torch.arange(24, dtype=torch.float32).reshape(2, 3, 4),
+        torch.randn(2, 3, 4, 5).contiguous(memory_format=torch.channels_last),
+        torch.randn(6, 8)[:, ::2],
+        torch.tensor(3.0, dtype=torch.bfloat16),
+        torch.empty(0),
+    ],
+    ids=["contiguous", "channels last", "with holes", "one number", "empty"],
+)
+def test_all_bytes_of_an_output_are_fetched_once(tensor: torch.Tensor) -> None:
+    """In the order in which they lie in memory, and without a copy where they lie together."""
+    data = latency._bytes_of(tensor)
+    assert data.dtype is torch.uint8
+    assert data.numel() == tensor.numel() * tensor.element_size()
+    assert sorted(data.view(tensor.dtype).tolist()) == sorted(tensor.flatten().tolist())
+    shared = data.untyped_storage().data_ptr() == tensor.untyped_storage().data_ptr()
+    assert shared == (tensor.stride() != (8, 2))
+
+
+def test_output_larger_than_the_buffer_comes_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each byte is copied, through a buffer that is smaller."""
+    trip = latency._RoundTrip(lambda: None, [], CPU)
+    trip._buffer = torch.empty(5, dtype=torch.uint8)
+    pieces: list[int] = []
+    monkeypatch.setattr(torch.Tensor, "copy_", lambda to, piece, non_blocking: pieces.extend(piece.tolist()))
+    trip._fetch(torch.arange(13, dtype=torch.uint8))
+    assert pieces == list(range(13))
+
+
+def test_latency_is_measured_after_the_blocks(tmp_path: Path) -> None:
+    """It has a number of values of its own, none of them in a measured block, and the ledger knows its time."""
+    result = run_here(assignment(LSTM, Workload.INFERENCE, tmp_path))
+    assert result.times_ms("latency")
+    iterations = sum(block.iterations for block in result.blocks)
+    assert len(result.times_ms("iteration")) * result.group == iterations
+    blocks_ms = sum(block.end_ns - block.start_ns for block in result.blocks) / 1e6
+    assert result.ledger.measure_ms >= blocks_ms + sum(result.times_ms("latency"))
+
+
+def test_latency_and_counting_are_no_part_of_the_peak_of_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pinned buffers come when the peaks have been read, on the host too."""
+    now = {"peak": 1}
+    monkeypatch.setattr(memory, "resident_peak", lambda: now["peak"])
+    monkeypatch.setattr(latency, "times_ms", lambda *_: now.update(peak=2) or [1.0])
+    assert run_here(assignment(LSTM, Workload.INFERENCE, tmp_path)).memory.resident_bytes == 1
+    assert now["peak"] == 2
+
+
+def test_only_what_the_model_reads_is_sent_to_the_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch has labels, which inference does not need; a family that names no inputs sends all of it."""
+    sent: list[list[tuple[int, ...]]] = []
+
+    def watched(forward: object, inputs: object, device: torch.device) -> list[float]:
+        sent.append([tuple(tensor.shape) for tensor in inputs])
+        return [1.0]
+
+    monkeypatch.setattr(latency, "times_ms", watched)
+    run_here(assignment(BERT, Workload.INFERENCE, tmp_path))
+    assert sent == [[(2, 10)]]
+    monkeypatch.setattr(lstm, "batch", lambda spec, feed: {"other": feed.classes(50, (2, 12))})
+    monkeypatch.setattr(lstm, "forward", lambda module, batch: module(batch["other"]))
+    run_here(assignment(LSTM, Workload.INFERENCE, tmp_path))
+    assert sent[1] == [(2, 12)]

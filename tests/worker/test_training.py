@@ -1,0 +1,204 @@
+"""A training step, whatever it is made of: one loss, several objectives, or a whole step of the model's own code."""
+
+import math
+from pathlib import Path
+
+import msgspec
+import pytest
+import torch
+
+from protocol.cell import Precision, Workload
+from protocol.result import Result
+from tests.fakes.assignments import BERT, LSTM, RESNET, SHORT, STYLEGAN2, assignment, run_here
+from worker.errors import NotFiniteError
+from worker.models import lstm
+from worker.models.base import Batch, Objective
+from worker.workloads import training
+
+SEVEN = msgspec.structs.replace(SHORT, iterations=7, warm_up_iterations=2)
+
+
+def train(cache: Path, **options: object) -> Result:
+    """Seven steps of the LSTM, after two that warm up."""
+    return run_here(assignment(LSTM, Workload.TRAINING, cache, **{"measurement": SEVEN, **options}))
+
+
+class TwoParts:
+    """The LSTM as two objectives: its head, and all the rest."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Take the place of the family's one loss."""
+        self.order: list[str] = []
+        self.gradients: list[set[str]] = []
+        self.changed: list[set[str]] = []
+        self._honest = lstm.loss
+        self._weights: dict[str, torch.Tensor] = {}
+        monkeypatch.setattr(lstm, "objectives", self.objectives, raising=False)
+
+    def objectives(self, module: torch.nn.Module) -> tuple[Objective, ...]:
+        """As a family with several has it."""
+        return (
+            Objective("head", self.first, lambda module: module.get_submodule("head").parameters()),
+            Objective("rest", self.second, lambda module: [*self.of(module, "lstm"), *self.of(module, "embedding")]),
+        )
+
+    def of(self, module: torch.nn.Module, name: str) -> list[torch.nn.Parameter]:
+        """Parameters of a part."""
+        return list(module.get_submodule(name).parameters())
+
+    def first(self, module: torch.nn.Module, batch: Batch) -> torch.Tensor:
+        """The head's loss."""
+        return self.seen("head", module, batch)
+
+    def second(self, module: torch.nn.Module, batch: Batch) -> torch.Tensor:
+        """The loss of the rest."""
+        return 2 * self.seen("rest", module, batch)
+
+    def seen(self, part: str, module: torch.nn.Module, batch: Batch) -> torch.Tensor:
+        """Note which parameters have gradients, and which were changed since the part before."""
+        self.order.append(part)
+        named = dict(module.named_parameters())
+        self.gradients.append({name for name, tensor in named.items() if tensor.grad is not None})
+        if self._weights:
+            changed = {name for name, tensor in named.items() if not torch.equal(tensor, self._weights[name])}
+            self.changed.append({name.partition(".")[0] for name in changed})
+        self._weights = {name: tensor.detach().clone() for name, tensor in named.items()}
+        return self._honest(module, batch)
+
+
+@pytest.mark.parametrize("precision", [Precision.FP32, Precision.FP16])
+def test_objectives_take_turns_and_change_their_own_parameters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, precision: Precision
+) -> None:
+    """Each is a forward, a backward and an optimizer of its own; the series have one value for each iteration."""
+    parts = TwoParts(monkeypatch)
+    result = train(tmp_path, precision=precision)
+    steps = 7 + 2
+    counted = parts.order[2 * steps :]
+    assert parts.order[: 2 * steps] == ["head", "rest"] * steps
+    assert counted in ([], ["head", "rest"])
+    assert not any(parts.gradients)
+    skipped = sum(not changed for changed in parts.changed[: 2 * steps - 1])
+    assert all(changed <= {"head"} for changed in parts.changed[: 2 * steps - 1 : 2])
+    assert all(changed <= {"lstm", "embedding"} for changed in parts.changed[1 : 2 * steps - 1 : 2])
+    assert skipped == 0 or precision is Precision.FP16
+    assert skipped < steps
+    assert {len(result.times_ms(name)) for name in result.series} == {7}
+    for times in zip(
+        *(result.times_ms(name) for name in ("iteration", "forward", "backward", "optimizer")), strict=True
+    ):
+        assert times[0] == pytest.approx(sum(times[1:]), rel=1e-5)
+    assert result.loss is not None
+
+
+def test_loss_of_several_objectives_is_their_sum_and_each_is_named_where_one_diverged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A critic whose loss is NaN is no result, however well the generator does."""
+    parts = TwoParts(monkeypatch)
+    loss = train(tmp_path).loss
+    assert loss is not None
+    assert loss == pytest.approx(3 * math.log(50), rel=0.1)
+    monkeypatch.setattr(parts, "second", lambda module, batch: parts.first(module, batch).detach() + math.inf)
+    monkeypatch.setattr(training._Part, "backward", lambda part: None)
+    with pytest.raises(NotFiniteError, match=r"loss is inf after the last step \(head [0-9.]+, rest inf\)"):
+        train(tmp_path)
+
+
+@pytest.mark.parametrize("precision", [Precision.FP32, Precision.FP16])
+def test_generator_and_critic_are_trained(tmp_path: Path, precision: Precision) -> None:
+    """The one model of the zoo with two objectives, in a small version."""
+    two = msgspec.structs.replace(SEVEN, iterations=2)
+    result = run_here(
+        assignment(STYLEGAN2, Workload.TRAINING, tmp_path, precision=precision, batch_size=4, measurement=two)
+    )
+    assert {len(result.times_ms(name)) for name in result.series} == {2}
+    assert set(result.series) == {"iteration", "forward", "backward", "optimizer"}
+    assert result.loss is not None
+
+
+def test_whole_step_of_the_models_own_code_is_measured_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It cannot be taken apart, so there is the iteration alone; gpubench makes no optimizer beside the model's."""
+    calls: list[torch.dtype] = []
+
+    def step(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
+        calls.append(lstm.forward(module, batch).dtype)
+        return torch.tensor(0.5)
+
+    monkeypatch.setattr(lstm, "train_step", step, raising=False)
+    monkeypatch.setattr(training, "optimizer_for", lambda *_: pytest.fail("an optimizer was made"))
+    result = train(tmp_path, precision=Precision.BF16)
+    assert set(result.series) == {"iteration"}
+    assert len(result.times_ms("iteration")) == 7
+    assert result.loss == 0.5
+    assert set(calls) == {torch.bfloat16}
+
+
+def test_whole_step_that_diverged_is_no_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its loss is looked at like any other."""
+    monkeypatch.setattr(lstm, "train_step", lambda module, batch: torch.tensor(math.inf), raising=False)
+    with pytest.raises(NotFiniteError, match="inf"):
+        train(tmp_path)
+
+
+def test_fp16_recovers_from_gradients_that_overflow_at_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The scaler skips a step and scales less the next time; weights stay finite, and change in the end."""
+    honest = lstm.loss
+    scaled: list[float] = []
+    modules: list[torch.nn.Module] = []
+
+    def steep(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
+        modules.append(module)
+        loss = honest(module, batch) * 4
+        loss.register_hook(lambda gradient: scaled.append(float(gradient)))
+        return loss
+
+    monkeypatch.setattr(lstm, "loss", steep)
+    result = train(tmp_path, precision=Precision.FP16)
+    assert scaled[0] > 1
+    assert result.loss is not None
+    assert all(parameter.isfinite().all() for parameter in modules[-1].parameters())
+    assert all(parameter.dtype is torch.float32 for parameter in modules[-1].parameters())
+
+
+def test_loss_is_scaled_in_fp16_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """bf16 has the range of fp32 and needs no scaler, whose optimizer would wait for the device."""
+    made: list[object] = []
+    monkeypatch.setattr(torch.amp, "GradScaler", made.append)
+    for precision in (Precision.FP32, Precision.TF32, Precision.BF16):
+        train(tmp_path, precision=precision)
+    assert made == []
+
+
+def test_loss_that_is_not_finite_is_no_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model that diverges is named, however fast it was."""
+    honest = lstm.loss
+    monkeypatch.setattr(lstm, "loss", lambda module, batch: honest(module, batch) * float("nan"))
+    with pytest.raises(NotFiniteError, match="nan"):
+        train(tmp_path)
+
+
+def test_optimizer_is_the_one_the_model_is_trained_with() -> None:
+    """Momentum for convolutions, AdamW for the rest."""
+    module = torch.nn.Linear(2, 2)
+    assert type(training.optimizer_for(RESNET, module.parameters())) is torch.optim.SGD
+    assert type(training.optimizer_for(BERT, module.parameters())) is torch.optim.AdamW
+
+
+def test_gradients_are_gone_before_the_next_forward(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They take no memory while activations are made, and nothing of a step adds to the next."""
+    seen: list[bool] = []
+    honest = lstm.loss
+
+    def watched(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
+        seen.append(all(parameter.grad is None for parameter in module.parameters()))
+        return honest(module, batch)
+
+    monkeypatch.setattr(lstm, "loss", watched)
+    train(tmp_path)
+    assert len(seen) > 3
+    assert all(seen)

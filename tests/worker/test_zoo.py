@@ -1,0 +1,117 @@
+"""The models that ship are those of the papers: as many parameters, and the work that configs/models.yaml says."""
+
+from importlib import metadata
+
+import msgspec
+import pytest
+import torch
+import yaml
+from torch.utils.flop_counter import FlopCounterMode
+
+from protocol.cell import ModelSpec
+from tests.fakes.assignments import ROOT
+from worker import memory
+from worker.models import registry
+from worker.models.base import Batch, Feed
+
+META = torch.device("meta")
+
+ALL = msgspec.convert(
+    yaml.safe_load((ROOT / "configs" / "models.yaml").read_text(encoding="utf-8"))["models"], list[ModelSpec]
+)
+SHIPPED = {spec.name: spec for spec in ALL if spec.type != "probe"}
+MODELS = pytest.mark.parametrize("spec", SHIPPED.values(), ids=SHIPPED.keys())
+
+PUBLISHED = {
+    "bert-base": 109.5e6,
+    "bert-large": 335.1e6,
+    "gpt2": 124.4e6,
+    "gpt2-medium": 354.8e6,
+    "vit-base": 86.6e6,
+    "vit-large": 304.3e6,
+    "qwen2.5-0.5b": 494e6,
+    "resnet50": 25.6e6,
+    "resnet101": 44.5e6,
+    "resnext101": 83.5e6,
+    "efficientnet-b0": 5.3e6,
+    "efficientnet-b7": 66.3e6,
+    "unet": 31.0e6,
+}
+"""With the masked-language-model head for BERT; the language models share the weights of embeddings and head."""
+
+NO_PAPER = {"stylegan2": 58.9e6, "vae": 10e6, "autoencoder": 10e6, "lstm": 5e6}
+"""Of a size that was asked for. StyleGAN2's two networks are counted apart in test_zoo_generative.py."""
+
+
+def size(spec: ModelSpec) -> int | None:
+    """The input size that a cell has unless another is asked for."""
+    return spec.sizes.default if spec.sizes else None
+
+
+def on_meta(spec: ModelSpec, input_size: int | None) -> tuple[torch.nn.Module, Batch]:
+    """Model and a batch of one, without memory."""
+    family = registry.family(spec)
+    if spec.family in {"bert", "causal"} and metadata.version("transformers").startswith("4."):
+        pytest.skip("models of transformers 4 run only where there are numbers: autocast does not know the meta device")
+    module = family.build(spec, META, input_size)
+    feed = Feed(batch_size=1, input_size=input_size, device=torch.device("cpu"), dtype=torch.float32, seed=1)
+    return module, {name: tensor.to(META) for name, tensor in family.batch(spec, feed).items()}
+
+
+def test_the_zoo_is_complete() -> None:
+    """Seventeen models, each with a size to hold it to."""
+    assert SHIPPED.keys() == PUBLISHED.keys() | NO_PAPER.keys()
+    assert len(SHIPPED) == 17
+
+
+@MODELS
+def test_shipped_model_has_the_parameters_it_claims(spec: ModelSpec) -> None:
+    """Counted on the model itself, built on the device that was asked for; to 0.5 %."""
+    module = registry.family(spec).build(spec, META, size(spec))
+    assert memory.parameter_count(module) == pytest.approx(spec.parameters, rel=0.005)
+    assert {tensor.device.type for tensor in [*module.parameters(), *module.buffers()]} == {"meta"}
+
+
+@pytest.mark.parametrize(("name", "parameters"), PUBLISHED.items())
+def test_model_is_as_large_as_published(name: str, parameters: float) -> None:
+    """To 0.5 %."""
+    assert SHIPPED[name].parameters == pytest.approx(parameters, rel=0.005)
+
+
+@pytest.mark.parametrize(("name", "parameters"), NO_PAPER.items())
+def test_model_of_no_paper_is_as_large_as_asked_for(name: str, parameters: float) -> None:
+    """To 5 %."""
+    assert SHIPPED[name].parameters == pytest.approx(parameters, rel=0.05)
+
+
+@MODELS
+def test_work_is_what_the_catalogue_says(spec: ModelSpec) -> None:
+    """One forward pass of one item at the default size, as torch's own counter sees it; to 5 %."""
+    module, batch = on_meta(spec, size(spec))
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        registry.family(spec).forward(module.eval(), batch)
+    assert counter.get_total_flops() / 1e9 == pytest.approx(spec.inference_gflops, rel=0.05)
+
+
+@pytest.mark.parametrize("name", ["bert-base", "gpt2", "qwen2.5-0.5b"])
+def test_attention_is_torchs_own(name: str) -> None:
+    """scaled_dot_product_attention, not one that is written out."""
+    module = registry.family(SHIPPED[name]).build(SHIPPED[name], META, size(SHIPPED[name]))
+    assert module.config._attn_implementation == "sdpa"
+
+
+def test_a_vision_transformer_is_built_for_the_size_of_its_images() -> None:
+    """Its positions are parameters: one for each patch, and one for the class."""
+    spec = SHIPPED["vit-base"]
+    for pixels in (224, 512, 1024):
+        module = registry.family(spec).build(spec, META, pixels)
+        assert module.get_parameter("encoder.pos_embedding").shape == (1, (pixels // 16) ** 2 + 1, 768)
+
+
+@MODELS
+def test_sizes_begin_where_training_works(spec: ModelSpec) -> None:
+    """The smallest size of the catalogue gives even a batch of one a loss."""
+    if spec.sizes is None:
+        pytest.skip("its input has one size")
+    module, batch = on_meta(spec, spec.sizes.smallest)
+    assert registry.family(spec).loss(module.train(), batch).shape == ()

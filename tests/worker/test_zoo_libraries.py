@@ -1,0 +1,56 @@
+"""A library that is missing or broken costs its own models, and no others."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.assignments import ROOT
+
+OF_TRANSFORMERS = {"bert", "causal"}
+OF_TORCHVISION = {"torchvision"}
+
+SCRIPT = """
+import importlib, json
+from worker.models import registry
+
+failed = {}
+for family, module in registry.MODULES.items():
+    try:
+        importlib.import_module(module)
+    except Exception as error:
+        failed[family] = f"{type(error).__name__}: {error}"
+print(json.dumps(failed))
+"""
+
+BROKEN = "raise RuntimeError('operator {library}::nms does not exist')"
+MISSING = "raise ModuleNotFoundError('No module named {library}', name='{library}')"
+
+
+@pytest.mark.parametrize("fault", [BROKEN, MISSING], ids=["broken", "missing"])
+@pytest.mark.parametrize(
+    ("library", "families"),
+    [("torchvision", OF_TORCHVISION), ("transformers", OF_TRANSFORMERS)],
+    ids=["torchvision", "transformers"],
+)
+def test_library_that_cannot_be_imported_costs_its_own_models(
+    tmp_path: Path, library: str, families: set[str], fault: str
+) -> None:
+    """They fail by the library's own words. transformers would otherwise fall with torchvision."""
+    (tmp_path / library).mkdir()
+    (tmp_path / library / "__init__.py").write_text(fault.format(library=library), encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+        timeout=120,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])},
+    )
+    failed = json.loads(done.stdout)
+    assert failed.keys() == families
+    assert all(library in words for words in failed.values())

@@ -1,0 +1,93 @@
+"""Inference as a caller sees it: from inputs in the host's memory to outputs in the host's memory.
+
+    pinned inputs ── copy ──▶ device ── forward ──▶ outputs ── copy ──▶ pinned buffer, and only now the next one
+    └─────────────────────────────── one wall time ──────────────────────────────┘
+
+Done after the measurement, so that nothing of it is in the measured blocks or in their peak of memory: inputs are
+copied into the tensors that are on the device already, and outputs go through a pinned buffer of at most 64 MiB, piece
+by piece, because pinning room for all logits of a language model takes longer than the rest of the launch. On a CPU
+device nothing has to be copied, and the latency is the forward pass.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final
+
+import torch
+
+from worker import devices
+
+_BUDGET_S: Final = 0.3
+_BUFFER_BYTES: Final = 64 * 1024 * 1024
+
+
+def times_ms(forward: Callable[[], object], inputs: Iterable[torch.Tensor], device: torch.device) -> list[float]:
+    """Latencies in milliseconds, as many as 0.3 s have room for, at least one.
+
+    forward: one forward pass over `inputs`, which lie on `device`; returns the outputs, in any nesting.
+    """
+    trip = _RoundTrip(forward, inputs, device)
+    times: list[float] = []
+    begin = time.monotonic()
+    while not times or time.monotonic() - begin < _BUDGET_S:
+        start_ns = time.perf_counter_ns()
+        trip.once()
+        times.append((time.perf_counter_ns() - start_ns) / 1e6)
+    return times
+
+
+class _RoundTrip:
+    """Copies there and back again around a forward pass; on a CPU device the copies are none."""
+
+    def __init__(self, forward: Callable[[], object], inputs: Iterable[torch.Tensor], device: torch.device) -> None:
+        self._forward = forward
+        self._device = device
+        self._inputs: list[tuple[torch.Tensor, torch.Tensor]] = []
+        self._buffer = torch.empty(0, dtype=torch.uint8)
+        if device.type == "cuda":
+            self._prepare(inputs)
+
+    def _prepare(self, inputs: Iterable[torch.Tensor]) -> None:
+        """Pin what is copied from and to, and make the copies once: the first ones of a process take longer."""
+        self._inputs = [(tensor, _pinned(tensor)) for tensor in inputs]
+        largest = max((output.nbytes for output in _leaves(self._forward())), default=0)
+        self._buffer = torch.empty(min(largest, _BUFFER_BYTES), dtype=torch.uint8, pin_memory=True)
+        self.once()
+
+    def once(self) -> None:
+        """One latency's worth of work; over when everything is on the host."""
+        for tensor, source in self._inputs:
+            tensor.copy_(source, non_blocking=True)
+        for output in _leaves(self._forward()):
+            if output.is_cuda:
+                self._fetch(output)
+        devices.synchronize(self._device)
+
+    def _fetch(self, output: torch.Tensor) -> None:
+        """All bytes of an output to the host, through the buffer."""
+        for piece in torch.split(_bytes_of(output), self._buffer.numel() or 1):
+            self._buffer[: piece.numel()].copy_(piece, non_blocking=True)
+
+
+def _pinned(tensor: torch.Tensor) -> torch.Tensor:
+    """A copy in pinned memory of the host, in the same order of memory."""
+    return torch.empty_like(tensor, device="cpu", pin_memory=True).copy_(tensor)
+
+
+def _bytes_of(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor's bytes as they lie in memory, without a copy where it has no holes."""
+    dense = tensor.is_contiguous() or (tensor.dim() == 4 and tensor.is_contiguous(memory_format=torch.channels_last))
+    flat = tensor.as_strided((tensor.numel(),), (1,)) if dense else tensor.contiguous().view(-1)
+    return flat.view(torch.uint8)
+
+
+def _leaves(structure: object) -> Iterator[torch.Tensor]:
+    """The tensors in whatever a model returns."""
+    if isinstance(structure, torch.Tensor):
+        yield structure
+    elif isinstance(structure, Mapping):
+        for value in structure.values():
+            yield from _leaves(value)
+    elif isinstance(structure, list | tuple):
+        for value in structure:
+            yield from _leaves(value)

@@ -1,0 +1,82 @@
+"""A convolutional autoencoder: Hinton and Salakhutdinov, "Reducing the Dimensionality of Data with Neural Networks"
+(Science 313, 2006), in the layers of today.
+
+Each stage of the encoder halves the side by a strided convolution and doubles the channels; the decoder is its mirror
+and grows by repeating pixels, because transposed convolutions leave a checkerboard (Odena et al., "Deconvolution and
+Checkerboard Artifacts", Distill 2016). The code keeps its places in the image, so that every size can be taken.
+"""
+
+import itertools
+
+import torch
+from torch import nn
+
+from protocol.cell import ModelSpec
+from worker.models.base import Batch, Feed
+
+
+class AutoEncoder(nn.Module):
+    """Images (batch, 3, side, side) to images; side is a multiple of 2 ** stages, by which the code is smaller."""
+
+    def __init__(self, width: int, stages: int, latent_channels: int) -> None:
+        super().__init__()
+        self.encoder = encoder(width, stages, latent_channels)
+        self.decoder = decoder(width, stages, latent_channels)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """The images as they are made again from their code."""
+        again: torch.Tensor = self.decoder(self.encoder(images))
+        return again
+
+
+def encoder(width: int, stages: int, code: int) -> nn.Sequential:
+    """Images to `code` channels; `width` channels after the first stage, twice as many after each other."""
+    widths = [3, *(width << stage for stage in range(stages))]
+    halving = [
+        nn.Sequential(_convolution(upper, lower, stride=2), _convolution(lower, lower))
+        for upper, lower in itertools.pairwise(widths)
+    ]
+    return nn.Sequential(*halving, nn.Conv2d(widths[-1], code, 1))
+
+
+def decoder(width: int, stages: int, code: int) -> nn.Sequential:
+    """`code` channels to images."""
+    widths = [width << stage for stage in reversed(range(stages))]
+    doubling = [
+        nn.Sequential(_convolution(lower, lower), nn.Upsample(scale_factor=2), _convolution(lower, upper))
+        for lower, upper in itertools.pairwise([*widths, width])
+    ]
+    return nn.Sequential(nn.Conv2d(code, widths[0], 1), *doubling, nn.Conv2d(width, 3, 3, padding=1))
+
+
+def _convolution(inputs: int, outputs: int, stride: int = 1) -> nn.Sequential:
+    """With what follows it."""
+    convolution = nn.Conv2d(inputs, outputs, 3, stride, padding=1, bias=False)  # the normalisation has a bias
+    return nn.Sequential(convolution, nn.BatchNorm2d(outputs), nn.ReLU(inplace=True))
+
+
+def build(spec: ModelSpec, device: torch.device, input_size: int | None) -> torch.nn.Module:
+    """The model with random weights; `input_size` plays no part in it."""
+    with torch.device(device):
+        return AutoEncoder(**sizes(spec))
+
+
+def sizes(spec: ModelSpec) -> dict[str, int]:
+    """What the configuration says about encoder and decoder."""
+    return {key: int(spec.config[key]) for key in ("width", "stages", "latent_channels")}
+
+
+def batch(spec: ModelSpec, feed: Feed) -> Batch:
+    """Random images, which are also what is to be made of them."""
+    return feed.inputs(spec)
+
+
+def forward(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
+    """The images made again."""
+    again: torch.Tensor = module(batch["images"])
+    return again
+
+
+def loss(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
+    """Mean squared error."""
+    return nn.functional.mse_loss(forward(module, batch), batch["images"])

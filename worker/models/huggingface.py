@@ -1,0 +1,54 @@
+"""transformers (4 or 5), imported so that a broken torchvision does not take its models along.
+
+transformers imports torchvision wherever it finds it, and then fails as it fails. That is what happens to people who
+replace torch alone: "operator torchvision::nms does not exist". While the families' classes are imported here, a
+torchvision that cannot be imported seems not to be installed; afterwards its own models fail by their own error.
+"""
+
+import importlib
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import ModuleType
+from typing import cast
+
+
+@contextmanager
+def _hidden_if_broken(library: str) -> Iterator[None]:
+    """importlib.util.find_spec does not find what sys.modules holds as None."""
+    broken = not _can_be_imported(library)
+    if broken:
+        sys.modules[library] = cast(ModuleType, None)
+    try:
+        yield
+    finally:
+        if broken:
+            del sys.modules[library]
+
+
+def _can_be_imported(library: str) -> bool:
+    try:
+        importlib.import_module(library)
+    except Exception:  # noqa: BLE001 - a broken package may raise anything while it is imported
+        return False
+    return True
+
+
+with _hidden_if_broken("torchvision"):
+    from transformers.modeling_utils import PreTrainedModel
+    from transformers.models.bert.configuration_bert import BertConfig
+    from transformers.models.bert.modeling_bert import BertForMaskedLM
+    from transformers.models.gpt2.configuration_gpt2 import GPT2Config
+    from transformers.models.gpt2.modeling_gpt2 import GPT2LMHeadModel
+    from transformers.models.qwen2.configuration_qwen2 import Qwen2Config
+    from transformers.models.qwen2.modeling_qwen2 import Qwen2ForCausalLM
+
+__all__ = [
+    "BertConfig",
+    "BertForMaskedLM",
+    "GPT2Config",
+    "GPT2LMHeadModel",
+    "PreTrainedModel",
+    "Qwen2Config",
+    "Qwen2ForCausalLM",
+]

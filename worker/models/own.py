@@ -1,0 +1,210 @@
+"""Models of the user's own, from their code or an installed package; docs/own-models.md says what they may bring.
+
+A launch measures one model, so that unlike the other families this one is an object: it keeps the imported code and the
+nesting of the inputs. It holds no model: whoever measures loading drops it between two loads, and its memory with it.
+"""
+
+import functools
+import inspect
+import weakref
+from collections.abc import Callable
+from typing import Final, cast
+
+import torch
+
+from protocol.cell import ModelSpec
+from protocol.own import OwnModel
+from worker.errors import ModelCodeError
+from worker.models import own_code, own_inputs
+from worker.models.base import Batch, Feed
+from worker.models.own_inputs import Inputs
+
+_TRIES: Final = 3
+"""Steps within which something must have changed: a gradient scaler of the user's may skip the first ones."""
+
+_CANNOT: Final = {
+    "get_example_inputs": "make its inputs",
+    "train_step": "be trained",
+    "samples": "count its samples",
+}
+
+
+class Own:
+    """One model of the user's own, in the shape of worker.models.base.Family."""
+
+    def __init__(self, own: OwnModel) -> None:
+        self._own = own
+        self._built: Callable[[], torch.nn.Module | None] = lambda: None
+        self._inputs: Inputs | None = None
+        self._loss: Callable[..., object] | None = None
+        self._vain_steps = 0
+
+    @functools.cached_property
+    def _code(self) -> own_code.Code:
+        """Its code, imported when it is first needed.
+
+        The device is open by then: much code asks for CUDA while it is imported, and a fresh process must not have.
+        """
+        return own_code.Code(self._own)
+
+    def build(self, spec: ModelSpec, device: torch.device, input_size: int | None) -> torch.nn.Module:
+        """The model as the user's code makes it, moved to `device`. Raises ModelCodeError."""
+        module = self._code.make(device)
+        self._built = weakref.ref(module)
+        if not spec.inputs and self._code.hook(module, "get_example_inputs") is None:
+            raise ModelCodeError(
+                f"nothing says what {self._code.label} is fed. Give it a method get_example_inputs(batch_size), or "
+                "describe it in a file of --models-file, with its input_shape"
+            )
+        return module
+
+    def structure(self) -> str:
+        """What tells the weights of this model from those that the same code made before it was changed."""
+        return own_code.structure(self._code.make(torch.device("cpu")))
+
+    def batch(self, spec: ModelSpec, feed: Feed) -> Batch:
+        """Inputs of one iteration: random ones as described, or else those that the user's code makes."""
+        module = self._module()
+        example = own_inputs.drawn(spec, module, feed) if spec.inputs else self._example_inputs(module, feed)
+        self._inputs = Inputs(example)
+        batch = self._inputs.take()
+        if not batch:
+            raise ModelCodeError(f"get_example_inputs of {self._code.label} returned no tensor")
+        self._loss = self._loss_hook(module)
+        return batch
+
+    def _example_inputs(self, module: torch.nn.Module, feed: Feed) -> object:
+        """The user's own, on the device. They must follow the batch size, or throughput would be a wrong number."""
+        made = self._ask(module, "get_example_inputs", feed.batch_size)
+        told = self._code.hook(module, "samples") is not None
+        if feed.batch_size > 1 and not told and not own_inputs.follows(made, feed.batch_size):
+            raise ModelCodeError(
+                f"get_example_inputs({feed.batch_size}) of {self._code.label} returned nothing of length "
+                f"{feed.batch_size}. Make as many samples as it is asked for; if a batch counts otherwise, define "
+                "samples(batch)"
+            )
+        return own_inputs.moved(made, feed)
+
+    def samples(self, batch: Batch) -> int | None:
+        """How many samples a batch counts as, where the user's code says so."""
+        module = self._module()
+        if self._code.hook(module, "samples") is None:
+            return None
+        number = self._ask(module, "samples", self._example(batch))
+        if not isinstance(number, int) or isinstance(number, bool) or number < 1:
+            raise ModelCodeError(f"samples of {self._code.label} returned {number!r}, expected a whole number above 0")
+        return number
+
+    def forward(self, module: torch.nn.Module, batch: Batch) -> torch.Tensor:
+        """One forward pass. What comes out is the model's own affair: often no tensor, but several in a nesting."""
+        example = self._example(batch)
+        try:
+            return cast(torch.Tensor, own_inputs.call(module, example))
+        except (Exception, SystemExit) as error:
+            raise self._code.blame("be run", error) from error
+
+    def loss(self, module: torch.nn.Module, batch: Batch) -> torch.Tensor:
+        """Forward pass and the user's loss; else the loss among the outputs; else the mean square of all outputs."""
+        outputs = self.forward(module, batch)
+        if self._loss is None:
+            return natural_loss(outputs, self._code.label)
+        try:
+            found = self._loss(outputs, batch)
+        except (Exception, SystemExit) as error:
+            raise self._code.blame("be trained", error) from error
+        if not isinstance(found, torch.Tensor) or found.numel() != 1 or not found.requires_grad:
+            raise ModelCodeError(
+                f"loss of {self._code.label} returned {_described(found)}; it must return a tensor with one number "
+                "that depends on the parameters"
+            )
+        return found.reshape(())
+
+    @property
+    def train_step(self) -> Callable[[torch.nn.Module, Batch], torch.Tensor] | None:
+        """A whole training step of the user's, None where there is none. To be asked for once the model is built."""
+        return None if self._code.hook(self._built(), "train_step") is None else self._step
+
+    def _step(self, module: torch.nn.Module, batch: Batch) -> torch.Tensor:
+        before = self._changes(module) if self._vain_steps < _TRIES else None
+        loss = self._ask(module, "train_step", self._example(batch))
+        if before is not None:
+            self._look_for_changes(before, module)
+        if isinstance(loss, torch.Tensor) and loss.numel() == 1:
+            return loss.detach().reshape(())
+        if isinstance(loss, int | float):
+            return torch.tensor(float(loss))
+        raise ModelCodeError(f"train_step of {self._code.label} returned {_described(loss)}; it must return its loss")
+
+    def _look_for_changes(self, before: list[int], module: torch.nn.Module) -> None:
+        """Raise ModelCodeError where the first steps have changed nothing. Once they have, nobody looks any more."""
+        self._vain_steps = _TRIES if self._changes(module) != before else self._vain_steps + 1
+        if self._vain_steps == _TRIES and self._changes(module) == before:
+            raise ModelCodeError(
+                f"train_step of {self._code.label} changed no parameter in {_TRIES} steps. It is to do the whole step: "
+                "forward, backward, and the step of its own optimizer. For a loss alone, define loss(outputs)"
+            )
+
+    def _changes(self, module: torch.nn.Module) -> list[int]:
+        """How often each tensor was changed: torch counts that."""
+        return [parameter._version for parameter in module.parameters()]
+
+    def _module(self) -> torch.nn.Module:
+        module = self._built()
+        assert module is not None, "batches are made while the model is alive"
+        return module
+
+    def _example(self, batch: Batch) -> object:
+        assert self._inputs is not None, "a batch has been made"
+        return self._inputs.restored(batch)
+
+    def _loss_hook(self, module: torch.nn.Module) -> Callable[..., object] | None:
+        """The user's loss, called with the outputs and the flat batch; it gets the inputs too where it takes two."""
+        hook = self._code.hook(module, "loss")
+        if hook is None:
+            return None
+        places = [
+            parameter
+            for parameter in inspect.signature(hook).parameters.values()
+            if parameter.kind in {parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD}
+        ]
+        if len(places) > 1 and places[1].default is inspect.Parameter.empty:
+            return lambda outputs, batch: hook(outputs, self._example(batch))
+        return lambda outputs, batch: hook(outputs)
+
+    def _ask(self, module: torch.nn.Module, name: str, *arguments: object) -> object:
+        hook = self._code.hook(module, name)
+        assert hook is not None, f"whoever calls {name} has looked for it"
+        try:
+            return hook(*arguments)
+        except (Exception, SystemExit) as error:
+            raise self._code.blame(_CANNOT[name], error) from error
+
+
+def natural_loss(outputs: object, label: str) -> torch.Tensor:
+    """The loss of a model that has none of its own, so that its backward pass can be measured all the same.
+
+    The outputs' own `loss`; the output, where it is one number; else the mean square of every output added up, which
+    gives each of them a gradient. Raises ModelCodeError where no output depends on the parameters.
+    """
+    own = outputs.get("loss") if isinstance(outputs, dict) else getattr(outputs, "loss", None)
+    trained = [tensor for tensor in own_inputs.tensors_in(outputs if own is None else own) if tensor.requires_grad]
+    if not trained:
+        raise ModelCodeError(
+            f"no output of {label} depends on its parameters, so it cannot be trained. Measure it with "
+            "--phases load,inference, or define loss(outputs) or train_step(batch)"
+        )
+    if len(trained) == 1 and trained[0].numel() == 1:
+        return trained[0].reshape(())
+    return torch.stack([_mean_square(tensor) for tensor in trained]).sum()
+
+
+def _mean_square(tensor: torch.Tensor) -> torch.Tensor:
+    """In fp32: the squares of fp16 numbers would overflow."""
+    squares: torch.Tensor = (tensor.abs() if tensor.is_complex() else tensor).float().square()
+    return squares.mean()
+
+
+def _described(thing: object) -> str:
+    if isinstance(thing, torch.Tensor):
+        return f"a tensor of shape {tuple(thing.shape)}" + ("" if thing.requires_grad else " without a gradient")
+    return own_code.kind(thing)

@@ -1,0 +1,241 @@
+"""The user's own code: found, imported, called, and blamed for what it raises.
+
+    target ── import ──▶ class or function ── called with args and config ──▶ torch.nn.Module
+
+Nothing of it is imported before a launch has its own process; the zygote never sees it. Whatever it raises becomes one
+ModelCodeError whose cause is the user's own error, with a traceback that begins in the user's own file.
+"""
+
+import difflib
+import hashlib
+import importlib
+import importlib.util
+import json
+import site
+import sys
+import sysconfig
+import traceback
+import typing
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from types import ModuleType, TracebackType
+from typing import Final
+
+import torch
+
+from protocol.own import OwnModel
+from worker import devices
+from worker.errors import ModelCodeError
+
+ANYWHERE: Final = frozenset({"torchvision", "transformers"})
+"""Packages whose models can be built on a device directly. Other code is built where it expects to be, on the CPU."""
+
+_HINTS: Final = {
+    ("be imported", ModuleNotFoundError): "Name the folder that it is in with --pythonpath, or install it.",
+    ("be built", TypeError): "What it is called with stands as args and config in a file of --models-file.",
+    ("make its inputs", TypeError): "get_example_inputs is called with the batch size.",
+    ("be run", TypeError): "A tuple of inputs is handed over by position, a dict by name, anything else as it is.",
+}
+_TYPO: Final = 0.85
+"""How alike two names are of which one is the other mistyped: hiden_size and hidden_size are 0.95."""
+_ROOMS: Final = f"{Path(__file__).resolve().parents[1]}/"
+_BETWEEN: Final = (_ROOMS, *(f"{Path(str(module.__file__)).parent}/" for module in (importlib, torch)), "<frozen ")
+"""Files whose frames lie between ours and the user's."""
+_LIBRARIES: Final = (sysconfig.get_path("stdlib"), *site.getsitepackages(), site.getusersitepackages())
+
+
+class Code:
+    """What a target names, imported. label: how messages call it."""
+
+    def __init__(self, own: OwnModel) -> None:
+        """Import it. Raises ModelCodeError."""
+        self._own = own
+        where, _, name = own.target.rpartition(":")
+        self.label = f"{Path(where).name}:{name}" if where else own.target
+        for folder in reversed(own.pythonpath):
+            _search_first(folder)
+        try:
+            with _precision_kept():
+                self.module, self.made_by = _resolve(own.target)
+        except (Exception, SystemExit) as error:
+            raise self.blame("be imported", error) from error
+        if not callable(self.made_by) or isinstance(self.made_by, torch.nn.Module):
+            raise ModelCodeError(f"{self.label} is {kind(self.made_by)}; name a class or a function that makes a model")
+        if not own.allowed and not _says_it_is_a_model(self.made_by):
+            raise ModelCodeError(
+                f"{self.label} is neither a torch.nn.Module nor a function that is annotated to return one, so calling "
+                "it could do anything. If you trust it, add --allow-code."
+            )
+
+    def make(self, device: torch.device) -> torch.nn.Module:
+        """A new model on `device`. Raises ModelCodeError."""
+        arguments, config = json.loads(self._own.arguments), json.loads(self._own.config)
+        anywhere = self.module.__name__.partition(".")[0] in ANYWHERE
+        try:
+            with _precision_kept(), torch.device(device) if anywhere else nullcontext():
+                made = self._called(arguments, config)
+        except (Exception, SystemExit) as error:
+            raise self.blame("be built", error) from error
+        if not isinstance(made, torch.nn.Module):
+            raise ModelCodeError(f"{self.label} made {kind(made)}; it must make a torch.nn.Module")
+        return made.to(device)
+
+    def hook(self, module: torch.nn.Module | None, name: str) -> Callable[..., object] | None:
+        """The method `name` of the model, or else the function of that name beside it; None where there is neither.
+
+        A submodule of that name is none: `self.loss = nn.CrossEntropyLoss()` is not called with the outputs alone.
+        """
+        method = getattr(module, name, None)
+        if callable(method) and not isinstance(method, torch.nn.Module):
+            return typing.cast(Callable[..., object], method)
+        function = vars(self.module).get(name)
+        return function if callable(function) and self._own.allowed else None
+
+    def blame(self, what: str, error: BaseException) -> ModelCodeError:
+        """What is to be raised from `error`, whose traceback then begins in the user's own code.
+
+        what: what it cannot do, because the code raised `error`: "be imported", "be built", "be run" and so on.
+        """
+        frames = _without_ours(error.__traceback__)
+        error.__traceback__ = frames
+        words = str(error).strip().splitlines()
+        reason = f"{type(error).__name__}: {words[0]}" if words else type(error).__name__
+        hint = next((text for (when, kind), text in _HINTS.items() if when == what and isinstance(error, kind)), "")
+        place = _place(frames)
+        return ModelCodeError(" ".join(filter(None, (f"{self.label} cannot {what}: {reason}", place, hint))))
+
+    def _called(self, arguments: list[object], config: dict[str, object]) -> object:
+        """Models of transformers take their configuration as an object of its own; all others as keywords."""
+        configured = getattr(self.made_by, "config_class", None) if isinstance(self.made_by, type) else None
+        if configured is None:
+            return self.made_by(*arguments, **config)
+        _refuse_typing_mistakes(configured(), config)
+        return self.made_by(configured(**config), *arguments)
+
+
+def _refuse_typing_mistakes(known: typing.Any, config: dict[str, object]) -> None:  # noqa: ANN401 - transformers' own
+    """Transformers takes any key without a word, and would build another model than was meant.
+
+    Keys that are not near to any are left to it: some are read without being kept (rope_theta, attn_implementation).
+    """
+    for key in config:
+        near = () if hasattr(known, key) else difflib.get_close_matches(key, list(known.to_dict()), n=1, cutoff=_TYPO)
+        for meant in near:
+            raise TypeError(f"{type(known).__name__} has no key {key!r}; did you mean {meant}?")
+
+
+@contextmanager
+def _precision_kept() -> Iterator[None]:
+    """The cell says whether TF32 is used, also where the code sets torch.set_float32_matmul_precision for itself."""
+    wanted = torch.backends.cuda.matmul.allow_tf32
+    try:
+        yield
+    finally:
+        devices.set_tf32(wanted=wanted)
+
+
+def structure(module: torch.nn.Module) -> str:
+    """A hash of the names, shapes and types of everything that a file of the model's weights holds."""
+    parts = [
+        (name, tuple(value.shape), str(value.dtype)) if isinstance(value, torch.Tensor) else name
+        for name, value in module.state_dict().items()
+    ]
+    return hashlib.sha256(repr(parts).encode()).hexdigest()
+
+
+# ── finding ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _search_first(folder: str) -> None:
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+
+
+def _resolve(target: str) -> tuple[ModuleType, Callable[..., object]]:
+    """The Python module of a target, and what the target names in it."""
+    where, colon, name = target.rpartition(":")
+    if where.endswith(".py"):
+        module = _from_file(Path(where))
+    elif colon:
+        module = importlib.import_module(where)
+    else:
+        module, name = _longest_module(target)
+    found: object = module
+    for part in name.split("."):
+        found = getattr(found, part)
+    return module, typing.cast(Callable[..., object], found)
+
+
+def _longest_module(target: str) -> tuple[ModuleType, str]:
+    """The module in which "package.module.Class.method" begins to name things, and the names. Python does not say."""
+    parts = target.split(".")
+    module = importlib.import_module(parts[0])
+    for number, part in enumerate(parts[1:-1], start=1):
+        if hasattr(module, part) and not isinstance(getattr(module, part), ModuleType):
+            return module, ".".join(parts[number:])
+        module = importlib.import_module(".".join(parts[: number + 1]))
+    return module, parts[-1]
+
+
+def _from_file(path: Path) -> ModuleType:
+    """A Python file as a module: by its full name where it is part of a package, so that relative imports work.
+
+    Its folder, or the folder of the package, is searched first by the imports in it, as when Python runs a file.
+    """
+    root, names = path.parent, [path.stem]
+    while (root / "__init__.py").is_file():
+        names.insert(0, root.name)
+        root = root.parent
+    _search_first(str(root))
+    if len(names) > 1:
+        module = importlib.import_module(".".join(names))
+        if module.__file__ is None or not Path(module.__file__).samefile(path):
+            raise ImportError(f"{'.'.join(names)} is also the name of {module.__file__}, which was found first; rename")
+        return module
+    # A name that no other module has: the file may be called like one of ours, or of Python's.
+    spec = importlib.util.spec_from_file_location(f"own_{path.stem}", path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} cannot be imported as Python")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module.__name__] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _says_it_is_a_model(thing: Callable[..., object]) -> bool:
+    if isinstance(thing, type):
+        return issubclass(thing, torch.nn.Module)
+    try:
+        returned = typing.get_type_hints(thing).get("return")
+    except (NameError, TypeError, AttributeError):  # annotations that name what is not there at run time
+        return False
+    return isinstance(returned, type) and issubclass(returned, torch.nn.Module)
+
+
+# ── words ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def kind(thing: object) -> str:
+    """What something is, with its article: "a list", "an int", "nothing (None)"."""
+    if thing is None:
+        return "nothing (None)"
+    name = type(thing).__name__
+    return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
+
+
+def _without_ours(frames: TracebackType | None) -> TracebackType | None:
+    """The frames from the first on that is neither ours nor between us and the user's code."""
+    while frames is not None and frames.tb_frame.f_code.co_filename.startswith(_BETWEEN):
+        frames = frames.tb_next
+    return frames
+
+
+def _place(frames: TracebackType | None) -> str:
+    """Where it happened: the innermost line of the user's own, or else of any library; nothing where there is none."""
+    found = traceback.extract_tb(frames)
+    own = [frame for frame in found if not frame.filename.startswith((*_LIBRARIES, _ROOMS, "<"))]
+    if not found:
+        return ""
+    last = (own or found)[-1]
+    return f"({last.filename}, line {last.lineno})"

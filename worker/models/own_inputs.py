@@ -1,0 +1,124 @@
+"""What a model of the user's own is fed: tensors in any nesting, taken apart to be measured, and put together again.
+
+    example ── dict, list, tuple of tensors ──▶ Batch, flat, by name ── moved, cast, laid out ──▶ the same nesting again
+
+The rest of the worker sees a flat batch like that of any other model.
+"""
+
+import typing
+from collections.abc import Callable, Iterable
+
+import msgspec
+import torch
+from torch.utils import _pytree
+
+from protocol.cell import InputSpec, ModelSpec
+from worker.errors import ModelCodeError
+from worker.models.base import Batch, Feed
+
+
+class Inputs:
+    """One example of the model's inputs, in the nesting that its code expects.
+
+    example: on the device. A tuple holds the arguments by position, or (arguments, keywords) if it is a
+    pair of a tuple and a dict; a dict holds keywords; anything else is the one argument.
+    """
+
+    def __init__(self, example: object) -> None:
+        self._leaves, self._nesting = _pytree.tree_flatten(example)
+        self._places = [place for place, leaf in enumerate(self._leaves) if isinstance(leaf, torch.Tensor)]
+        self._put_together = self._quick_way(example)
+
+    def take(self) -> Batch:
+        """Every tensor, flat. They are not kept: what becomes of them is in the batches that come back."""
+        taken = {str(place): self._leaves[place] for place in self._places}
+        for place in self._places:
+            self._leaves[place] = None
+        return taken
+
+    def restored(self, batch: Batch) -> object:
+        """The example with the tensors of `batch` in their places."""
+        return self._put_together(batch)
+
+    def _quick_way(self, example: object) -> Callable[[Batch], object]:
+        """Putting together happens in every iteration, so that the usual nestings have a way without walking a tree."""
+        if isinstance(example, torch.Tensor):
+            return lambda batch: batch["0"]
+        if type(example) is dict and _all_tensors(example.values()):
+            names = list(example)
+            return lambda batch: dict(zip(names, batch.values(), strict=True))
+        if type(example) is tuple and _all_tensors(example):
+            return lambda batch: tuple(batch.values())
+        return self._slow_way
+
+    def _slow_way(self, batch: Batch) -> object:
+        leaves = list(self._leaves)
+        for place in self._places:
+            leaves[place] = batch[str(place)]
+        return _pytree.tree_unflatten(leaves, self._nesting)
+
+
+def call(module: torch.nn.Module, example: object) -> object:
+    """One forward pass."""
+    if isinstance(example, dict):
+        return module(**example)
+    if type(example) is not tuple:
+        return module(example)
+    if len(example) == 2 and isinstance(example[0], tuple) and isinstance(example[1], dict):
+        return module(*example[0], **example[1])
+    return module(*example)
+
+
+def moved(example: object, feed: Feed) -> object:
+    """What the user's code made, on the device; tensors of fp32 in the cell's precision."""
+    return _pytree.tree_map(lambda leaf: _moved(leaf, feed), example)
+
+
+def drawn(spec: ModelSpec, module: torch.nn.Module, feed: Feed) -> object:
+    """Random inputs as the model is described: a dict by name, a tuple by position, one alone as it is."""
+    entries = tuple(_with_vocabulary(entry, module) for entry in spec.inputs)
+    values = feed.inputs(msgspec.structs.replace(spec, inputs=entries))
+    if spec.own is not None and spec.own.by_name:
+        return values
+    return tuple(values.values()) if len(values) > 1 else next(iter(values.values()))
+
+
+def tensors_in(outputs: object) -> list[torch.Tensor]:
+    """Every tensor in what a model returned."""
+    return [leaf for leaf in _pytree.tree_leaves(outputs) if isinstance(leaf, torch.Tensor)]
+
+
+def follows(example: object, batch_size: int) -> bool:
+    """Whether inputs look as if they were made for this batch size: a tensor or a list has it among its lengths."""
+    if isinstance(example, torch.Tensor):
+        return batch_size in example.shape
+    if isinstance(example, list | tuple):
+        return len(example) == batch_size or any(follows(one, batch_size) for one in example)
+    return isinstance(example, dict) and any(follows(one, batch_size) for one in example.values())
+
+
+def _all_tensors(things: Iterable[object]) -> bool:
+    return all(isinstance(thing, torch.Tensor) for thing in things)
+
+
+def _with_vocabulary(entry: InputSpec, module: torch.nn.Module) -> InputSpec:
+    """Token numbers without an upper end go as far as the vocabulary of a model of transformers."""
+    if entry.dtype not in {"int64", "int32"} or entry.high:
+        return entry
+    size = getattr(getattr(module, "config", None), "vocab_size", None)
+    if not isinstance(size, int):
+        raise ModelCodeError(
+            f"input {entry.name}: the model does not say how large its vocabulary is; give high, one above the largest "
+            f"number, as in {entry.name}: {{shape: [1, 128], dtype: int64, high: 30522}}"
+        )
+    return msgspec.structs.replace(entry, high=size)
+
+
+def _moved(leaf: object, feed: Feed) -> typing.Any:  # noqa: ANN401 - whatever the user's code put into its inputs
+    """A tensor on the device, fp32 in the cell's precision; other things that can be moved are; the rest stays."""
+    if isinstance(leaf, torch.Tensor):
+        dtype = feed.dtype if leaf.dtype is torch.float32 else leaf.dtype
+        moved = leaf.detach().to(device=feed.device, dtype=dtype)
+        return moved.requires_grad_(leaf.requires_grad and torch.is_grad_enabled())
+    move = getattr(leaf, "to", None)
+    return move(feed.device) if callable(move) else leaf

@@ -1,0 +1,78 @@
+"""StyleGAN2: a generator of images and the discriminator that it is trained against. See stylegan2_networks.py.
+
+Inference is the generator alone. A training step is one of the discriminator and one of the generator, each with the
+non-saturating logistic loss (Goodfellow et al. 2014). What the published training does now and then is left out: R1
+every 16th step, path lengths every 4th, mixed styles, and the moving average of the generator's weights.
+"""
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from protocol.cell import ModelSpec
+from worker.models.base import Batch, Feed, Objective, arguments
+from worker.models.stylegan2_networks import SMALLEST, Discriminator, Generator
+
+
+class StyleGan2(nn.Module):
+    """Both networks, for images of one resolution."""
+
+    def __init__(
+        self, resolution: int, latent_size: int, mapping_layers: int, channel_base: int, channel_max: int
+    ) -> None:
+        super().__init__()
+        if resolution <= SMALLEST or resolution.bit_count() != 1:
+            raise ValueError(f"StyleGAN2 makes images whose side is a power of two above {SMALLEST}, not {resolution}")
+        self.generator = Generator(resolution, latent_size, mapping_layers, channel_base, channel_max)
+        self.discriminator = Discriminator(resolution, channel_base, channel_max)
+
+    def forward(self, latents: torch.Tensor) -> torch.Tensor:
+        """(batch, latent_size) to images."""
+        images: torch.Tensor = self.generator(latents)
+        return images
+
+
+def build(spec: ModelSpec, device: torch.device, input_size: int | None) -> torch.nn.Module:
+    """Both networks with random weights. Raises ValueError for a resolution that is no power of two."""
+    sizes = {key: int(value) for key, value in arguments(spec, input_size).items()}
+    with torch.device(device):
+        return StyleGan2(**sizes)
+
+
+def batch(spec: ModelSpec, feed: Feed) -> Batch:
+    """Random latents, and random images that the discriminator is to take for real."""
+    side = int(arguments(spec, feed.input_size)["resolution"])
+    return feed.inputs(spec) | {"images": feed.normal((feed.batch_size, 3, side, side))}
+
+
+def forward(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
+    """Images made of latents."""
+    images: torch.Tensor = module(batch["latents"])
+    return images
+
+
+def objectives(module: torch.nn.Module) -> tuple[Objective, ...]:
+    """A training step: the discriminator learns first."""
+    return (
+        Objective("discriminator", discriminator_loss, lambda gan: gan.get_submodule("discriminator").parameters()),
+        Objective("generator", loss, lambda gan: gan.get_submodule("generator").parameters()),
+    )
+
+
+def discriminator_loss(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
+    """Low where real images are taken for real, and generated ones are not."""
+    discriminator = module.get_submodule("discriminator")
+    with torch.no_grad():
+        made = forward(module, batch)
+    return _doubt(-discriminator(made)) + _doubt(discriminator(batch["images"]))
+
+
+def loss(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
+    """The generator's: low where its images are taken for real."""
+    discriminator = module.get_submodule("discriminator")
+    return _doubt(discriminator(forward(module, batch)))
+
+
+def _doubt(scores: torch.Tensor) -> torch.Tensor:
+    """The logistic loss of what should score high; in fp32, as CUDA's autocast has it and a CPU's has not."""
+    return functional.softplus(-scores.float()).mean()

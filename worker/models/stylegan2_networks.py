@@ -1,0 +1,271 @@
+"""The two networks of StyleGAN2: Karras et al., "Analyzing and Improving the Image Quality of StyleGAN" (2019),
+arXiv:1912.04958, configuration F.
+
+    latents ── mapping ──▶ style ────────┬─────────────────┬──────────── …
+                                         ▼                 ▼
+    generator:      constant 4 x 4 ─── layer ──────── block 8 x 8 ────── … ── block
+                                         └── RGB ────────▶ + ─────────── … ──── + ──▶ image
+
+    discriminator:  image ── from RGB ── residual blocks ── minibatch deviation ── convolution ── dense ──▶ score
+
+At 1024 pixels that is 30,370,060 and 29,012,513 parameters, as many as the published code has.
+
+Weights are normal numbers that are scaled when they are used (the equalised learning rate). Modulation multiplies the
+features and demodulation divides what the convolution makes of them, which is the same as changing its weights for
+each image, and lets a batch be one convolution (so in training in NVIDIA's stylegan2-ada-pytorch). The filters before
+and after resampling, CUDA kernels there, are torch's own depthwise convolutions here.
+"""
+
+import math
+from typing import Final
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+SMALLEST: Final = 4
+"""Side of the constant with which the generator begins, and of what the discriminator ends with."""
+
+_TAPS: Final = (1.0, 3.0, 3.0, 1.0)
+_GROUP: Final = 4
+_MAPPING_RATE: Final = 0.01
+_EPSILON: Final = 1e-8
+
+
+def channels(resolution: int, base: int, most: int) -> int:
+    """How wide the networks are where the image has this side."""
+    return min(base // resolution, most)
+
+
+def _per_channel(values: torch.Tensor, features: torch.Tensor) -> torch.Tensor:
+    """(batch, channels) as a factor of (batch, channels, side, side), in its type: autocast is not to leave it."""
+    return values.to(features.dtype)[:, :, None, None]
+
+
+# ── layers ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Activation(nn.LeakyReLU):
+    """Leaky ReLU that keeps the variance."""
+
+    def __init__(self) -> None:
+        super().__init__(negative_slope=0.2)
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        """The same shape."""
+        return super().forward(features) * math.sqrt(2)
+
+
+class Linear(nn.Linear):
+    """(batch, inputs) to (batch, outputs). rate: of learning, relative to the other layers."""
+
+    def __init__(self, inputs: int, outputs: int, *, bias: float = 0.0, rate: float = 1.0) -> None:
+        super().__init__(inputs, outputs)
+        nn.init.normal_(self.weight, std=1 / rate)
+        nn.init.constant_(self.bias, bias / rate)
+        self._scale = rate / math.sqrt(inputs)
+        self._rate = rate
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        """With weights and bias scaled."""
+        return functional.linear(features, self.weight * self._scale, self.bias * self._rate)
+
+
+class Filter(nn.Module):
+    """The low-pass filter beside every change of resolution, channel by channel."""
+
+    kernel: torch.Tensor
+
+    def __init__(self, padding: int, gain: float = 1.0) -> None:
+        super().__init__()
+        taps = torch.tensor(_TAPS) / sum(_TAPS)
+        self.register_buffer("kernel", gain * taps.outer(taps).expand(1, 1, -1, -1).contiguous())
+        self._padding = padding
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        """The side grows by twice the padding, and shrinks by 3."""
+        return functional.conv2d(features, self._kernels(features), padding=self._padding, groups=features.shape[1])
+
+    def doubled(self, features: torch.Tensor) -> torch.Tensor:
+        """Twice the side: zeros between the pixels, and the filter over them."""
+        kernels = self._kernels(features)
+        return functional.conv_transpose2d(features, kernels, stride=2, padding=self._padding, groups=features.shape[1])
+
+    def _kernels(self, features: torch.Tensor) -> torch.Tensor:
+        return self.kernel.to(features.dtype).expand(features.shape[1], -1, -1, -1)
+
+
+class Convolution(nn.Conv2d):
+    """Of the discriminator. down: to half the side, filtered before."""
+
+    def __init__(self, inputs: int, outputs: int, kernel: int, *, bias: bool = True, down: bool = False) -> None:
+        stride, padding = (2, 0) if down else (1, kernel // 2)
+        super().__init__(inputs, outputs, kernel, stride, padding, bias=bias)
+        nn.init.normal_(self.weight)
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
+        self.before = Filter(padding=(kernel + 1) // 2) if down else nn.Identity()
+        self._scale = 1 / math.sqrt(inputs * kernel**2)
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        """With weights scaled."""
+        weight = self.weight * self._scale
+        return functional.conv2d(self.before(features), weight, self.bias, self.stride, self.padding)
+
+
+class ModulatedConvolution(nn.Module):
+    """Of the generator, steered by a style. up: to twice the side, filtered afterwards."""
+
+    def __init__(
+        self, inputs: int, outputs: int, kernel: int, latent: int, *, demodulate: bool = True, up: bool = False
+    ) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(outputs, inputs, kernel, kernel))
+        self.style = Linear(latent, inputs, bias=1.0)
+        self.after = Filter(padding=1, gain=4.0) if up else None
+        self._demodulate = demodulate
+        self._scale = 1 / math.sqrt(inputs * kernel**2)
+
+    def forward(self, features: torch.Tensor, style: torch.Tensor) -> torch.Tensor:
+        """style: (batch, latent)."""
+        weight = self.weight * self._scale
+        factors = self.style(style)
+        features = features * _per_channel(factors, features)
+        if self.after is None:
+            features = functional.conv2d(features, weight, padding=weight.shape[-1] // 2)
+        else:
+            features = self.after(functional.conv_transpose2d(features, weight.transpose(0, 1), stride=2))
+        if self._demodulate:
+            variances = functional.linear(factors.square(), weight.square().sum((2, 3)))
+            features = features * _per_channel((variances + _EPSILON).rsqrt(), features)
+        return features
+
+
+class StyledLayer(nn.Module):
+    """Modulated convolution, noise, bias, activation."""
+
+    def __init__(self, inputs: int, outputs: int, latent: int, *, up: bool = False) -> None:
+        super().__init__()
+        self.convolution = ModulatedConvolution(inputs, outputs, 3, latent, up=up)
+        self.noise_strength = nn.Parameter(torch.zeros(1))
+        self.bias = nn.Parameter(torch.zeros(1, outputs))
+        self.activation = Activation()
+
+    def forward(self, features: torch.Tensor, style: torch.Tensor) -> torch.Tensor:
+        """The noise is new in every pass, one number a pixel."""
+        features = self.convolution(features, style)
+        noise = torch.randn_like(features[:, :1]) * self.noise_strength.to(features.dtype)
+        activated: torch.Tensor = self.activation(features + noise + _per_channel(self.bias, features))
+        return activated
+
+
+class ToRgb(nn.Module):
+    """What a block adds to the image."""
+
+    def __init__(self, inputs: int, latent: int) -> None:
+        super().__init__()
+        self.convolution = ModulatedConvolution(inputs, 3, 1, latent, demodulate=False)
+        self.bias = nn.Parameter(torch.zeros(1, 3))
+
+    def forward(self, features: torch.Tensor, style: torch.Tensor) -> torch.Tensor:
+        """(batch, 3, side, side)."""
+        image: torch.Tensor = self.convolution(features, style)
+        return image + _per_channel(self.bias, image)
+
+
+# ── generator ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class SynthesisBlock(nn.Module):
+    """Features and image at twice the side."""
+
+    def __init__(self, inputs: int, outputs: int, latent: int) -> None:
+        super().__init__()
+        self.first = StyledLayer(inputs, outputs, latent, up=True)
+        self.second = StyledLayer(outputs, outputs, latent)
+        self.to_rgb = ToRgb(outputs, latent)
+        self.filter = Filter(padding=1, gain=4.0)
+
+    def forward(
+        self, features: torch.Tensor, image: torch.Tensor, style: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """The image as it was, enlarged, and what this block adds to it."""
+        features = self.second(self.first(features, style), style)
+        return features, self.filter.doubled(image) + self.to_rgb(features, style)
+
+
+class Generator(nn.Module):
+    """Latents (batch, latent) to images (batch, 3, resolution, resolution)."""
+
+    def __init__(self, resolution: int, latent: int, layers: int, base: int, most: int) -> None:
+        super().__init__()
+        mapping = (
+            module for _ in range(layers) for module in (Linear(latent, latent, rate=_MAPPING_RATE), Activation())
+        )
+        self.mapping = nn.Sequential(nn.RMSNorm(latent, eps=_EPSILON, elementwise_affine=False), *mapping)
+        width = channels(SMALLEST, base, most)
+        self.constant = nn.Parameter(torch.randn(1, width, SMALLEST, SMALLEST))
+        self.first = StyledLayer(width, width, latent)
+        self.to_rgb = ToRgb(width, latent)
+        self.blocks = nn.ModuleList()
+        side = SMALLEST
+        while side < resolution:
+            inputs, side = channels(side, base, most), 2 * side
+            self.blocks.append(SynthesisBlock(inputs, channels(side, base, most), latent))
+
+    def forward(self, latents: torch.Tensor) -> torch.Tensor:
+        """One style steers all layers."""
+        style = self.mapping(latents)
+        features = self.first(self.constant.repeat(len(latents), 1, 1, 1), style)
+        image: torch.Tensor = self.to_rgb(features, style)
+        for block in self.blocks:
+            features, image = block(features, image, style)
+        return image
+
+
+# ── discriminator ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class ResidualBlock(nn.Module):
+    """Features at half the side."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.straight = nn.Sequential(
+            Convolution(inputs, inputs, 3), Activation(), Convolution(inputs, outputs, 3, down=True), Activation()
+        )
+        self.skip = Convolution(inputs, outputs, 1, bias=False, down=True)
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        """Both paths, at the variance of one."""
+        both: torch.Tensor = (self.straight(features) + self.skip(features)) * math.sqrt(0.5)
+        return both
+
+
+class MinibatchDeviation(nn.Module):
+    """One more channel: how much the images of a group differ, so that a generator of one image is found out.
+
+    Groups are of four images, or of two or one where the batch cannot be divided.
+    """
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        """In fp32, because fp16 cannot hold the number that keeps the root away from zero."""
+        group = math.gcd(len(features), _GROUP)
+        variances = features.float().view(group, -1, *features.shape[1:]).var(0, correction=0)
+        deviations = (variances + _EPSILON).sqrt().mean((1, 2, 3), keepdim=True).to(features.dtype)
+        return torch.cat([features, deviations.repeat(group, 1, *features.shape[2:])], dim=1)
+
+
+class Discriminator(nn.Sequential):
+    """Images (batch, 3, resolution, resolution) to scores (batch, 1)."""
+
+    def __init__(self, resolution: int, base: int, most: int) -> None:
+        layers: list[nn.Module] = [Convolution(3, channels(resolution, base, most), 1), Activation()]
+        side = resolution
+        while side > SMALLEST:
+            layers.append(ResidualBlock(channels(side, base, most), channels(side // 2, base, most)))
+            side //= 2
+        width = channels(SMALLEST, base, most)
+        layers += [MinibatchDeviation(), Convolution(width + 1, width, 3), Activation(), nn.Flatten()]
+        layers += [Linear(width * SMALLEST**2, width), Activation(), Linear(width, 1)]
+        super().__init__(*layers)

@@ -1,0 +1,74 @@
+"""U-Net for segmentation: Ronneberger, Fischer, Brox, "U-Net: Convolutional Networks for Biomedical Image Segmentation"
+(2015), arXiv:1505.04597.
+
+The published shape (five levels of 64 to 1024 channels, transposed convolutions on the way up), in the version that is
+commonly implemented: padded convolutions, so that the mask is as large as the image, each followed by a batch
+normalisation. With 3 channels in and 2 classes out that is 31,037,698 parameters.
+"""
+
+import itertools
+
+import torch
+from torch import nn
+
+from protocol.cell import ModelSpec
+from worker.models.base import Batch, Feed
+
+
+class UNet(nn.Module):
+    """Images (batch, 3, side, side) to logits (batch, classes, side, side); side is a multiple of 2 ** depth."""
+
+    def __init__(self, width: int, depth: int, num_classes: int) -> None:
+        super().__init__()
+        levels = list(itertools.pairwise(width << level for level in range(depth + 1)))
+        self.inlet = _double(3, width)
+        self.down = nn.ModuleList(_double(upper, lower) for upper, lower in levels)
+        self.up = nn.ModuleList(nn.ConvTranspose2d(lower, upper, 2, stride=2) for upper, lower in reversed(levels))
+        self.merge = nn.ModuleList(_double(lower, upper) for upper, lower in reversed(levels))
+        self.head = nn.Conv2d(width, num_classes, 1)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """Logits of every pixel."""
+        features = self.inlet(images)
+        passed = []
+        for down in self.down:
+            passed.append(features)
+            features = down(nn.functional.max_pool2d(features, 2))
+        for up, merge in zip(self.up, self.merge, strict=True):
+            features = merge(torch.cat([passed.pop(), up(features)], dim=1))
+        logits: torch.Tensor = self.head(features)
+        return logits
+
+
+def _double(inputs: int, outputs: int) -> nn.Sequential:
+    """Two convolutions."""
+    layers: list[nn.Module] = []
+    for channels in (inputs, outputs):
+        convolution = nn.Conv2d(channels, outputs, 3, padding=1, bias=False)  # the normalisation has a bias
+        layers += [convolution, nn.BatchNorm2d(outputs), nn.ReLU(inplace=True)]
+    return nn.Sequential(*layers)
+
+
+def build(spec: ModelSpec, device: torch.device, input_size: int | None) -> torch.nn.Module:
+    """The model with random weights; `input_size` plays no part in it."""
+    sizes = {key: int(spec.config[key]) for key in ("width", "depth", "num_classes")}
+    with torch.device(device):
+        return UNet(**sizes)
+
+
+def batch(spec: ModelSpec, feed: Feed) -> Batch:
+    """Random images, and a random class for each pixel."""
+    inputs = feed.inputs(spec)
+    count, _, *sides = inputs["images"].shape
+    return inputs | {"labels": feed.classes(int(spec.config["num_classes"]), (count, *sides))}
+
+
+def forward(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
+    """Logits of every pixel."""
+    logits: torch.Tensor = module(batch["images"])
+    return logits
+
+
+def loss(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
+    """Cross entropy of every pixel."""
+    return nn.functional.cross_entropy(forward(module, batch), batch["labels"])

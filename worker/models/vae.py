@@ -1,0 +1,59 @@
+"""A variational autoencoder: Kingma and Welling, "Auto-Encoding Variational Bayes" (2013), arXiv:1312.6114.
+
+Encoder and decoder are those of autoencoder.py. Between them the encoder's output is read as mean and log variance of
+a Gaussian, and what goes into the decoder is drawn from it (the reparametrisation), in training and in inference alike.
+"""
+
+import torch
+from torch import nn
+
+from protocol.cell import ModelSpec
+from worker.models.autoencoder import decoder, encoder, sizes
+from worker.models.base import Batch, Feed
+
+
+class VariationalAutoEncoder(nn.Module):
+    """Images (batch, 3, side, side) to images, and mean and log variance of their code."""
+
+    def __init__(self, width: int, stages: int, latent_channels: int) -> None:
+        super().__init__()
+        self.encoder = encoder(width, stages, 2 * latent_channels)
+        self.decoder = decoder(width, stages, latent_channels)
+
+    def forward(self, images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Images made of a code that is drawn, and the distribution that it was drawn from."""
+        mean, log_variance = self.encoder(images).chunk(2, dim=1)
+        code = mean + torch.exp(0.5 * log_variance) * torch.randn_like(mean)
+        return self.decoder(code), mean, log_variance
+
+
+def build(spec: ModelSpec, device: torch.device, input_size: int | None) -> torch.nn.Module:
+    """The model with random weights; `input_size` plays no part in it."""
+    with torch.device(device):
+        return VariationalAutoEncoder(**sizes(spec))
+
+
+def batch(spec: ModelSpec, feed: Feed) -> Batch:
+    """Random images, which are also what is to be made of them."""
+    return feed.inputs(spec)
+
+
+def forward(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
+    """The images made again."""
+    again: torch.Tensor
+    again, _, _ = module(batch["images"])
+    return again
+
+
+def loss(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
+    """The negative evidence lower bound: reconstruction (Gaussian, variance 1) and divergence from the prior.
+
+    A mean over the numbers of the images, not a sum, so that no gradient is too large for fp16.
+    """
+    images = batch["images"]
+    again, *code = module(images)
+    mean, log_variance = (part.float() for part in code)  # a sum over all images is too much for half precision
+    reconstruction = 0.5 * nn.functional.mse_loss(again, images)
+    divergence = 0.5 * (mean.square() + log_variance.exp() - log_variance - 1).sum()
+    total: torch.Tensor = reconstruction + divergence / images.numel()
+    return total

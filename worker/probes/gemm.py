@@ -1,0 +1,77 @@
+"""Matrix products: how many operations a second the device really does in a precision.
+
+Square shapes are tried from small to large, each in one short burst, and the best of them is then measured. A burst
+shows what the device can do; what it sustains is less where power is the limit. The largest shape is not always the
+best: bf16 on an H200 reached 794 TFLOP/s at 8192, 703 at 16384 [H200].
+"""
+
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Final
+
+import torch
+
+from worker.measure import Work
+from worker.probes.base import Bench, Probe
+
+SIDES: Final = {"cuda": (4096, 8192, 12288, 16384), "cpu": (256, 512, 1024)}
+_LONGEST_MS: Final = 60.0
+"""No larger shape is tried once a product would take longer: the quick profile has to see 20 of them in 1.5 s."""
+
+
+@dataclass(frozen=True)
+class _Burst:
+    side: int
+    times_ms: list[float]
+
+    @property
+    def rate(self) -> float:
+        """Operations in a millisecond."""
+        return flops(self.side) / fmean(self.times_ms)
+
+
+def flops(side: int) -> float:
+    """Operations of one product of square matrices: a multiplication and an addition for each term."""
+    return 2.0 * side**3
+
+
+def prepare(bench: Bench) -> Probe:
+    """Try the shapes, and go on with the best."""
+    best = max(_bursts(bench), key=lambda burst: burst.rate)
+    left, right, product = _operands(bench, best.side)
+    return Probe(
+        steps={"iteration": lambda: torch.mm(left, right, out=product)},
+        tensors=(left, right, product),
+        flops=flops(best.side),
+        best_ms=best.times_ms,
+    )
+
+
+def _bursts(bench: Bench) -> list[_Burst]:
+    bursts: list[_Burst] = []
+    for side in SIDES[bench.device.type]:
+        if bursts and not _worth_trying(bench, side, bursts[-1]):
+            break
+        bursts.append(_burst(bench, side))
+    return bursts
+
+
+def _worth_trying(bench: Bench, side: int, last: _Burst) -> bool:
+    fits = 3 * side**2 * bench.dtype.itemsize <= bench.room()
+    return fits and flops(side) / last.rate <= _LONGEST_MS
+
+
+def _burst(bench: Bench, side: int) -> _Burst:
+    """The first product loads the kernel, the second says how many make a burst."""
+    left, right, product = _operands(bench, side)
+    work = Work({"iteration": lambda: torch.mm(left, right, out=product)})
+    work.block(bench.clock, 1)
+    iteration_ms = work.block(bench.clock, 1).wall_ms
+    group = work.group(bench.clock, iteration_ms)
+    block = work.block(bench.clock, work.size(bench.burst_s, iteration_ms, group), group)
+    return _Burst(side, [span_ms / group for span_ms in block.spans_ms])
+
+
+def _operands(bench: Bench, side: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    left, right = bench.numbers(side, side), bench.numbers(side, side)
+    return left, right, torch.empty_like(left)

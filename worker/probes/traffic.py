@@ -1,0 +1,59 @@
+"""Bytes: how fast the device reads and writes its own memory, and how fast they come from the host and go back.
+
+Everything that the device's memory reads or writes counts: a copy of n bytes within it moves 2 n, a triad (a = b + s c)
+3 n. Of a transfer counts what is carried over, n, as nvbandwidth counts it.
+"""
+
+from typing import Final
+
+import torch
+
+from worker.probes.base import Bench, Probe
+
+_MIB: Final = 1024 * 1024
+BUFFER: Final = {"cuda": 4096 * _MIB, "cpu": 64 * _MIB}
+"""Bytes of each of the three buffers: far beyond any cache of a GPU, of which the largest are near 128 MiB."""
+TRANSFER: Final = 512 * _MIB
+"""Bytes of each of the two buffers, as nvbandwidth has them."""
+_SCALE: Final = 0.5
+
+
+def device_memory(bench: Bench) -> Probe:
+    """Copy and triad, one after the other."""
+    size = min(BUFFER[bench.device.type], bench.room() // 3)
+    target, left, right = (bench.numbers(size // bench.dtype.itemsize) for _ in range(3))
+    return Probe(
+        steps={
+            "copy": lambda: target.copy_(left),
+            "triad": lambda: torch.add(left, right, alpha=_SCALE, out=target),
+        },
+        tensors=(target, left, right),
+        bytes_moved={"copy": 2 * target.nbytes, "triad": 3 * target.nbytes},
+    )
+
+
+def to_device(bench: Bench) -> Probe:
+    """From pinned memory of the host."""
+    here, there = _buffers(bench)
+    return Probe(
+        steps={"iteration": lambda: there.copy_(here, non_blocking=True)},
+        tensors=(there,),
+        bytes_moved={"iteration": there.nbytes},
+    )
+
+
+def to_host(bench: Bench) -> Probe:
+    """To pinned memory of the host."""
+    here, there = _buffers(bench)
+    return Probe(
+        steps={"iteration": lambda: here.copy_(there, non_blocking=True)},
+        tensors=(there,),
+        bytes_moved={"iteration": there.nbytes},
+    )
+
+
+def _buffers(bench: Bench) -> tuple[torch.Tensor, torch.Tensor]:
+    """Pinned memory and the device's, with the same numbers in both."""
+    there = bench.numbers(min(TRANSFER, bench.room()) // bench.dtype.itemsize)
+    here = torch.empty(there.shape, dtype=there.dtype, pin_memory=True)
+    return here.copy_(there), there

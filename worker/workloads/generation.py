@@ -1,0 +1,102 @@
+"""Generation: a prompt is read, and tokens are written after it, greedily, one by one, with keys and values kept.
+
+    prompt ── prefill ──▶ token ── decode ──▶ token ── decode ──▶ … new_tokens of them
+           first_token         inter_token         inter_token
+
+Every token is read back to the host before the next is asked for, as whoever streams text must, so the host's clock
+tells when it was there. An iteration is the whole text. An end-of-text token ends nothing: all texts are equally long.
+"""
+
+import time
+from itertools import pairwise
+from typing import cast
+
+import torch
+
+from protocol.cell import Cell
+from protocol.failure import Phase
+from protocol.messages import Assign
+from protocol.result import Result
+from worker import devices
+from worker.errors import UnsuitableModelError
+from worker.measure import Measured, Work
+from worker.models import registry
+from worker.models.base import Writer
+from worker.stage import Stage
+from worker.timing import HostClock
+from worker.workloads import common
+
+
+def run(assign: Assign, stage: Stage, isolation: str) -> Result:
+    """Measure the cell. Raises UnsuitableModelError for a model that does not write text."""
+    with stage.timed("import"):
+        family = registry.family(assign.model)
+    if not hasattr(family, "prefill"):
+        raise UnsuitableModelError(
+            f"model {assign.model.name!r} does not write text: family {assign.model.family!r} has no prefill and decode"
+        )
+    stage.enter(Phase.BUILD)
+    device = common.open_device(assign, stage)
+    with stage.timed("build"):
+        module = common.build(family, assign, device, training=False)
+        devices.synchronize(device)
+    stage.enter(Phase.WARM_UP)
+    with torch.inference_mode():
+        with stage.timed("build"):
+            dtype = devices.weights_type(assign.cell.precision, training=False)
+            batch = common.make_batch(family, assign, device, dtype)
+        author = _Author(cast(Writer, family), module, batch[assign.model.inputs[0].name], assign.cell)
+        work = Work({"iteration": author.write})
+        measurements = common.warm_up_and_measure(work, assign, stage, device, HostClock())
+    texts = author.measured(measurements.measured)
+    return common.result(
+        measurements,
+        module,
+        assign,
+        stage,
+        isolation=isolation,
+        items=assign.cell.batch_size,
+        series={
+            "first_token": [(text[1] - text[0]) / 1e6 for text in texts],
+            "inter_token": [(after - before) / 1e6 for text in texts for before, after in pairwise(text[1:])],
+        },
+        generated_tokens=sum(author.tokens[-len(texts) :]),
+    )
+
+
+class _Author:
+    """Writes the same text again and again, and notes when each token of it was there.
+
+    tokens: how many were read back on the host, for each text.
+    """
+
+    def __init__(self, writer: Writer, module: torch.nn.Module, prompt: torch.Tensor, cell: Cell) -> None:
+        if cell.new_tokens is None or cell.new_tokens < 1:
+            raise ValueError(f"cell {cell.id}: generation needs at least one new token, got {cell.new_tokens}")
+        self._writer = writer
+        self._module = module
+        self._prompt = prompt
+        self._further = range(cell.new_tokens - 1)
+        self._texts_ns: list[list[int]] = []
+        self.tokens: list[int] = []
+
+    def write(self) -> None:
+        """One text."""
+        self.tokens.append(0)
+        self._texts_ns.append([time.perf_counter_ns()])
+        logits, cache = self._writer.prefill(self._module, self._prompt)
+        tokens = self._read(logits)
+        for _ in self._further:
+            logits, cache = self._writer.decode(self._module, tokens, cache)
+            tokens = self._read(logits)
+
+    def _read(self, logits: torch.Tensor) -> torch.Tensor:
+        """The likeliest token of each sequence, shape (batch, 1); the host has seen it."""
+        tokens = logits.argmax(-1, keepdim=True)
+        self.tokens[-1] += len(tokens.tolist())
+        self._texts_ns[-1].append(time.perf_counter_ns())
+        return tokens
+
+    def measured(self, measured: Measured) -> list[list[int]]:
+        """Of each measured text: when it was begun, and when each of its tokens was there, in nanoseconds."""
+        return self._texts_ns[-sum(block.iterations for block in measured.blocks) :]

@@ -1,0 +1,69 @@
+"""Probes: cells like any other that measure the device and no model, so that a node needs no compiled tools.
+
+    gemm     matrix products in the cell's precision     series best (the best burst) and iteration (sustained)
+    hbm      the device's own memory                     series copy and triad
+    h2d, d2h between the host's pinned memory and it     series iteration
+
+What a rate is follows from the result: flops_per_iteration, or bytes_per_iteration of a series, over its times.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+import torch
+
+from protocol.failure import Phase
+from protocol.messages import Assign
+from protocol.result import Result
+from worker import devices
+from worker.measure import Work
+from worker.probes import gemm, traffic
+from worker.probes.base import Bench, Probe
+from worker.stage import Stage
+from worker.workloads import common
+
+PROBES: Final[dict[str, Callable[[Bench], Probe]]] = {
+    "gemm": gemm.prepare,
+    "hbm": traffic.device_memory,
+    "h2d": traffic.to_device,
+    "d2h": traffic.to_host,
+}
+
+
+def run(assign: Assign, stage: Stage, isolation: str) -> Result:
+    """Measure the cell, whose model is the name of a probe."""
+    stage.enter(Phase.BUILD)
+    device = common.open_device(assign, stage)
+    bench = Bench(
+        device=device,
+        dtype=devices.weights_type(assign.cell.precision, training=False),
+        generator=torch.Generator(device=device).manual_seed(assign.cell.seed),
+        clock=devices.clock_for(device),
+        burst_s=assign.measurement.block_s,
+    )
+    stage.enter(Phase.WARM_UP)
+    with torch.inference_mode():
+        with stage.timed("warm_up"):  # what a probe makes ready: its numbers, and the choice of a shape
+            probe = PROBES[assign.cell.model](bench)
+            devices.synchronize(device)
+        measurements = common.warm_up_and_measure(Work(probe.steps), assign, stage, device)
+    result = common.result(
+        measurements,
+        _held(probe),
+        assign,
+        stage,
+        isolation=isolation,
+        items=1,
+        series={"best": probe.best_ms} if probe.best_ms else {},
+        flops=probe.flops,
+    )
+    return msgspec.structs.replace(result, bytes_per_iteration=probe.bytes_moved)
+
+
+def _held(probe: Probe) -> torch.nn.Module:
+    """The tensors of a probe as buffers of a module without parameters, which is how a result counts them."""
+    module = torch.nn.Module()
+    for number, tensor in enumerate(probe.tensors):
+        module.register_buffer(str(number), tensor)
+    return module
