@@ -12,7 +12,7 @@ memory on every GPU. Words of --gpu-ids:
 import enum
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -163,9 +163,17 @@ def refusal(devices: Sequence[Device], found: Sequence[Busy]) -> str | None:
     rest = [_word(device) for device in devices if device.uuid not in taken]
     leave_out = f"Leave {'it' if len(taken) == 1 else 'them'} out with --gpu-ids {','.join(rest)}, or measure"
     return (
-        f"{'; '.join(map(str, blocking))}. Nothing was started. {leave_out if rest else 'Measure'} beside it with "
+        f"{'; '.join(_users(blocking))}. Nothing was started. {leave_out if rest else 'Measure'} beside it with "
         "--allow-busy (results will be marked contaminated)."
     )
+
+
+def _users(found: Sequence[Busy]) -> Iterator[str]:
+    """A line for each device: its process, or the largest of many."""
+    for device in dict.fromkeys(one.device for one in found):
+        here = sorted((one for one in found if one.device == device), key=lambda one: one.used_bytes or 0, reverse=True)
+        others = f", and by {len(here) - 1} more" if len(here) > 1 else ""
+        yield f"{here[0]}{others}"
 
 
 class _Gpus:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from orchestrator.cores import cpu_devices, usable_cores
-from orchestrator.devices import resolve
+from orchestrator.devices import Busy, refusal, resolve
 from orchestrator.errors import DeviceError
 from orchestrator.visible import visible_gpus
 from protocol.cell import Device, DeviceKind
@@ -220,6 +220,16 @@ def test_busy_gpus_are_named_with_who_uses_them(eight: FakeNvml) -> None:
         "Leave it out with --gpu-ids 0,1,2,4,5,6,7, or measure beside it with --allow-busy "
         "(results will be marked contaminated)."
     )
+
+
+def test_many_processes_on_a_gpu_are_one_remark() -> None:
+    """The one with the most memory is named, the others are counted: a crowd fills no screen."""
+    gpu = Device(uuid=uuid(0), gpu_id=0, kind=DeviceKind.CUDA, name="a GPU")
+    crowd = [Busy(device=gpu, pid=pid, name="train", used_bytes=pid << 30, compute=True) for pid in (2, 7, 5)]
+    said = refusal([gpu], crowd)
+    assert said is not None
+    assert "is used by another process (PID 7 train, 7.0 GiB), and by 2 more. Nothing was started." in said
+    assert "PID 5" not in said
 
 
 def test_free_gpus_are_not_refused(eight: FakeNvml) -> None:

@@ -95,18 +95,14 @@ def test_both_switches_of_tf32_are_on_for_tf32_alone(precision: Precision) -> No
         assert (flags["cuda.matmul.allow_tf32"], flags["cudnn.allow_tf32"]) == (wanted, wanted)
 
 
-def test_onednn_is_left_out_only_where_it_cannot_train() -> None:
-    """Recurrent layers in fp16 on a CPU; torch raises there otherwise."""
-    cpu = torch.device("cpu")
-    recurrent, other = torch.nn.Sequential(torch.nn.LSTM(2, 2)), torch.nn.Linear(2, 2)
-    for module, precision, used in [
-        (recurrent, Precision.FP16, False),
-        (recurrent, Precision.BF16, True),
-        (other, Precision.FP16, True),
-    ]:
-        with devices.recurrent_kernels(module, cpu, precision):
-            assert torch._C._get_mkldnn_enabled() is used
+@pytest.mark.parametrize("precision", list(Precision))
+def test_onednn_is_left_out_of_training_in_fp16_on_a_cpu(precision: Precision) -> None:
+    """Where torch raises with it for recurrent layers; and of nothing else, and no longer than that."""
+    with devices.training_kernels(torch.device("cpu"), precision):
+        assert torch._C._get_mkldnn_enabled() is (precision is not Precision.FP16)
+    with devices.training_kernels(torch.device("cuda"), precision):
         assert torch._C._get_mkldnn_enabled()
+    assert torch._C._get_mkldnn_enabled()
 
 
 def test_environment_goes_over_the_wire() -> None:

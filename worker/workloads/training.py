@@ -58,7 +58,7 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
         batch = common.make_batch(family, assign, device, devices.weights_type(assign.cell.precision, training=True))
     autocast = partial(devices.autocast, device, assign.cell.precision)
     step = _WholeStep(whole, module, batch, autocast) if whole else _Step(parts, module, batch, autocast)
-    with devices.recurrent_kernels(module, device, assign.cell.precision):
+    with devices.training_kernels(device, assign.cell.precision):
         measurements = common.warm_up_and_measure(step.work(), assign, stage, device)
         with stage.timed("measure"):
             operations = flops.count(step.gradients, measurements.iteration_ms)
