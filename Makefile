@@ -23,8 +23,8 @@ bench: $(STAMP) ## a quick benchmark of all GPUs, or of two CPU devices where th
 	@if command -v nvidia-smi >/dev/null 2>&1 || [ -e /proc/driver/nvidia/version ]; then \
 		set -- --gpu-ids all; \
 	else \
-		echo "No NVIDIA driver: measuring two CPU devices."; \
-		set -- --gpu-ids cpu:0,cpu:1 -b 1 -p fp32; \
+		echo "No NVIDIA driver: measuring three models on two CPU devices."; \
+		set -- --gpu-ids cpu:0,cpu:1 -m bert-base,resnet50,lstm --phases load,inference,training -b 1 -p fp32; \
 	fi; \
 	$(BIN)/python -m orchestrator "$$@" --profile quick
 

@@ -15,10 +15,22 @@ from typing import Final
 import msgspec
 import yaml
 
-from orchestrator import journal
+from orchestrator import TOOL_VERSION, journal
 from orchestrator.configuration import StoredRun
 from orchestrator.errors import RunFolderError
-from orchestrator.records import Dropped, End, Finished, Header, Left, Record, Segment, Start, TakenOut, ZygoteStarted
+from orchestrator.records import (
+    Dropped,
+    End,
+    Finished,
+    Header,
+    Left,
+    Record,
+    Segment,
+    Skipped,
+    Start,
+    TakenOut,
+    ZygoteStarted,
+)
 from protocol import codec
 from protocol.errors import ProtocolError
 from protocol.failure import Failure
@@ -68,8 +80,8 @@ class Archive:
     """One run.
 
     durations_s: of each segment, up to its last record. taken_out: devices that were given up in the newest segment,
-    and why, by UUID. dropped: planned launches (cell, round) that there was no time for, and why. finished: None while
-    nobody has written that the run is over.
+    and why, by UUID. skipped: models of which nothing more was launched, and why. dropped: planned launches (cell,
+    round) that there was no time for, and why. finished: None while nobody has written that the run is over.
     """
 
     paths: RunPaths
@@ -80,6 +92,7 @@ class Archive:
     zygotes: tuple[ZygoteStarted, ...]
     attempts: tuple[Attempt, ...]
     taken_out: Mapping[str, str]
+    skipped: Mapping[str, str]
     dropped: Mapping[tuple[str, int], str]
     finished: Finished | None
 
@@ -113,8 +126,11 @@ def load(paths: RunPaths) -> Archive:
 
     Raises RunFolderError when there is no run, it is damaged, or its files belong to different runs.
     """
-    stored = load_stored(paths)
-    records = journal.read(paths.journal)
+    return assemble(load_stored(paths), paths, journal.read(paths.journal))
+
+
+def assemble(stored: StoredRun, paths: RunPaths, records: tuple[Record, ...]) -> Archive:
+    """The same from what was read before: run.yaml never changes, and takes long to read."""
     header = records[0] if records else None
     if not isinstance(header, Header):
         raise RunFolderError(f"{paths.journal}: the journal does not say which run it belongs to")
@@ -149,10 +165,22 @@ def load_stored(paths: RunPaths) -> StoredRun:
         raise RunFolderError(f"{paths.config}: not the folder of a run: {error.strerror}") from error
     if len(data) > MAX_RUN_BYTES:
         raise RunFolderError(f"{paths.config}: larger than {MAX_RUN_BYTES} bytes, so not written by gpubench")
+    told: object = None
     try:
-        return msgspec.convert(yaml.load(data, yaml.SafeLoader), StoredRun)
+        told = yaml.load(data, yaml.SafeLoader)
+        return msgspec.convert(told, StoredRun)
     except (yaml.YAMLError, msgspec.ValidationError, UnicodeDecodeError, ValueError, RecursionError) as error:
-        raise RunFolderError(f"{paths.config}: damaged or from another version: {error}") from error
+        version = told.get("tool_version") if isinstance(told, dict) else None
+        if isinstance(version, str) and version != TOOL_VERSION:
+            raise RunFolderError(f"{paths.config}: {_of_another_version(version)}: {error}") from error
+        raise RunFolderError(f"{paths.config}: damaged: {error}") from error
+
+
+def _of_another_version(version: str) -> str:
+    return (
+        f"written by gpubench {version}, which this version, {TOOL_VERSION}, cannot read. Use gpubench {version} to "
+        "report this run or go on with it"
+    )
 
 
 class _Dumper(yaml.SafeDumper):
@@ -166,12 +194,19 @@ _Dumper.add_representer(tuple, _Dumper.represent_list)
 
 
 def require_one_run(stored: StoredRun, header: Header, paths: RunPaths) -> None:
-    """Raise RunFolderError when the journal was begun with another plan than run.yaml holds."""
-    if (header.run_id, header.plan_hash) != (stored.run_id, stored.plan.hash):
-        raise RunFolderError(
-            f"{paths.folder}: run.yaml and journal.gpj belong to different plans (run.yaml was changed, or files of "
-            "two runs were mixed). Restore the run.yaml that was written with this journal."
-        )
+    """Raise RunFolderError when the journal was begun with another plan than run.yaml holds.
+
+    The hash is of the plan as this version reads it, so that it is another one where cells have got new fields since.
+    """
+    if (header.run_id, header.plan_hash) == (stored.run_id, stored.plan.hash):
+        return
+    if header.run_id == stored.run_id and header.tool_version != TOOL_VERSION:
+        raise RunFolderError(f"{paths.folder}: {_of_another_version(header.tool_version)}.")
+    raise RunFolderError(
+        f"{paths.folder}: run.yaml and journal.gpj belong to different plans (run.yaml was changed, files of two runs "
+        f"were mixed, or another state of gpubench {header.tool_version} wrote them). Restore the run.yaml that was "
+        "written with this journal, or use the gpubench that wrote it."
+    )
 
 
 def _assemble(paths: RunPaths, stored: StoredRun, header: Header, records: Iterable[Record]) -> Archive:
@@ -181,6 +216,7 @@ def _assemble(paths: RunPaths, stored: StoredRun, header: Header, records: Itera
     zygotes: list[ZygoteStarted] = []
     attempts: dict[int, Attempt] = {}
     taken_out: dict[str, str] = {}
+    skipped: dict[str, str] = {}
     dropped: dict[tuple[str, int], str] = {}
     finished: Finished | None = None
     for record in records:
@@ -200,6 +236,8 @@ def _assemble(paths: RunPaths, stored: StoredRun, header: Header, records: Itera
                 attempts[record.launch] = dataclasses.replace(attempts[record.launch], left=record)
             case TakenOut():
                 taken_out[record.device] = record.reason
+            case Skipped():
+                skipped.setdefault(record.model, record.reason)
             case Dropped():
                 dropped[record.cell, record.round] = record.reason
             case Finished():
@@ -215,6 +253,7 @@ def _assemble(paths: RunPaths, stored: StoredRun, header: Header, records: Itera
         zygotes=tuple(zygotes),
         attempts=tuple(attempts.values()),
         taken_out=taken_out,
+        skipped=skipped,
         dropped=dropped,
         finished=finished,
     )

@@ -16,10 +16,12 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 from typing import Final
 
-from orchestrator import estimate
+import msgspec
+
+from orchestrator import estimate, scan
 from orchestrator.configuration import Configuration, Plan
 from orchestrator.slots import RunState, Slot, SlotStatus
-from protocol.cell import Cell, Device
+from protocol.cell import AUTO, Cell, Device
 from protocol.result import Result
 
 CLOSING_S: Final = 6.0
@@ -84,7 +86,7 @@ class Budget:
             if device.quarantined or (left_s > 0 and device.running is not None):
                 continue
             for place, slot in enumerate(device.queue):
-                expected_s = self.expected_s(state.cells[slot[0]])
+                expected_s = self._next_s(state, slot)
                 if slot in self._too_long or expected_s > left_s:
                     yield slot, self._why(slot, expected_s, left_s)
                 elif expected_s > self.limit_s * SHARE and self._cheap(state, device.queue[place + 1 :], left_s):
@@ -129,7 +131,16 @@ class Budget:
     def _cheap(self, state: RunState, queue: Sequence[Slot], left_s: float) -> bool:
         """Whether any of these launches fits into its share and into what is left."""
         most_s = min(self.limit_s * SHARE, left_s)
-        return any(slot not in self._too_long and self.expected_s(state.cells[slot[0]]) <= most_s for slot in queue)
+        return any(slot not in self._too_long and self._next_s(state, slot) <= most_s for slot in queue)
+
+    def _next_s(self, state: RunState, slot: Slot) -> float:
+        """What the next launch of a slot will take. A scan has many; what it learned before it is dropped is kept."""
+        cell = state.cells[slot[0]]
+        if cell.batch_size == AUTO:
+            size = scan.next_batch(state.slots[slot].tried, state.rooms[cell.devices[0]])
+            assert size is not None, "a scan that waits is not over"
+            cell = msgspec.structs.replace(cell, batch_size=size)
+        return self.expected_s(cell)
 
     def _why(self, slot: Slot, expected_s: float, left_s: float) -> str:
         limit = f"the limit of {self.limit_s:g} s"

@@ -22,13 +22,17 @@ MODEL_TYPES: Final = ("transformer", "cnn", "generative", "other", "probe")
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How long and how exactly a cell is measured; seconds. launches: fresh processes for each cell."""
+    """How long and how exactly a cell is measured; seconds. launches: fresh processes for each cell.
+
+    give_up: as in protocol.messages.Measurement.
+    """
 
     relative_half_width: float
     block_s: float
     warm_up_cap_s: float
     min_s: float
     max_s: float
+    give_up: bool
     launches: int
 
     def measurement(self, *, iterations: int | None, warm_up_iterations: int | None) -> Measurement:
@@ -39,6 +43,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             warm_up_cap_s=self.warm_up_cap_s,
             min_s=self.min_s,
             max_s=self.max_s,
+            give_up=self.give_up,
             iterations=iterations,
             warm_up_iterations=warm_up_iterations,
         )

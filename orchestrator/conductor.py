@@ -13,11 +13,12 @@ from dataclasses import dataclass
 
 import zmq
 
-from orchestrator import cooling, progress, state, validity
+from orchestrator import clues, cooling, estimate, progress, state, validity
 from orchestrator.budget import Budget
 from orchestrator.configuration import StoredRun
 from orchestrator.fleet import Concluded, Fleet, Gone, Happening, Live
 from orchestrator.gates import Gates, Passed
+from orchestrator.hazards import Hazards
 from orchestrator.journal import Journal
 from orchestrator.link import Link
 from orchestrator.nursery import Nursery
@@ -37,13 +38,13 @@ from orchestrator.slots import (
     StopAsked,
     Withdrawn,
 )
-from orchestrator.stopping import GENTLE_GRACE_S, Order
+from orchestrator.stopping import GENTLE_GRACE_S, OUT_OF_TIME, Order
 from orchestrator.telemetry import Telemetry
 from orchestrator.view import Display, Notice
 from orchestrator.witness import Witness
 from protocol.cell import Device
 from protocol.failure import Category, Failure, Phase
-from protocol.messages import Sample
+from protocol.messages import GpuBroken, Sample, XidSeen
 from protocol.paths import RunPaths
 from protocol.result import Result
 
@@ -81,12 +82,19 @@ class Conductor:
         self._display = around.display
         self._devices = {device.uuid: device for device in stored.devices}
         self._durations: dict[str, list[float]] = {}
+        self._expected_s = {
+            cell.id: estimate.launch_s(cell, stored.configuration, self._devices[cell.devices[0]])
+            for cell in stored.plan.cells
+        }
         self._began = time.monotonic()
         self._poller = poller
         self._witness = Witness(stored.devices, around.paths)
         self._results: dict[int, Result] = {}
         self._resting: dict[str, cooling.Rest] = {}
         self._budget = around.budget
+        self._hazards = Hazards()
+        for model in begun.skipped:  # also where the one who found out was killed before it was written down
+            self._skipped(model, "")
 
     @property
     def work_left(self) -> bool:
@@ -134,13 +142,27 @@ class Conductor:
         uuid = passed.device.uuid
         if passed.obstacle:
             self._step(Quarantined(uuid, passed.obstacle))
-            self.tell("error", f"{passed.device.label} is taken out of this run: {passed.obstacle}")
         live = passed.gone.live
         self._doubt(live, passed.device)
         if self._budget is not None and self.state.slots[live.next.slot].status is SlotStatus.MEASURED:
             self._budget.finished(live.next.cell, time.monotonic() - live.begun)
         if uuid not in self._resting:
             self._step(Freed(uuid))
+
+    def beware(self, message: XidSeen | GpuBroken) -> None:
+        """The driver reports an error of a GPU. A grave one takes it out, and ends what runs there."""
+        device, news = self._devices[message.uuid], self._hazards.is_news(message)
+        failure = self._hazards.heard(message)
+        if self.state.devices[device.uuid].quarantined:
+            return
+        if failure is None:
+            if news:
+                self.tell("warning", f"{device.label}: Xid {self._hazards.since(device.uuid, message.at_ns)}")
+            return
+        self._step(Quarantined(device.uuid, failure.message))
+        now = time.monotonic()
+        for live in [one for one in self.fleet.live.values() if one.next.device == device.uuid]:
+            self.carry_out(self.fleet.end(live, failure, now))
 
     def wake_the_rested(self, now: float) -> None:
         """GPUs that have cooled down may be used again; once the run stops, none is waited for."""
@@ -173,6 +195,8 @@ class Conductor:
                 self.samples,
                 elapsed_s=time.monotonic() - self._began,
                 launch_s={device: sum(times) / len(times) for device, times in self._durations.items()},
+                expected_s=self._expected_s,
+                left_s=None if self._budget is None else self._budget.ends - time.monotonic(),
                 note=note,
             )
         )
@@ -202,10 +226,15 @@ class Conductor:
             self._step(Dropped(slot) if reason else Postponed(slot))
 
     def _record(self, live: Live, outcome: Result | Failure) -> None:
+        if isinstance(outcome, Failure):
+            uuid = live.next.device
+            xids = self._hazards.since(uuid, live.spec.requested_ns)
+            outcome = clues.with_clues(outcome, live, self.samples.get(uuid), xids)
         end = self.recorder.ended(live, outcome)
         if self._budget is not None and isinstance(outcome, Result):
             self._budget.measured(outcome)
-        self._step(Ended(live.spec.launch, end.failure, end.figures))
+        why = "" if end.failure is None else end.failure.message
+        self._step(Ended(live.spec.launch, end.failure, end.figures), why)
         if isinstance(outcome, Result):
             self._results[live.spec.launch] = outcome
         self._durations.setdefault(live.next.device, []).append(time.monotonic() - live.begun)
@@ -231,13 +260,30 @@ class Conductor:
             "warning", f"{device.label}: {live.next.cell.id}: {failure.message}. It rests, then it is measured again."
         )
 
-    def _step(self, event: Event) -> None:
-        self.state = state.step(self.state, event)
+    def _step(self, event: Event, why: str = "") -> None:
+        """The run's next state; what it decides about devices and models is written down and said. why: it failed."""
+        before, self.state = self.state, state.step(self.state, event)
+        for uuid, device in self.state.devices.items():
+            if device.quarantined and not before.devices[uuid].quarantined:
+                self.recorder.taken_out(uuid, device.quarantined)
+                self.tell("error", f"{self._devices[uuid].label} is taken out of this run: {device.quarantined}")
+        for model in self.state.skipped.keys() - before.skipped.keys():
+            self._skipped(model, why)
+        if self.state.most < before.most:
+            self.tell("warning", f"the host ran out of memory: from now on {self.state.most} at once")
+
+    def _skipped(self, model: str, why: str) -> None:
+        """Nothing more of a model is launched."""
+        skip = self.state.skipped[model]
+        where = " and ".join(self._devices[uuid].label for uuid in skip.devices)
+        reason = f"{skip.category} on {where}" + (f": {why}" if why else "")
+        self.recorder.skipped(model, reason)
+        self.tell("warning", f"{model} is skipped on every device: {reason}")
 
 
 def _out_of_time() -> Failure:
-    return Failure(category=Category.STOPPED, message="the time limit of the run was reached", phase=Phase.MEASURE)
+    return Failure(category=Category.STOPPED, message=OUT_OF_TIME, phase=Phase.START)
 
 
 def _asked_to_stop() -> Failure:
-    return Failure(category=Category.STOPPED, message="the run was asked to stop", phase=Phase.MEASURE)
+    return Failure(category=Category.STOPPED, message="the run was asked to stop", phase=Phase.START)

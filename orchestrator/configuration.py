@@ -92,6 +92,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     rooms: dict[str, Room] = {}
 
     @property
+    def launches(self) -> int:
+        """How many are planned, on all devices together."""
+        return sum(map(len, self.order.values()))
+
+    @property
     def hash(self) -> str:
         """Identity of the plan, for resume."""
         return hashlib.sha256(msgspec.json.encode(self)).hexdigest()[:16]

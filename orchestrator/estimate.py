@@ -1,7 +1,8 @@
 """About how long a plan takes, for `--dry-run` and for a person who decides whether to wait. Pure, and rough.
 
 A launch costs its start, the model's construction, warm-up and measuring. The last two lie within the profile's
-bounds, unless a few iterations take longer than these allow. Rates are what a middling device of its kind sustains.
+bounds, unless a few iterations take longer than these allow. Rates are what a middling device of its kind sustains;
+what does not depend on the model is what launches of a default run on one H200 took on average.
 """
 
 import math
@@ -12,6 +13,7 @@ import msgspec
 
 from orchestrator.configuration import Configuration, Isolation, Plan
 from protocol.cell import AUTO, Cell, Device, DeviceKind, Mode, ModelSpec, Precision, SizeUnit, Workload
+from protocol.messages import Measurement
 
 RATE_GFLOPS: Final = {
     (DeviceKind.CUDA, Precision.FP32): 20_000.0,
@@ -28,18 +30,33 @@ RATE_GFLOPS: Final = {
 FLOOR_S: Final = {DeviceKind.CUDA: 0.003, DeviceKind.CPU: 0.005}
 """An iteration is never shorter: the host has to ask for every kernel."""
 
-FORK_S: Final = {DeviceKind.CUDA: 1.0, DeviceKind.CPU: 0.1}
+FORK_S: Final = {DeviceKind.CUDA: 0.6, DeviceKind.CPU: 0.1}
 EXEC_S: Final = {DeviceKind.CUDA: 13.0, DeviceKind.CPU: 4.0}
-ZYGOTE_S: Final = {DeviceKind.CUDA: 12.0, DeviceKind.CPU: 4.0}
+ZYGOTE_S: Final = {DeviceKind.CUDA: 15.0, DeviceKind.CPU: 4.0}
 """Start and end of a process, and the one start that forked ones share. GPU: read on an H200 (docs/measurements.md)."""
 
-BUILD_PARAMETERS_S: Final = {DeviceKind.CUDA: 2e9, DeviceKind.CPU: 100e6}
-"""Random weights drawn in a second on a device. A load cell draws them on the host, wherever it brings them."""
+BUILD_S: Final = 0.05
+BUILD_PARAMETERS_S: Final = {DeviceKind.CUDA: 2.5e9, DeviceKind.CPU: 80e6}
+"""Constructing a model, and random weights drawn in a second on a device."""
 
-TOKEN_S: Final = {DeviceKind.CUDA: 0.02, DeviceKind.CPU: 0.1}
+WRITE_BYTES_S: Final = 0.9e9
+READ_BYTES_S: Final = 2.2e9
+"""A load cell writes its weights to a file once, and reads it, onto the device, in each of its iterations."""
+
+TOKEN_S: Final = {DeviceKind.CUDA: 0.013, DeviceKind.CPU: 0.1}
 """One token written, which reads every weight once and computes little."""
 
+FIRST_S: Final = {DeviceKind.CUDA: 0.65, DeviceKind.CPU: 0.0}
+"""What the first iteration takes beyond others: 0.1 to 0.4 s of loading kernels, 3 s where cuDNN compiles some."""
+
+COUNT_S: Final = 0.15
+LATENCY_S: Final = 0.3
+"""After measuring: counting operations; latencies, at the most."""
+
+WARM_UP_BLOCKS: Final = 10
 WARM_UP_ITERATIONS: Final = 2
+ENOUGH: Final = 20
+"""Values without which there is no interval."""
 MEASURED_ITERATIONS: Final = 3
 """At the least, however long they take."""
 
@@ -79,22 +96,22 @@ def launch_s(cell: Cell, configuration: Configuration, device: Device, scale: fl
         return SCAN_LAUNCHES * launch_s(step, configuration, device, scale)
     model = configuration.by_name[cell.model]
     start = (FORK_S if configuration.isolation is Isolation.FORK else EXEC_S)[device.kind]
-    build = _build_s(cell, model, device)
-    measurement, share = configuration.measurement, SHARE[device.kind]
-    usual = measurement.min_s + share * (measurement.max_s - measurement.min_s)
+    build = BUILD_S + model.parameters / BUILD_PARAMETERS_S[device.kind]
     iteration = scale * iteration_s(cell, model, device)
+    measurement = configuration.measurement
     if cell.workload is Workload.LOAD:
-        return start + build + max(usual, MEASURED_ITERATIONS * iteration)
-    cap = share * measurement.warm_up_cap_s
-    warm_up = _seconds(measurement.warm_up_iterations, iteration, WARM_UP_ITERATIONS, cap)
-    measured = _seconds(measurement.iterations, iteration, MEASURED_ITERATIONS, usual)
-    return start + build + warm_up + measured
+        least = 1 if measurement.give_up else MEASURED_ITERATIONS
+        write = _weights_bytes(cell, model) / WRITE_BYTES_S
+        return start + build + write + iteration + _measured_s(measurement, iteration, device, least)
+    warm_up = _fixed_s(measurement.warm_up_iterations, iteration, _warm_up_s(measurement, iteration))
+    measured = _fixed_s(measurement.iterations, iteration, _measured_s(measurement, iteration, device))
+    return start + build + FIRST_S[device.kind] + warm_up + measured + _afterwards_s(cell, measurement, iteration)
 
 
 def iteration_s(cell: Cell, model: ModelSpec, device: Device) -> float:
     """Seconds for one iteration: a load, a forward pass, a training step (which costs three of them), a text."""
     if cell.workload is Workload.LOAD:
-        return max(_build_s(cell, model, device), FLOOR_S[device.kind])
+        return BUILD_S + _weights_bytes(cell, model) / READ_BYTES_S
     passes = 3 if cell.workload is Workload.TRAINING else 1
     cores = max(len(device.cpus), 1) if device.kind is DeviceKind.CPU else 1
     rate = RATE_GFLOPS[device.kind, cell.precision] * cores
@@ -103,9 +120,8 @@ def iteration_s(cell: Cell, model: ModelSpec, device: Device) -> float:
     return max(forward_gflops * passes / rate, FLOOR_S[device.kind]) + writing
 
 
-def _build_s(cell: Cell, model: ModelSpec, device: Device) -> float:
-    drawn_on = DeviceKind.CPU if cell.workload is Workload.LOAD else device.kind
-    return model.parameters / BUILD_PARAMETERS_S[drawn_on]
+def _weights_bytes(cell: Cell, model: ModelSpec) -> int:
+    return model.parameters * (2 if cell.precision in (Precision.FP16, Precision.BF16) else 4)
 
 
 def _relative_size(cell: Cell, model: ModelSpec) -> float:
@@ -116,9 +132,30 @@ def _relative_size(cell: Cell, model: ModelSpec) -> float:
     return relative**2 if model.sizes.unit is SizeUnit.PIXELS else relative
 
 
-def _seconds(iterations: int | None, iteration: float, least: int, usual_s: float) -> float:
-    """Time for a fixed number of iterations, or for the usual time but at least `least` of them."""
-    return iterations * iteration if iterations is not None else max(usual_s, least * iteration)
+def _warm_up_s(measurement: Measurement, iteration: float) -> float:
+    """Until the blocks of a window agree, or to the cap."""
+    steady = WARM_UP_BLOCKS * max(measurement.block_s, iteration)
+    return max(min(steady, measurement.warm_up_cap_s), (WARM_UP_ITERATIONS - 1) * iteration)
+
+
+def _measured_s(measurement: Measurement, iteration: float, device: Device, least: int = MEASURED_ITERATIONS) -> float:
+    """Until there is an interval, or to the cap; not so long where there will be none and the profile gives up."""
+    interval_s = ENOUGH * iteration
+    if interval_s > measurement.max_s:
+        return max(measurement.min_s if measurement.give_up else measurement.max_s, least * iteration)
+    return max(measurement.min_s + SHARE[device.kind] * (measurement.max_s - measurement.min_s), interval_s)
+
+
+def _afterwards_s(cell: Cell, measurement: Measurement, iteration: float) -> float:
+    """What is done when all is measured."""
+    count = COUNT_S + iteration
+    latencies = max(min(LATENCY_S, measurement.min_s / 2), iteration)
+    return {Workload.INFERENCE: latencies + count, Workload.TRAINING: count}.get(cell.workload, 0.0)
+
+
+def _fixed_s(iterations: int | None, iteration: float, adaptive_s: float) -> float:
+    """Time for a number of iterations where one was asked for."""
+    return adaptive_s if iterations is None else iterations * iteration
 
 
 def about(seconds: float) -> str:

@@ -12,6 +12,9 @@ from statistics import fmean
 
 from orchestrator import outcomes
 from orchestrator.archive import Archive, Attempt, ResultFileError
+from orchestrator.health import clocks, course, records
+from orchestrator.health.clocks import ClockUse
+from orchestrator.health.course import Courses
 from orchestrator.outcomes import CellOutcome
 from orchestrator.readings import Readings, over
 from orchestrator.samples import read_samples
@@ -54,6 +57,7 @@ class Evidence:
     """Everything that merge needs beside the archive.
 
     launches: good launches by their number. cells: figures by cell. damaged: launch → what is wrong with its file.
+    courses: what was seen of the hardware's health; clocks: how each GPU's clocks were held down over the run.
     """
 
     outcomes: Mapping[str, CellOutcome]
@@ -61,6 +65,8 @@ class Evidence:
     cells: Mapping[str, CellFigures]
     damaged: Mapping[int, str]
     devices: Mapping[str, DeviceEvidence] = field(default_factory=dict)
+    courses: Courses = field(default_factory=Courses)
+    clocks: Mapping[str, ClockUse] = field(default_factory=dict)
 
 
 def gather(archive: Archive) -> Evidence:
@@ -69,9 +75,11 @@ def gather(archive: Archive) -> Evidence:
     launches: dict[int, LaunchEvidence] = {}
     cells: dict[str, CellFigures] = {}
     devices: dict[str, DeviceEvidence] = {}
+    uses: dict[str, ClockUse] = {}
     for device in archive.stored.devices:
         samples = _samples(archive, device)
         devices[device.uuid] = _average(archive, samples)
+        uses[device.uuid] = clocks.over(samples.values())
         for attempts in _by_cell(archive, device):
             results = dict(_results(archive, attempts, damaged))
             for attempt in attempts:
@@ -80,11 +88,20 @@ def gather(archive: Archive) -> Evidence:
             if counted := outcomes.counted(attempts, damaged):
                 cells[attempts[0].start.cell] = figures.of_cell([results[number] for number in counted])
     return Evidence(
-        outcomes=outcomes.derive(archive.stored.plan, archive.attempts, damaged, archive.dropped),
+        outcomes=outcomes.derive(
+            archive.stored.plan,
+            archive.attempts,
+            damaged,
+            dropped=archive.dropped,
+            skipped=archive.skipped,
+            taken_out=archive.taken_out,
+        ),
         launches=launches,
         cells=cells,
         damaged=damaged,
         devices=devices,
+        courses=course.follow(records.read(archive.paths.health)),
+        clocks=uses,
     )
 
 

@@ -156,6 +156,10 @@ class Fleet:
         """End one of them at once."""
         yield from self._apply(live, launches.Stop(failure, now=True), now)
 
+    def end(self, live: Live, failure: Failure, now: float) -> Iterator[Happening]:
+        """End one of them, asking it first."""
+        yield from self._apply(live, launches.Stop(failure), now)
+
     def stop(self, failure: Failure, now: float, *, immediately: bool, grace_s: float) -> Iterator[Happening]:
         """End all of them."""
         for live in tuple(self.live.values()):

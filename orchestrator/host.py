@@ -36,7 +36,8 @@ def age_s() -> float:
 def oom_kills() -> int | None:
     """How many processes the kernel has killed for want of memory: in our cgroup where it counts, else on the host."""
     for path in (
-        _own_cgroup() / "memory.events",
+        _CGROUP / _own_cgroup("") / "memory.events",
+        _CGROUP / "memory" / _own_cgroup("memory") / "memory.oom_control",
         _CGROUP / "memory" / "memory.oom_control",
         _VMSTAT,
     ):
@@ -47,13 +48,13 @@ def oom_kills() -> int | None:
     return None
 
 
-def _own_cgroup() -> Path:
-    """Folder of this process's cgroup (version 2)."""
+def _own_cgroup(controller: str) -> str:
+    """This process's cgroup below the folder of a controller of version 1, or, for "", of version 2."""
     for line in _lines(_OWN_CGROUP):
-        hierarchy, _, path = line.split(":", 2)
-        if hierarchy == "0":
-            return _CGROUP / path.lstrip("/")
-    return _CGROUP
+        _, controllers, path = line.split(":", 2)
+        if controller in controllers.split(","):
+            return path.lstrip("/")
+    return ""
 
 
 def _lines(path: Path) -> list[str]:

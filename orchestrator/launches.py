@@ -102,7 +102,7 @@ class TimePassed(msgspec.Struct, frozen=True):
 
 
 class Stop(msgspec.Struct, frozen=True):
-    """End it, because of `failure`. now: without asking first."""
+    """End it, because of `failure`, which is given the launch's phase. now: without asking first."""
 
     failure: Failure
     now: bool = False
@@ -221,6 +221,7 @@ def _died(launch: Launch, exit_: Exit, now: float) -> tuple[Launch, tuple[Action
 def _stop(
     launch: Launch, failure: Failure, now: float, *, immediately: bool, grace_s: float
 ) -> tuple[Launch, tuple[Action, ...]]:
+    failure = msgspec.structs.replace(failure, phase=launch.phase)  # who ends it does not know how far it was
     match launch.status:
         case Status.REQUESTED:
             return _over(launch, failure)

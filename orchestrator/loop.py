@@ -24,7 +24,16 @@ from orchestrator.stopping import Stopping
 from orchestrator.telemetry import Telemetry
 from protocol.errors import ProtocolError
 from protocol.failure import Category
-from protocol.messages import DeviceFree, Digest, Forked, ForkFailed, Ready, Unavailable
+from protocol.messages import (
+    DeviceFree,
+    Digest,
+    Forked,
+    ForkFailed,
+    GpuBroken,
+    Ready,
+    Unavailable,
+    XidSeen,
+)
 
 REFRESH_S: Final = 1.0
 LOOK_S: Final = 0.1
@@ -125,6 +134,8 @@ class Loop:
                         self._conductor.samples.update(samples)
                     case DeviceFree():
                         self._conductor.let_pass(self._conductor.gates.answered(message))
+                    case XidSeen() | GpuBroken():
+                        self._conductor.beware(message)
                     case Unavailable(reason=reason):
                         self._conductor.tell("warning", f"no GPU readings: {reason}")
         except EOFError:

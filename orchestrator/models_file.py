@@ -26,8 +26,11 @@ from orchestrator.yaml_schema import did_you_mean, listed
 from protocol.cell import InputSpec, ModelSpec
 from protocol.own import OwnModel
 
-PRELOAD: Final = {"transformers": ("transformers.modeling_utils",), "torchvision": ("torchvision.models",)}
-"""Package of a class → what the zygote imports for it. Code of anybody else is imported in the launch alone."""
+PRELOAD: Final = {"transformers": ("worker.models.huggingface",), "torchvision": ("torchvision.models",)}
+"""Package of a class → what the zygote imports for it. Code of anybody else is imported in the launch alone.
+
+transformers comes by way of a module that hides a broken torchvision from it.
+"""
 
 
 class Dtype(enum.StrEnum):

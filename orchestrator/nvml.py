@@ -155,6 +155,14 @@ class Nvml:
             power_violation_ns=power and power.violationTime,
         )
 
+    def ask(self, uuid: str, question: Callable[[Any, Any], T]) -> T:
+        """What NVML answers about one GPU to a question that gets pynvml and the GPU's handle. Raises NvmlError."""
+        return self._required(question, self._lib, self._handle(uuid))
+
+    def call(self, question: Callable[[Any], T]) -> T:
+        """What NVML answers to a question that gets pynvml. Raises NvmlError."""
+        return self._required(question, self._lib)
+
     def memory_used(self, uuid: str) -> int | None:
         """Bytes in use, without what the driver keeps for itself; None where NVML does not tell."""
         memory = self._memory(self._handle(uuid))

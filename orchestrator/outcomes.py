@@ -5,6 +5,7 @@
     out of memory; a smaller size is planned anyway      referred, to that cell
     out of memory at batch 1 or before the first forward does not fit
     another failure                                      failed
+    no attempt, because its model was skipped            failed
     no time left for it                                  dropped
     no attempt, or only interrupted ones                 missing
 
@@ -24,10 +25,10 @@ import msgspec
 from orchestrator import scan, scans
 from orchestrator.archive import Attempt
 from orchestrator.configuration import Plan
-from orchestrator.policy import POLICY, Reaction
+from orchestrator.policy import BEFORE_FIRST_FORWARD, POLICY, Reaction
 from orchestrator.slots import SlotState, SlotStatus
 from protocol.cell import AUTO, Cell
-from protocol.failure import Category, Phase
+from protocol.failure import Category
 
 
 class Status(enum.StrEnum):
@@ -61,22 +62,30 @@ _ENDED_WITH_THE_RUN: Final = frozenset(
 )
 """What is measured again in any case, so that an attempt which is the last one was so because the run ended."""
 
-BEFORE_FIRST_FORWARD: Final = frozenset({Phase.START, Phase.IMPORT, Phase.BUILD})
-"""Out of memory in one of these has nothing to do with the batch: a smaller one is not tried."""
+_NONE: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 def derive(
     plan: Plan,
     attempts: Sequence[Attempt],
     damaged: Collection[int] = (),
+    *,
     dropped: Mapping[tuple[str, int], str] = MappingProxyType({}),
+    skipped: Mapping[str, str] = _NONE,
+    taken_out: Mapping[str, str] = _NONE,
 ) -> dict[str, CellOutcome]:
     """The outcome of every planned cell, by its id.
 
     attempts: of the whole run, in order. damaged: launches whose result file is not what the journal promised; they
-    count as failed. dropped: planned launches for which there was no time, and why.
+    count as failed. dropped: planned launches for which there was no time, skipped: models of which nothing more was
+    launched, taken_out: devices that are not used any more; each with the reason.
     """
-    reasons = {cell: why for (cell, _), why in dropped.items()}
+    given = {cell: CellOutcome(status=Status.DROPPED, reason=why) for (cell, _), why in dropped.items()}
+    given |= {
+        cell.id: CellOutcome(status=Status.FAILED, reason=f"the model is skipped: {skipped[cell.model]}")
+        for cell in plan.cells
+        if cell.model in skipped
+    }
     tries: dict[str, list[Attempt]] = defaultdict(list)
     for attempt in attempts:
         tries[attempt.start.cell].append(attempt)
@@ -85,13 +94,13 @@ def derive(
     for cell in plan.cells:
         if cell.batch_size == AUTO:
             found = scans.replay(cell, plan.rooms[cell.devices[0]], tries[cell.id], damaged)
-            outcomes[cell.id] = _scanned(found, tries[cell.id], reasons.get(cell.id, ""))
+            outcomes[cell.id] = _scanned(found, tries[cell.id], given.get(cell.id))
         else:
             families[_family(cell)][cell.batch_size] = cell
-    quarantined = _quarantined(attempts)
+    quarantined = _quarantined(attempts) | {uuid: _taken_out(why) for uuid, why in taken_out.items()}
     for shared, members in families.items():
         out = next(filter(None, map(quarantined.get, shared.devices)), "")
-        family = _Family(members, tries, damaged, out, reasons)
+        family = _Family(members, tries, damaged, out, given)
         outcomes.update(family.outcomes())
     return outcomes
 
@@ -120,7 +129,7 @@ def halvings(batch_size: int) -> Iterator[int]:
         yield batch_size
 
 
-def _scanned(found: SlotState, tries: Sequence[Attempt], dropped: str) -> CellOutcome:
+def _scanned(found: SlotState, tries: Sequence[Attempt], given: CellOutcome | None) -> CellOutcome:
     best = scan.best(found.tried)
     if found.status is SlotStatus.MEASURED and best is not None:
         return CellOutcome(status=Status.OK, batch_size=best.batch_size, counted=(best.launch,))
@@ -128,9 +137,8 @@ def _scanned(found: SlotState, tries: Sequence[Attempt], dropped: str) -> CellOu
         return CellOutcome(status=Status.DOES_NOT_FIT, reason="out of memory at batch size 1")
     if found.status is SlotStatus.FAILED and tries[-1].failure is not None:
         return CellOutcome(status=Status.FAILED, reason=f"{tries[-1].failure.category}: {tries[-1].failure.message}")
-    if dropped:
-        return CellOutcome(status=Status.DROPPED, reason=dropped)
-    return CellOutcome(status=Status.MISSING, reason="the scan was not finished" if tries else "not attempted")
+    missing = CellOutcome(status=Status.MISSING, reason="the scan was not finished" if tries else "not attempted")
+    return given or missing
 
 
 class _Family:
@@ -142,13 +150,14 @@ class _Family:
         tries: Mapping[str, Sequence[Attempt]],
         damaged: Collection[int],
         why: str,
-        dropped: Mapping[str, str],
+        given: Mapping[str, CellOutcome],
     ) -> None:
+        """given: what is said of a cell whose attempts say nothing better. why: the device was taken out, or empty."""
         self._members = members
         self._tries = {size: tries.get(cell.id, ()) for size, cell in members.items()}
         self._damaged = damaged
         self._quarantine = why
-        self._dropped = dropped
+        self._given = given
         # Before the first forward it is the model that did not fit: that says nothing about a size.
         unfit = [
             attempt.start.batch_size
@@ -195,16 +204,18 @@ class _Family:
 
     def _without_result(self, requested: int, size: int) -> CellOutcome:
         """No result although `size` is not known to be too large: it failed for another reason, or was not finished."""
-        if reason := self._dropped.get(self._members[requested].id):
-            return CellOutcome(status=Status.DROPPED, reason=reason)
+        given = self._given.get(self._members[requested].id)
+        if given is not None and given.status is Status.DROPPED:
+            return given
         here = [attempt for attempt in self._tries[requested] if attempt.start.batch_size == size]
         if not here:
-            return CellOutcome(status=Status.MISSING, reason=self._quarantine or f"not attempted at batch size {size}")
+            why = self._quarantine or f"not attempted at batch size {size}"
+            return given or CellOutcome(status=Status.MISSING, reason=why)
         last = here[-1]
         if last.start.launch in self._damaged:
             return CellOutcome(status=Status.FAILED, reason="its result file is missing or damaged")
         if last.failure is None or self._will_be_resumed(here, last.failure.category):
-            return CellOutcome(status=Status.MISSING, reason="interrupted before it had a result")
+            return given or CellOutcome(status=Status.MISSING, reason="interrupted before it had a result")
         return CellOutcome(status=Status.FAILED, reason=f"{last.failure.category}: {last.failure.message}")
 
     @staticmethod
@@ -235,9 +246,12 @@ def _quarantined(attempts: Sequence[Attempt]) -> dict[str, str]:
     for attempt in attempts:
         failure = attempt.failure
         if failure is not None and POLICY[failure.category].reaction is Reaction.QUARANTINE:
-            why = f"the device was taken out of this run: {failure.category}"
-            reasons.setdefault(attempt.start.device, why)
+            reasons.setdefault(attempt.start.device, _taken_out(failure.category))
     return reasons
+
+
+def _taken_out(why: str) -> str:
+    return f"the device was taken out of this run: {why}"
 
 
 def _out_of_memory(attempt: Attempt) -> bool:

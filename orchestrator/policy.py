@@ -1,6 +1,6 @@
-"""What to do about a failed launch.
+"""What to do about a failed launch, and about what happens to the run. Data alone.
 
-Pure data: the run's state machine follows it, the display and the report explain it, docs/failures.md is made from it.
+The run's state machine follows it, the display and the report say it, `explain` prints it, docs/failures.md repeats it.
 """
 
 import enum
@@ -8,20 +8,28 @@ from typing import Final
 
 import msgspec
 
-from protocol.failure import Category
+from protocol.failure import Category, Phase
 
 
 class Reaction(enum.StrEnum):
     """What happens next; the value is what people are told."""
 
-    RETRY_SMALLER = "a fresh process tries half the batch"
     RETRY = "a fresh process tries once more"
+    RETRY_SMALLER = "a fresh process tries half the batch"
+    RETRY_FEWER = "half as many cells run at once, and a fresh process tries once more"
+    ELSEWHERE = "the same cell runs on another device, which tells a fault of the model from one of the device"
+    SKIP_MODEL = "the model is skipped on every device"
+    SKIP_BROKEN = "before the first forward pass the model is skipped on every device; later the other cells go on"
     QUARANTINE = "the device is taken out of this run"
     GIVE_UP = "kept as a failure; the other cells go on"
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """A reaction and why it is right. retries: how often RETRY is done; halving ends by itself."""
+    """A reaction and why it is right.
+
+    retries: fresh processes on the same device before the failure is final. ELSEWHERE comes after them; halving and
+    what takes no retry come at once.
+    """
 
     reaction: Reaction
     retries: int
@@ -29,8 +37,13 @@ class Rule(msgspec.Struct, frozen=True):
 
 
 ANY_NUMBER: Final = 1_000_000
+STRIKES: Final = 2
+"""Failures that follow a device, after which it is taken out of the run. A hardware verdict needs no second."""
+BEFORE_FIRST_FORWARD: Final = frozenset({Phase.START, Phase.IMPORT, Phase.BUILD})
+"""What fails in one of these has nothing to do with the batch, and fails in every cell of the model."""
 _SPORADIC: Final = "may not happen again in a fresh process"
 _REPEATS: Final = "would happen again"
+_WHOSE: Final = "its cause may be the model or the device"
 
 POLICY: Final[dict[Category, Rule]] = {
     Category.DEVICE_LOST: Rule(Reaction.QUARANTINE, 0, "nothing more can run there"),
@@ -39,15 +52,15 @@ POLICY: Final[dict[Category, Rule]] = {
     Category.DEVICE_NOT_FREED: Rule(
         Reaction.QUARANTINE, 0, "memory is held by nobody; later cells would be measured wrongly"
     ),
-    Category.CUDA_STICKY: Rule(Reaction.RETRY, 1, _SPORADIC),
+    Category.CUDA_STICKY: Rule(Reaction.ELSEWHERE, 0, _WHOSE),
     Category.CUDA_ERROR: Rule(Reaction.RETRY, 1, _SPORADIC),
     Category.OUT_OF_MEMORY: Rule(Reaction.RETRY_SMALLER, 0, "a smaller batch needs less memory"),
-    Category.HOST_OUT_OF_MEMORY: Rule(Reaction.RETRY, 1, "other processes may have left by then"),
-    Category.IMPORT_ERROR: Rule(Reaction.GIVE_UP, 0, _REPEATS),
-    Category.EXCEPTION: Rule(Reaction.GIVE_UP, 0, _REPEATS),
-    Category.NOT_FINITE: Rule(Reaction.GIVE_UP, 0, _REPEATS),
+    Category.HOST_OUT_OF_MEMORY: Rule(Reaction.RETRY_FEWER, 1, "cells that run at once share the host's memory"),
+    Category.IMPORT_ERROR: Rule(Reaction.SKIP_MODEL, 0, "every other cell of it would fail alike"),
+    Category.EXCEPTION: Rule(Reaction.SKIP_BROKEN, 0, _REPEATS),
+    Category.NOT_FINITE: Rule(Reaction.ELSEWHERE, 0, "with the same seed it is the same numbers everywhere"),
     Category.WRONG_RESULT: Rule(Reaction.GIVE_UP, 0, "a finding, not an accident"),
-    Category.CRASHED: Rule(Reaction.RETRY, 1, _SPORADIC),
+    Category.CRASHED: Rule(Reaction.ELSEWHERE, 1, _WHOSE),
     Category.KILLED: Rule(Reaction.RETRY, 1, _SPORADIC),
     Category.DEADLINE: Rule(Reaction.GIVE_UP, 0, "would cost as much time again"),
     Category.NO_OUTCOME: Rule(Reaction.RETRY, 1, _SPORADIC),
@@ -61,3 +74,22 @@ POLICY: Final[dict[Category, Rule]] = {
     Category.RESULT_LOST: Rule(Reaction.RETRY, 5, "its file can be measured anew"),
     Category.INTERRUPTED: Rule(Reaction.RETRY, 5, "the orchestrator was killed, probably not by this cell"),
 }
+
+RUN: Final[dict[str, str]] = {
+    "first SIGINT or SIGTERM": "no new cells; those that run get up to 20 s; report, exit code 4",
+    "second SIGINT or SIGTERM": "everything is ended now; report, exit code 4",
+    "SIGHUP": "ignored",
+    "the orchestrator is killed": "the kernel ends its workers; `resume` goes on, finished results are kept",
+    "the zygote dies": "running workers go on; it is started again, and so are the launches that were being forked",
+    "CUDA does not work when a run begins or is resumed": "nothing is run, exit code 2 with CUDA's code and what to do",
+    "NVML hangs or is missing": "the run goes on; telemetry fields are null and the report says why",
+    "the disk is full": "the run stops with a message, exit code 5; what was finished is kept",
+    "the terminal is closed or stopped": "the run goes on without it",
+    "a child prints without end": "its log is held below a cap by giving up the middle; the child is never blocked",
+}
+"""What happens to the run as a whole, and what is done."""
+
+
+def retries(rule: Rule) -> str:
+    """How often a fresh process tries on the same device, in words; empty for never."""
+    return "any number" if rule.retries == ANY_NUMBER else str(rule.retries or "")

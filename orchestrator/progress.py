@@ -4,9 +4,14 @@ from collections.abc import Mapping
 
 import msgspec
 
+from orchestrator import placement
 from orchestrator.fleet import Live
+from orchestrator.naming import sized
+from orchestrator.placement import Blame
 from orchestrator.policy import POLICY, Reaction
 from orchestrator.slots import SETTLED, RunState, SlotStatus
+from orchestrator.stats import launch
+from orchestrator.stopping import OUT_OF_TIME, how_it_ended
 from orchestrator.view import CellEnded, DeviceLine, Snapshot
 from protocol.cell import Device, Workload
 from protocol.failure import Category, Failure
@@ -22,17 +27,22 @@ def snapshot(
     *,
     elapsed_s: float,
     launch_s: Mapping[str, float],
+    expected_s: Mapping[str, float],
+    left_s: float | None,
     note: str,
 ) -> Snapshot:
-    """The whole run at one moment. launch_s: mean duration of the launches that have ended, by device."""
+    """The whole run at one moment. launch_s: mean duration of the launches that have ended, by device.
+
+    expected_s: what a launch of each cell was estimated to take. left_s: until the time limit, None without one.
+    """
     by_device = {one.next.device: one for one in live.values()}
     return Snapshot(
         devices=tuple(_line(device, state, by_device.get(device.uuid), samples, note) for device in devices),
         done=state.settled,
         total=len(state.slots),
-        failed=sum(slot.status == "failed" for slot in state.slots.values()),
+        failed=sum(slot.status in (SlotStatus.FAILED, SlotStatus.SKIPPED) for slot in state.slots.values()),
         elapsed_s=elapsed_s,
-        eta_s=_eta_s(state, launch_s),
+        eta_s=_eta_s(state, launch_s, expected_s, left_s),
     )
 
 
@@ -40,13 +50,14 @@ def ended(state: RunState, live: Live, device: Device, outcome: Result | Failure
     """A launch is over, in words. `state` is the one after its end."""
     told = CellEnded(
         label=device.label,
-        cell=_cell_words(live),
+        cell=_cell_words(live, state),
+        cell_id=live.next.planned,
         batch_size=live.next.cell.batch_size,
         attempt=live.next.attempt,
         summary="",
     )
     if isinstance(outcome, Failure):
-        words = f"{outcome.category}: {outcome.message}"
+        words = f"{how_it_ended(outcome.category, outcome.message)}: {outcome.message}"
         return msgspec.structs.replace(told, summary=words, failure=outcome, next_step=_next_step(state, live, outcome))
     mean_ms, per_second = _figures(outcome)
     words = _figure_words(mean_ms, per_second)
@@ -54,12 +65,10 @@ def ended(state: RunState, live: Live, device: Device, outcome: Result | Failure
 
 
 def _figures(result: Result) -> tuple[float, float | None]:
-    """The mean time of an iteration, and items a second; None for loads and probes, which have no items."""
-    times = result.times_ms("iteration")
-    mean_ms = sum(times) / len(times)
+    """The mean time of an iteration, and items a second as the report has them; None where there are no items."""
+    figures = launch.of_launch(result)
     without_items = result.cell.workload in (Workload.LOAD, Workload.PROBE)
-    per_second = None if without_items else result.items_per_iteration / mean_ms * 1000
-    return mean_ms, per_second
+    return figures.means_ms["iteration"], None if without_items else figures.throughput
 
 
 def _figure_words(mean_ms: float, per_second: float | None) -> str:
@@ -72,11 +81,19 @@ def _next_step(state: RunState, live: Live, failure: Failure) -> str:
     rule = POLICY[failure.category]
     status = state.slots[live.next.slot].status
     if failure.category is Category.STOPPED and status is SlotStatus.WAITING:
-        return "`resume` measures it again"
-    if live.next.scans and status is not SlotStatus.FAILED and rule.reaction is not Reaction.RETRY:
+        return "dropped" if failure.message == OUT_OF_TIME else "`resume` measures it again"
+    if live.next.scans and status is not SlotStatus.FAILED and not rule.retries:
         return "the scan for the batch size knows its limit"
-    if status is SlotStatus.WAITING or rule.reaction is Reaction.QUARANTINE:
+    if rule.reaction is Reaction.RETRY_SMALLER and live.next.cell.batch_size == 1 and not live.next.scans:
+        return "the model itself does not fit: no batch size would"
+    if status is SlotStatus.WAITING:
+        return str(Reaction.RETRY if rule.reaction is Reaction.ELSEWHERE else rule.reaction)
+    if rule.reaction is Reaction.QUARANTINE:
         return str(rule.reaction)
+    if live.next.cell.model in state.skipped:
+        return str(Reaction.SKIP_MODEL)
+    if live.next.slot in state.asked and placement.judge(state, live.next.slot) is Blame.OPEN:
+        return "the same cell is run on another device"
     if status is SlotStatus.DOES_NOT_FIT:
         return "the model itself does not fit: no batch size would"
     return str(Reaction.GIVE_UP)
@@ -89,7 +106,8 @@ def _line(device: Device, state: RunState, live: Live | None, samples: Mapping[s
         uuid=device.uuid,
         label=device.label,
         name=device.name,
-        cell=None if live is None else _cell_words(live),
+        cell=None if live is None else _cell_words(live, state),
+        cell_id=None if live is None else live.next.planned,
         batch_size=None if live is None else live.next.cell.batch_size,
         attempt=1 if live is None else live.next.attempt,
         phase=None if live is None else live.launch.phase,
@@ -101,19 +119,24 @@ def _line(device: Device, state: RunState, live: Live | None, samples: Mapping[s
     )
 
 
-def _cell_words(live: Live) -> str:
+def _cell_words(live: Live, state: RunState) -> str:
     cell = live.next.cell
-    return f"{cell.model} {cell.workload} {cell.precision}"
+    alike = (cell.model, cell.workload)
+    sizes = {other.input_size for other in state.cells.values() if (other.model, other.workload) == alike}
+    return f"{sized(cell.model, cell.input_size, sizes)} {cell.workload} {cell.precision}"
 
 
-def _eta_s(state: RunState, launch_s: Mapping[str, float]) -> float | None:
-    """Seconds until the slowest device is through, None before every device has ended a launch."""
-    left: dict[str, int] = dict.fromkeys(state.devices, 0)
+def _eta_s(
+    state: RunState, launch_s: Mapping[str, float], expected_s: Mapping[str, float], left_s: float | None
+) -> float | None:
+    """Seconds until the slowest device is through, or the time limit is reached.
+
+    Before a device has ended a launch, its launches are taken to last as estimated.
+    """
+    times: dict[str, float] = {}
     for (cell_id, _), slot in state.slots.items():
-        if slot.status not in SETTLED:
-            left[state.cells[cell_id].devices[0]] += 1
-    waiting = {device: number for device, number in left.items() if not state.devices[device].quarantined and number}
-    if any(device not in launch_s for device in waiting):
-        return None
-    times = [number * launch_s[device] for device, number in waiting.items()]
-    return sum(times) if state.solo else max(times, default=0.0)
+        device = state.cells[cell_id].devices[0]
+        if slot.status not in SETTLED and not state.devices[device].quarantined:
+            times[device] = times.get(device, 0.0) + launch_s.get(device, expected_s[cell_id])
+    whole_s = sum(times.values()) if state.solo else max(times.values(), default=0.0)
+    return whole_s if left_s is None else min(whole_s, max(left_s, 0.0))

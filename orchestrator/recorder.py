@@ -12,7 +12,7 @@ from orchestrator import host, scan
 from orchestrator.fleet import Live
 from orchestrator.gates import Passed
 from orchestrator.journal import Journal, write_durably
-from orchestrator.records import Dropped, End, Left, Spawned, Start, TakenOut, ZygoteStarted
+from orchestrator.records import Dropped, End, Left, Skipped, Spawned, Start, TakenOut, ZygoteStarted
 from orchestrator.slots import NextLaunch, Slot
 from protocol import codec
 from protocol.failure import Failure
@@ -85,6 +85,11 @@ class Recorder:
                 teardown_ms=passed.teardown_ms,
             )
         )
-        if passed.obstacle:
-            taken_out = TakenOut(device=passed.device.uuid, at_ns=time.monotonic_ns(), reason=passed.obstacle)
-            self._journal.append(taken_out)
+
+    def taken_out(self, device: str, reason: str) -> None:
+        """A device is not used any more in this segment of the run."""
+        self._journal.append(TakenOut(device=device, at_ns=time.monotonic_ns(), reason=reason))
+
+    def skipped(self, model: str, reason: str) -> None:
+        """Nothing more of a model will be launched."""
+        self._journal.append(Skipped(model=model, at_ns=time.monotonic_ns(), reason=reason))

@@ -5,6 +5,7 @@
     ZygoteStarted                   what the shared start-up cost
     Start  Spawned  End  Left       an attempt: intended, running, over, its process gone
     TakenOut                        a device that cannot be used any more
+    Skipped                         a model that is not run any more
     Dropped                         a launch of the plan for which there was no time
     Finished                        no more work, or stopped on request
 
@@ -105,6 +106,14 @@ class TakenOut(_Record, frozen=True, kw_only=True):
     reason: str
 
 
+class Skipped(_Record, frozen=True, kw_only=True):
+    """Nothing more of a model is launched, for `reason`. It follows from the ends before it; reports read it here."""
+
+    model: str
+    at_ns: int
+    reason: str
+
+
 class Dropped(_Record, frozen=True, kw_only=True):
     """A launch of the plan is not made, for `reason`: the run has a time limit."""
 
@@ -126,4 +135,4 @@ class Finished(_Record, frozen=True, kw_only=True):
     broken: bool = False
 
 
-Record = Header | Segment | ZygoteStarted | Start | Spawned | End | Left | TakenOut | Dropped | Finished
+Record = Header | Segment | ZygoteStarted | Start | Spawned | End | Left | TakenOut | Skipped | Dropped | Finished

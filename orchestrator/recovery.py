@@ -1,27 +1,30 @@
 """Where a run stands after what its journal tells: for `resume`, and for every run as it begins. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
 from orchestrator.configuration import Plan
 from orchestrator.records import Dropped as DroppedRecord
-from orchestrator.records import End, Record, Start
+from orchestrator.records import End, Record, Segment, Start
 from orchestrator.slots import Dropped, Ended, Freed, RunState, Started, Withdrawn
 from orchestrator.state import begin, step
 from protocol.failure import Category, Failure, Phase
 
 
-def restore(plan: Plan, records: Iterable[Record]) -> RunState:
-    """The state that the journal's records lead to.
+def restore(plan: Plan, records: Iterable[Record], kinds: Mapping[str, str] | None = None) -> RunState:
+    """The state that the journal's records lead to. kinds: as for state.begin.
 
-    A Start without an End was interrupted, and counts as an attempt. A second End takes a result back.
-    Devices that were taken out get another chance: whoever resumes a run may have mended them.
+    A Start without an End was interrupted, and counts as an attempt. A second End takes a result back. What follows
+    from an end (a model that is skipped, a device that is taken out) is not read but follows again. With each segment
+    devices get another chance: whoever resumes a run may have mended them, or ended what took the host's memory.
     """
-    now = begin(plan)
+    now = begin(plan, kinds)
     open_launches: dict[int, Start] = {}
     for record in records:
         match record:
+            case Segment():
+                now = _another_chance(now)
             case Start():
                 open_launches[record.launch] = record
                 slot = (record.cell, record.round)
@@ -37,8 +40,12 @@ def restore(plan: Plan, records: Iterable[Record]) -> RunState:
                 pass
     for launch, start in open_launches.items():
         now = step(step(now, Ended(launch, interrupted())), Freed(start.device))
-    devices = {uuid: msgspec.structs.replace(one, quarantined="") for uuid, one in now.devices.items()}
-    return msgspec.structs.replace(now, devices=devices)
+    return now
+
+
+def _another_chance(now: RunState) -> RunState:
+    devices = {uuid: msgspec.structs.replace(one, quarantined="", strikes=()) for uuid, one in now.devices.items()}
+    return msgspec.structs.replace(now, devices=devices, at_once=None)
 
 
 def interrupted() -> Failure:

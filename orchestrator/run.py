@@ -5,16 +5,14 @@
 Everything that is opened here is closed here, also when the loop raises.
 """
 
-import fcntl
 import os
 import socket
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 
 import psutil
 
-from orchestrator import TOOL_VERSION, archive, devices, host, recovery, reporting, spawn
+from orchestrator import TOOL_VERSION, archive, devices, host, lock, recovery, reporting, spawn
 from orchestrator.budget import Budget
 from orchestrator.conductor import Surroundings
 from orchestrator.configuration import StoredRun
@@ -41,7 +39,7 @@ def execute(stored: StoredRun, paths: RunPaths, display: Display) -> Report:
     """
     spawn.check_rooms()
     driver = _look_at_the_gpus(stored, display)
-    with _locked(paths), StopSignals() as stop_signals, Journal(paths.journal) as journal:
+    with StopSignals() as stop_signals, lock.held(paths), Journal(paths.journal) as journal:
         _take_over(stored, paths, journal, driver)
         try:
             _work(stored, paths, journal, stop_signals, display)
@@ -49,6 +47,15 @@ def execute(stored: StoredRun, paths: RunPaths, display: Display) -> Report:
             display.tell(Notice(level="error", message=str(error)))
             journal.append(Finished(at_ns=time.monotonic_ns(), interrupted=True, reason=str(error), broken=True))
         return reporting.write(stored, paths)
+
+
+def left_to_do(stored: StoredRun, paths: RunPaths) -> int:
+    """How many planned launches are still to be made, those among them whose result is not there any more."""
+    records = read(paths.journal) if paths.journal.exists() else ()
+    if not records:
+        return stored.plan.launches
+    state = recovery.restore(stored.plan, records, {device.uuid: device.name for device in stored.devices})
+    return len(state.slots) - state.settled + len(_lost(paths))
 
 
 def _work(stored: StoredRun, paths: RunPaths, journal: Journal, stop_signals: StopSignals, display: Display) -> None:
@@ -64,7 +71,8 @@ def _work(stored: StoredRun, paths: RunPaths, journal: Journal, stop_signals: St
             opened.callback(telemetry.stop)
         link = opened.enter_context(Link(paths.folder.name))
         around = Surroundings(stored, paths, journal, link, nursery, telemetry, stop_signals, display, _budget(stored))
-        loop = Loop(around, recovery.restore(stored.plan, read(paths.journal)))
+        kinds = {device.uuid: device.name for device in stored.devices}
+        loop = Loop(around, recovery.restore(stored.plan, read(paths.journal), kinds))
         loop.run()
         left_over = loop.state.stopping and loop.state.settled < len(loop.state.slots)
         reason = "stopped on request" if left_over else ""
@@ -87,25 +95,6 @@ def preload(stored: StoredRun) -> tuple[str, ...]:
         modules += [f"worker.models.{model.family}"] if model.family else []
         modules += model.preload
     return tuple(dict.fromkeys(modules))
-
-
-@contextmanager
-def _locked(paths: RunPaths) -> Iterator[None]:
-    """Keep every other process away from the run's folder."""
-    try:
-        lock = os.open(paths.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    except OSError as error:
-        raise RunFolderError(f"{paths.lock}: cannot be opened: {error.strerror}") from error
-    try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise RunFolderError(
-                f"{paths.folder} is in use by another process. Wait until it has ended, or end it; then resume."
-            ) from error
-        yield
-    finally:
-        os.close(lock)
 
 
 def _look_at_the_gpus(stored: StoredRun, display: Display) -> str | None:

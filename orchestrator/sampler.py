@@ -1,7 +1,8 @@
 """The telemetry process: reads NVML for the whole run, in a process of its own, because NVML can hang.
 
     orchestrator ── Task, AwaitFree… ──▶ sampler ── a batch a second ──▶ telemetry/<uuid>.samples
-    orchestrator ◀── Digest (1 Hz), DeviceFree, Unavailable ──┘            SOCK_SEQPACKET, descriptor 3
+    orchestrator ◀── Digest (1 Hz), DeviceFree, Unavailable ──┤            telemetry/health.records
+    orchestrator ◀── XidSeen, GpuBroken ──────────────────────┘            SOCK_SEQPACKET, descriptor 3
 
 It sleeps in poll between ticks. It never waits for the orchestrator (a full socket drops the digest and keeps answers
 back) nor for the disk's goodwill (a refused batch is said once, and is a gap). It ends when the socket closes, on
@@ -25,6 +26,7 @@ from typing import Final
 import msgspec
 
 from orchestrator import host
+from orchestrator.health.watch import HealthWatch
 from orchestrator.nvml import Nvml, NvmlError
 from orchestrator.samples import SampleFile
 from protocol import codec
@@ -43,13 +45,14 @@ _AWAIT_FREE: Final = codec.Decoder[AwaitFree](AwaitFree)
 class Task(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag=True):
     """First word to the sampler: whose child it must be, where its rooms must come from, what to read, where to write.
 
-    files: UUID of each GPU → its file of samples.
+    files: UUID of each GPU → its file of samples. health: the file for their health.
     """
 
     parent_pid: int
     root: str
     interval_ms: int
     files: dict[str, str]
+    health: str
 
 
 @dataclass
@@ -71,9 +74,11 @@ class Sampler:
         self._next_ns = self._digest_ns = time.monotonic_ns()
         self._outbox: deque[FromSampler] = deque()
         self._waiting: dict[str, _Waiting] = {}
+        self._over: list[str] = []
         self._unwritten: dict[str, list[Sample]] = {uuid: [] for uuid in self._uuids}
         self._complained: set[str] = set()
         self._files = self._opened(task.files)
+        self._health = self._watching(task)
 
     def run(self) -> None:
         """Sample and answer until the socket closes."""
@@ -83,12 +88,16 @@ class Sampler:
             self._sample_if_due()
             self._answer_waiting()
             self._send_answers()
+            self._look_at_the_free()
             poller.poll(self._pause_ms())
             if not self._receive():
                 break
         self._write()
         for file in self._files.values():
             file.close()
+        if self._health is not None:
+            with contextlib.suppress(OSError):  # the disk refuses the last look, and nobody listens any more
+                self._health.close()
 
     def _sample_if_due(self) -> None:
         now = time.monotonic_ns()
@@ -99,6 +108,7 @@ class Sampler:
         newest = {uuid: self._read(uuid) for uuid in self._uuids}
         for uuid, sample in newest.items():
             self._unwritten[uuid].append(sample)
+        self._look_after_health(now)
         if now >= self._digest_ns:
             self._digest_ns = now + _DIGEST_NS - self._interval_ns // 2
             self._write()
@@ -112,6 +122,32 @@ class Sampler:
         except NvmlError:
             return Sample(at_ns=time.monotonic_ns())
 
+    def _watching(self, task: Task) -> HealthWatch | None:
+        try:
+            return HealthWatch(self._nvml, self._uuids, Path(task.health))
+        except OSError as error:
+            self._complain("the health of the GPUs", error)
+            return None
+
+    def _look_after_health(self, now_ns: int) -> None:
+        if self._health is None:
+            return
+        try:
+            self._outbox.extend(self._health.tick(now_ns))
+        except OSError as error:
+            self._complain("the health of the GPUs", error)
+
+    def _look_at_the_free(self) -> None:
+        """Look at the GPUs on which a launch has ended, once nobody waits for the answer any more."""
+        over, self._over = self._over, []
+        if self._health is None:
+            return
+        try:
+            for uuid in over:
+                self._outbox.extend(self._health.look_at(uuid))
+        except OSError as error:
+            self._complain("the health of the GPUs", error)
+
     def _answer_waiting(self) -> None:
         for uuid, waiting in tuple(self._waiting.items()):
             used, now = self._memory_used(uuid), time.monotonic_ns()
@@ -120,6 +156,7 @@ class Sampler:
                 del self._waiting[uuid]
                 self._complete(uuid)
                 self._outbox.append(DeviceFree(uuid=uuid, free=free, used_bytes=used, at_ns=now))
+                self._over.append(uuid)
 
     def _complete(self, uuid: str) -> None:
         """Write all that is known of a GPU whose launch is over, with a last reading behind its last block."""
@@ -173,7 +210,7 @@ class Sampler:
             try:
                 files[uuid] = SampleFile(Path(path), boot_id)
             except OSError as error:
-                self._complain(uuid, error)
+                self._complain(f"samples of {uuid}", error)
         return files
 
     def _write(self) -> None:
@@ -185,12 +222,12 @@ class Sampler:
             try:
                 file.append(samples)
             except OSError as error:
-                self._complain(uuid, error)
+                self._complain(f"samples of {uuid}", error)
 
-    def _complain(self, uuid: str, error: OSError) -> None:
-        if uuid not in self._complained:
-            self._complained.add(uuid)
-            self._outbox.append(Unavailable(reason=f"samples of {uuid} cannot be written: {error}"))
+    def _complain(self, what: str, error: OSError) -> None:
+        if what not in self._complained:
+            self._complained.add(what)
+            self._outbox.append(Unavailable(reason=f"{what} cannot be written: {error}"))
 
 
 def main() -> int:

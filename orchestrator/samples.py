@@ -1,25 +1,22 @@
 """How samples of a GPU lie on disk: one file for each GPU, a batch appended each second by the sampler.
 
-    length (4 bytes) · CRC-32 (4 bytes) · MessagePack {boot_id, fields, rows}        … and again
+    a frame (frames.py) for each batch: MessagePack {boot_id, fields, rows}
 
-Little-endian. Rows carry no field names, which keeps eight hours at 10 Hz near 20 MB. A batch names the boot it belongs
+Rows carry no field names, which keeps eight hours at 10 Hz near 20 MB. A batch names the boot it belongs
 to, because monotonic times of different boots of the host overlap. Readable after any crash: a torn tail is no sample.
 """
 
-import os
-import struct
-import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from orchestrator.frames import FrameFile, frames
 from protocol import codec
 from protocol.errors import ProtocolError
 from protocol.messages import Sample
 
-_FRAME: Final = struct.Struct("<II")
 _FIELDS: Final = Sample.__struct_fields__
 
 
@@ -35,34 +32,20 @@ _BATCH: Final = codec.Decoder[Batch](Batch)
 
 
 class SampleFile:
-    """A file of samples, open for appending. What an earlier process left torn is cut off first.
-
-    Raises OSError when the file cannot be opened.
-    """
+    """A file of samples, open for appending. Raises OSError when the file cannot be opened."""
 
     def __init__(self, path: Path, boot_id: str) -> None:
         self._boot_id = boot_id
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-        self._size = max((end for end, _ in _frames(path.read_bytes())), default=0)
-        os.ftruncate(self._fd, self._size)
+        self._file = FrameFile(path)
 
     def append(self, samples: Sequence[Sample]) -> None:
         """Write one batch, whole or not at all. Raises OSError when the disk refuses; later batches may fit again."""
         rows = tuple(msgspec.structs.astuple(sample) for sample in samples)
-        body = codec.encode(Batch(boot_id=self._boot_id, fields=_FIELDS, rows=rows))
-        frame = _FRAME.pack(len(body), zlib.crc32(body)) + body
-        written = 0
-        try:
-            while written < len(frame):
-                written += os.write(self._fd, frame[written:])  # a full disk first shortens a write, then refuses
-        except OSError:
-            os.ftruncate(self._fd, self._size)
-            raise
-        self._size += len(frame)
+        self._file.append(codec.encode(Batch(boot_id=self._boot_id, fields=_FIELDS, rows=rows)))
 
     def close(self) -> None:
         """Let go of the file."""
-        os.close(self._fd)
+        self._file.close()
 
 
 def read_samples(path: Path, boot_id: str | None = None) -> tuple[Sample, ...]:
@@ -95,13 +78,13 @@ class SampleReader:
                 data = file.read()
         except FileNotFoundError:
             return ()
-        self._offset += max((end for end, _ in _frames(data)), default=0)
+        self._offset += max((end for end, _ in frames(data)), default=0)
         batches = (batch for batch in _batches(data) if batch.boot_id == self._boot_id)
         return tuple(sample for batch in batches for sample in _samples(batch))
 
 
 def _batches(data: bytes) -> Iterator[Batch]:
-    for _, body in _frames(data):
+    for _, body in frames(data):
         try:
             yield _BATCH.decode(body)
         except ProtocolError:
@@ -112,16 +95,3 @@ def _samples(batch: Batch) -> Iterator[Sample]:
     for row in batch.rows:
         values = dict(zip(batch.fields, row, strict=True))
         yield msgspec.convert(values, Sample)
-
-
-def _frames(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Each whole frame as (offset of its end, body); the body is empty where it does not match its checksum."""
-    offset = 0
-    while offset + _FRAME.size <= len(data):
-        length, checksum = _FRAME.unpack_from(data, offset)
-        end = offset + _FRAME.size + length
-        if length == 0 or end > len(data):
-            return
-        body = data[offset + _FRAME.size : end]
-        yield end, body if zlib.crc32(body) == checksum else b""
-        offset = end

@@ -48,11 +48,12 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Tried(msgspec.Struct, frozen=True, kw_only=True):
-    """A batch size and what came of it; figures: None where it did not work."""
+    """A batch size and what came of it: figures, or where it did not work the category of the failure."""
 
     launch: int
     batch_size: int
     figures: Figures | None
+    category: Category | None = None
 
 
 def figures(result: Result) -> Figures:
@@ -89,12 +90,17 @@ def best(tried: Iterable[Tried]) -> Tried | None:
 
 
 def bound(tried: Iterable[Tried], room: Room) -> str:
-    """What keeps the batch from being larger: "memory", "time" or "cap"; empty where nothing worked."""
+    """What keeps the batch from being larger: "memory", "time", "cap", or the failure by which a larger size ended.
+
+    Empty where nothing worked, and while the scan is not over: what is larger may only not have been tried yet.
+    """
+    tried = tuple(tried)
     working, unfit = _apart(tried)
-    if not working:
+    if not working or next_batch(tried, room) is not None:
         return ""
     if unfit is not None:
-        return "memory"
+        category = next(one.category for one in tried if one.batch_size == unfit)
+        return "memory" if category is Category.OUT_OF_MEMORY else f"failure: {category}"
     return "cap" if working[-1].batch_size >= room.largest else "time"
 
 

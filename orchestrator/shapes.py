@@ -79,14 +79,22 @@ def asked(sizes: Sizes, configuration: Configuration) -> tuple[int, ...]:
     }[sizes.unit]
 
 
+def counts_in(model: ModelSpec, unit: SizeUnit) -> bool:
+    """Whether the model has sizes to choose from, in this unit."""
+    return model.sizes is not None and model.sizes.unit is unit
+
+
 def possible(sizes: Sizes, size: int) -> bool:
     """Whether a model with these sizes takes this one."""
     fits = sizes.largest is None or size <= sizes.largest
-    return sizes.smallest <= size and fits and size % sizes.step == 0
+    listed = not sizes.only or size in sizes.only
+    return sizes.smallest <= size and fits and listed and size % sizes.step == 0
 
 
 def takes(sizes: Sizes) -> str:
-    """The sizes in words: "1 to 512 tokens", "multiples of 16 from 32 pixels up"."""
+    """The sizes in words: "1 to 512 tokens", "multiples of 16 from 32 pixels up", "256, 512, 1024 pixels"."""
+    if sizes.only:
+        return f"{_numbers(sizes.only)} {sizes.unit}"
     multiples = "" if sizes.step == 1 else f"multiples of {sizes.step} from "
     if sizes.largest is None:
         return f"{multiples}{sizes.smallest} {sizes.unit} up" if multiples else f"{sizes.smallest} {sizes.unit} or more"
@@ -139,13 +147,18 @@ def memory_format(model: ModelSpec, wanted: MemoryFormat | None) -> MemoryFormat
     A model that sees no images has nothing to choose. Of models that ship, those that take pixels and are no
     transformers are made of convolutions; of others, only those that say "cnn", for their code may count on the order.
     """
-    pixels = model.sizes is not None and model.sizes.unit is SizeUnit.PIXELS
-    images = any(entry.dtype == "float" and len(entry.shape) == IMAGE_DIMENSIONS for entry in model.inputs)
-    unknown = model.own is not None and not model.inputs  # its code makes them: whoever asks for a format knows why
-    if not (pixels or images or unknown):
+    if not sees_images(model):
         return MemoryFormat.CONTIGUOUS
+    pixels = counts_in(model, SizeUnit.PIXELS)
     convolutional = model.type == "cnn" or (pixels and model.type != "transformer")
     return wanted or (MemoryFormat.CHANNELS_LAST if convolutional else MemoryFormat.CONTIGUOUS)
+
+
+def sees_images(model: ModelSpec) -> bool:
+    """Whether how images lie in memory may matter to it."""
+    images = any(entry.dtype == "float" and len(entry.shape) == IMAGE_DIMENSIONS for entry in model.inputs)
+    unknown = model.own is not None and not model.inputs  # its code makes them: whoever asks for a format knows why
+    return counts_in(model, SizeUnit.PIXELS) or images or unknown
 
 
 def _numbers(values: Iterable[int]) -> str:

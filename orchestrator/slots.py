@@ -2,9 +2,9 @@
 
     RunState ─┬─ slots     each planned launch: waiting, running, or how it was settled
               ├─ devices   each device: its queue, what it runs, whether it is taken out
-              └─ what has been learned: sizes that do not fit, launches and attempts made
+              └─ what has been learned: sizes that do not fit, models that do not work, launches and attempts made
 
-Everything here is frozen: a step of the run makes a new state.
+Everything here is frozen: a step of the run makes a new state. `settled` and `with_device` make the two smallest ones.
 """
 
 import enum
@@ -29,6 +29,7 @@ class SlotStatus(enum.StrEnum):
     REFERRED = "referred"
     DOES_NOT_FIT = "does not fit"
     FAILED = "failed"
+    SKIPPED = "skipped"
     DROPPED = "dropped"
 
 
@@ -50,27 +51,45 @@ class SlotState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeviceState(msgspec.Struct, frozen=True, kw_only=True):
-    """One device. running: the launch that has it, until its process is gone and its memory is free again."""
+    """One device. running: the launch that has it, until its process is gone and its memory is free again.
+
+    quarantined: why it is not used any more. strikes: slots that failed here and work on another device.
+    """
 
     queue: tuple[Slot, ...]
     running: int | None = None
     quarantined: str = ""
+    strikes: tuple[Slot, ...] = ()
+
+
+class Skip(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a model is not run any more: what failed, and the devices on which it did."""
+
+    category: Category
+    devices: tuple[str, ...]
 
 
 class RunState(msgspec.Struct, frozen=True, kw_only=True):
     """The whole run, now.
 
+    kinds: device → what it is; those that are the same can stand for each other.
     too_large: cell without its batch size → the smallest batch known not to fit. launches: launch → its slot.
     attempts: attempts so far at each cell, over all rounds; they number the folders. rooms: device → what bounds scans.
+    asked: slots that failed and whose cell another device is to try, which tells whose fault it was. skipped: models
+    that are not run any more. at_once: the most launches at the same time, None for one on every device.
     """
 
     cells: Mapping[str, Cell]
     slots: Mapping[Slot, SlotState]
     devices: Mapping[str, DeviceState]
+    kinds: Mapping[str, str]
     too_large: Mapping[Cell, int] = {}
     launches: Mapping[int, Slot] = {}
     attempts: Mapping[str, int] = {}
     rooms: Mapping[str, Room] = {}
+    asked: tuple[Slot, ...] = ()
+    skipped: Mapping[str, Skip] = {}
+    at_once: int | None = None
     solo: bool = False
     stopping: bool = False
 
@@ -80,9 +99,14 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
         return sum(slot.status in SETTLED for slot in self.slots.values())
 
     @property
-    def busy(self) -> bool:
-        """Whether any device has a launch."""
-        return any(device.running is not None for device in self.devices.values())
+    def most(self) -> int:
+        """How many launches there may be at the same time."""
+        return 1 if self.solo else self.at_once or len(self.devices)
+
+    @property
+    def busy(self) -> int:
+        """How many devices have a launch."""
+        return sum(device.running is not None for device in self.devices.values())
 
 
 class NextLaunch(msgspec.Struct, frozen=True, kw_only=True):
@@ -162,3 +186,15 @@ class StopAsked(msgspec.Struct, frozen=True):
 
 
 Event = Started | Ended | Freed | Quarantined | Dropped | Postponed | Withdrawn | StopAsked
+
+
+def settled(state: RunState, slot: Slot, status: SlotStatus, *, refers_to: str | None = None) -> RunState:
+    """The state with a slot at `status`."""
+    after = msgspec.structs.replace(state.slots[slot], status=status, refers_to=refers_to)
+    return msgspec.structs.replace(state, slots={**state.slots, slot: after})
+
+
+def with_device(state: RunState, uuid: str, **changes: object) -> RunState:
+    """The state with fields of a device changed."""
+    device = msgspec.structs.replace(state.devices[uuid], **changes)
+    return msgspec.structs.replace(state, devices={**state.devices, uuid: device})

@@ -262,6 +262,14 @@ def signal_group(pid: int, number: signal.Signals) -> None:
 
 def end_leftover(pid: int, ticks: int) -> bool:
     """Kill a process of an earlier life of this run, if PID and start time are still the same. Says whether it did."""
+    return signal_same(pid, ticks, signal.SIGKILL)
+
+
+def signal_same(pid: int, ticks: int, number: signal.Signals) -> bool:
+    """Send a signal to a process that need not be a child, if PID and start time are still the same.
+
+    Says whether it did. Raises PermissionError for a process of another user.
+    """
     if host.start_ticks(pid) != ticks:
         return False
     try:
@@ -271,7 +279,7 @@ def end_leftover(pid: int, ticks: int) -> bool:
     try:
         if host.start_ticks(pid) != ticks:
             return False
-        signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+        signal.pidfd_send_signal(pidfd, number)
     except ProcessLookupError:
         return False
     finally:

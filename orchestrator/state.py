@@ -5,16 +5,19 @@
                        └───────────────────────────────────────────────────┘
 
 A slot is one planned launch of a cell: (id of the cell, round). It is settled when it has a result, when it is referred
-to another cell that measures the same, when it does not fit, when its failure is final, or when it is dropped for want
-of time. One that scans for the batch size takes many launches. recovery.py feeds the journal's starts and ends through
-the same functions, so there is one way to know where a run stands.
+to another cell that measures the same, when it does not fit, when its failure is final, when its model is skipped
+(placement.py), or when it is dropped for want of time. One that scans for the batch size takes many launches.
+recovery.py feeds the journal's starts and ends through the same functions, so there is one way to know where a run
+stands.
 """
+
+from collections.abc import Mapping
 
 import msgspec
 
-from orchestrator import scan
+from orchestrator import placement, scan
 from orchestrator.configuration import Plan
-from orchestrator.policy import POLICY, Reaction
+from orchestrator.policy import BEFORE_FIRST_FORWARD, POLICY, Reaction
 from orchestrator.scan import Figures, Tried
 from orchestrator.slots import (
     DeviceState,
@@ -32,13 +35,15 @@ from orchestrator.slots import (
     Started,
     StopAsked,
     Withdrawn,
+    settled,
+    with_device,
 )
 from protocol.cell import AUTO, Cell, Mode
 from protocol.failure import Category, Failure, Phase
 
 
-def begin(plan: Plan) -> RunState:
-    """The state before the first launch."""
+def begin(plan: Plan, kinds: Mapping[str, str] | None = None) -> RunState:
+    """The state before the first launch. kinds: device → its product name, None where all are taken to be alike."""
     cells = {cell.id: cell for cell in plan.cells}
     return RunState(
         cells=cells,
@@ -46,6 +51,7 @@ def begin(plan: Plan) -> RunState:
             slot: SlotState(batch_size=cells[slot[0]].batch_size) for queue in plan.order.values() for slot in queue
         },
         devices={device: DeviceState(queue=queue) for device, queue in plan.order.items()},
+        kinds=dict.fromkeys(plan.order, "") if kinds is None else kinds,
         rooms=plan.rooms,
         solo=any(cell.mode is Mode.SOLO for cell in plan.cells),
     )
@@ -54,12 +60,14 @@ def begin(plan: Plan) -> RunState:
 def worth_repeating(state: RunState, launch: int, category: Category) -> bool:
     """Whether a result that is in doubt for this reason is to be measured again, or has been often enough.
 
-    A step of a scan for the batch size is not: it has told what it was made for, whether the size fits.
+    A step of a scan for the batch size is not: it has told what it was made for, whether the size fits. Nor is a result
+    of a model that is skipped: there would be none in its place.
     """
     of = state.launches[launch]
     slot, scans = state.slots[of], state.cells[of[0]].batch_size == AUTO
     enough = slot.failures.count(category) >= POLICY[category].retries
-    return slot.status is SlotStatus.MEASURED and not scans and not enough
+    skipped = state.cells[of[0]].model in state.skipped
+    return slot.status is SlotStatus.MEASURED and not scans and not enough and not skipped
 
 
 def next_launches(state: RunState) -> tuple[RunState, tuple[NextLaunch, ...]]:
@@ -70,12 +78,11 @@ def next_launches(state: RunState) -> tuple[RunState, tuple[NextLaunch, ...]]:
     if state.stopping:
         return state, ()
     found: list[NextLaunch] = []
-    # One at a time, devices take turns: none is kept for the end, when a time limit may be near.
-    in_turn = (
-        sorted(state.devices.items(), key=lambda item: -len(item[1].queue)) if state.solo else state.devices.items()
-    )
+    # Where not all may work at once, devices take turns: none is kept for the end, when a time limit may be near.
+    limited = state.most < len(state.devices)
+    in_turn = sorted(state.devices.items(), key=lambda item: -len(item[1].queue)) if limited else state.devices.items()
     for uuid, device in in_turn:
-        if device.running is not None or device.quarantined or (state.solo and (state.busy or found)):
+        if device.running is not None or device.quarantined or state.busy + len(found) >= state.most:
             continue
         state, launch = _next_on(state, uuid, len(state.launches) + len(found))
         if launch is not None:
@@ -94,9 +101,9 @@ def step(state: RunState, event: Event) -> RunState:
         case Ended(launch, failure, figures):
             return _ended(state, launch, failure, figures)
         case Freed(device):
-            return _with_device(state, device, running=None)
+            return with_device(state, device, running=None)
         case Quarantined(device, reason):
-            return _with_device(state, device, quarantined=reason)
+            return with_device(state, device, quarantined=reason)
         case Dropped(slot):
             return _dropped(state, slot)
         case Postponed(slot):
@@ -112,28 +119,27 @@ def _next_on(state: RunState, uuid: str, number: int) -> tuple[RunState, NextLau
     while queue := state.devices[uuid].queue:
         slot = queue[0]
         cell = state.cells[slot[0]]
-        if cell.batch_size == AUTO:
-            return state, _scanning(state, slot, number)
-        batch_size = _fitting(state, cell)
+        scans = cell.batch_size == AUTO
+        batch_size = AUTO if scans else _fitting(state, cell)
         if batch_size < cell.batch_size and (other := _stand_in(state, cell, batch_size)) is not None:
-            state = _settle(state, slot, SlotStatus.REFERRED, refers_to=other)
-        elif batch_size == 0:
-            state = _settle(state, slot, SlotStatus.DOES_NOT_FIT)
+            state = settled(state, slot, SlotStatus.REFERRED, refers_to=other)
+        elif batch_size == 0 and not scans:
+            state = settled(state, slot, SlotStatus.DOES_NOT_FIT)
+        elif cell.model in state.skipped:
+            state = settled(state, slot, SlotStatus.SKIPPED)
         else:
-            smaller = msgspec.structs.replace(cell, batch_size=batch_size)
-            attempt = state.attempts.get(slot[0], 0) + 1
-            return state, NextLaunch(slot=slot, cell=smaller, launch=number, attempt=attempt)
-        state = _with_device(state, uuid, queue=state.devices[uuid].queue[1:])
+            return state, _launch(state, slot, batch_size, number)
+        state = with_device(state, uuid, queue=state.devices[uuid].queue[1:])
     return state, None
 
 
-def _scanning(state: RunState, slot: Slot, number: int) -> NextLaunch:
-    """The next step of a scan: one that waits is not at its end."""
-    size = _next_size(state, slot)
+def _launch(state: RunState, slot: Slot, batch_size: int, number: int) -> NextLaunch:
+    """The next launch of a slot; AUTO stands for the next step of its scan: one that waits is not at its end."""
+    size = _next_size(state, slot) if batch_size == AUTO else batch_size
     assert size is not None
-    attempt = state.attempts.get(slot[0], 0) + 1
     cell = msgspec.structs.replace(state.cells[slot[0]], batch_size=size)
-    return NextLaunch(slot=slot, cell=cell, launch=number, attempt=attempt, scans=True)
+    attempt = state.attempts.get(slot[0], 0) + 1
+    return NextLaunch(slot=slot, cell=cell, launch=number, attempt=attempt, scans=batch_size == AUTO)
 
 
 def _fitting(state: RunState, cell: Cell) -> int:
@@ -158,7 +164,7 @@ def _stand_in(state: RunState, cell: Cell, fitting: int) -> str | None:
 
 def _started(state: RunState, launch: int, slot: Slot, device: str, batch_size: int) -> RunState:
     queue = tuple(other for other in state.devices[device].queue if other != slot)
-    state = _with_device(state, device, queue=queue, running=launch)
+    state = with_device(state, device, queue=queue, running=launch)
     before = state.slots[slot]
     running = msgspec.structs.replace(
         before, status=SlotStatus.RUNNING, batch_size=batch_size, attempts=before.attempts + 1
@@ -175,33 +181,57 @@ def _ended(state: RunState, launch: int, failure: Failure | None, figures: Figur
     slot = state.launches.get(launch)
     if slot is None or state.slots[slot].status is not SlotStatus.RUNNING:
         return state
-    scans = state.cells[slot[0]].batch_size == AUTO
-    if failure is None:
-        return _scanned(state, slot, launch, figures) if scans else _settle(state, slot, SlotStatus.MEASURED)
-    before = state.slots[slot]
+    if failure is not None:
+        state = _failed(state, slot, launch, failure)
+    elif state.cells[slot[0]].batch_size == AUTO:
+        state = _scanned(state, slot, launch, figures)
+    else:
+        state = settled(state, slot, SlotStatus.MEASURED)
+    return placement.conclude(state)
+
+
+def _failed(state: RunState, slot: Slot, launch: int, failure: Failure) -> RunState:
+    """What a failed launch means: for the slot, and, where the failure is final, for its device or its model."""
+    rule, before = POLICY[failure.category], state.slots[slot]
     failed = msgspec.structs.replace(before, failures=(*before.failures, failure.category))
     state = msgspec.structs.replace(state, slots={**state.slots, slot: failed})
-    rule = POLICY[failure.category]
+    scans = state.cells[slot[0]].batch_size == AUTO
     if rule.reaction is Reaction.QUARANTINE:
         state = step(state, Quarantined(state.cells[slot[0]].devices[0], failure.message))
+        return settled(state, slot, SlotStatus.FAILED)
     if rule.reaction is Reaction.RETRY_SMALLER and not scans:
         return _shrink(state, slot, failure.phase)
-    if rule.reaction is Reaction.RETRY and failed.failures.count(failure.category) <= rule.retries:
-        return _again(state, slot)
-    if scans and rule.reaction is not Reaction.QUARANTINE and scan.is_an_answer(failed.tried, failure.category):
-        return _scanned(state, slot, launch, None)
-    return _settle(state, slot, SlotStatus.FAILED)
+    if rule.reaction is Reaction.RETRY_FEWER:
+        state = _fewer(state)
+    if failed.failures.count(failure.category) <= rule.retries:
+        return _again(state, slot, first=rule.reaction is Reaction.ELSEWHERE)
+    if scans and scan.is_an_answer(failed.tried, failure.category):
+        return _scanned(state, slot, launch, None, failure.category)
+    state = settled(state, slot, SlotStatus.FAILED)
+    broken = rule.reaction is Reaction.SKIP_BROKEN and failure.phase in BEFORE_FIRST_FORWARD
+    if broken or rule.reaction is Reaction.SKIP_MODEL:
+        return placement.skip_model(state, slot)
+    return placement.ask(state, slot) if rule.reaction is Reaction.ELSEWHERE else state
 
 
-def _scanned(state: RunState, slot: Slot, launch: int, figures: Figures | None) -> RunState:
+def _fewer(state: RunState) -> RunState:
+    """The host's memory did not hold what ran at once: from now on half of that."""
+    running = sum(slot.status is SlotStatus.RUNNING for slot in state.slots.values())
+    return msgspec.structs.replace(state, at_once=max(1, min(running, state.most) // 2))
+
+
+def _scanned(
+    state: RunState, slot: Slot, launch: int, figures: Figures | None, category: Category | None = None
+) -> RunState:
     """A step of a scan is over, well or at a size that does not work: go on with the next, or be done."""
     before = state.slots[slot]
-    tried = (*before.tried, Tried(launch=launch, batch_size=before.batch_size, figures=figures))
+    latest = Tried(launch=launch, batch_size=before.batch_size, figures=figures, category=category)
+    tried = (*before.tried, latest)
     state = msgspec.structs.replace(state, slots={**state.slots, slot: msgspec.structs.replace(before, tried=tried)})
     if _next_size(state, slot) is not None:
         return _again(state, slot, first=True)
     fits = scan.largest(tried) is not None
-    return _settle(state, slot, SlotStatus.MEASURED if fits else SlotStatus.DOES_NOT_FIT)
+    return settled(state, slot, SlotStatus.MEASURED if fits else SlotStatus.DOES_NOT_FIT)
 
 
 def _next_size(state: RunState, slot: Slot) -> int | None:
@@ -224,13 +254,13 @@ def _dropped(state: RunState, slot: Slot) -> RunState:
         return state
     device = state.cells[slot[0]].devices[0]
     queue = tuple(other for other in state.devices[device].queue if other != slot)
-    return _settle(_with_device(state, device, queue=queue), slot, SlotStatus.DROPPED)
+    return settled(with_device(state, device, queue=queue), slot, SlotStatus.DROPPED)
 
 
 def _shrink(state: RunState, slot: Slot, phase: Phase) -> RunState:
     """Learn the size that does not fit, and try a smaller one; before the first forward no size would fit."""
-    if phase not in (Phase.WARM_UP, Phase.MEASURE, Phase.FINISH):
-        return _settle(state, slot, SlotStatus.DOES_NOT_FIT)
+    if phase in BEFORE_FIRST_FORWARD:
+        return settled(state, slot, SlotStatus.DOES_NOT_FIT)
     family = _family(state.cells[slot[0]])
     known = state.too_large.get(family)
     tried = state.slots[slot].batch_size
@@ -242,25 +272,15 @@ def _shrink(state: RunState, slot: Slot, phase: Phase) -> RunState:
 def _again(state: RunState, slot: Slot, *, first: bool = False) -> RunState:
     """Put a slot back into its device's queue.
 
-    Behind the others, because what interrupts one launch must not keep them waiting; halving goes first, because they
-    learn from it.
+    Behind the others, because what interrupts one launch must not keep them waiting; halving, and what may be the fault
+    of the model or the device, goes first, because they learn from it.
     """
     device = state.cells[slot[0]].devices[0]
-    state = _settle(state, slot, SlotStatus.WAITING)
+    state = settled(state, slot, SlotStatus.WAITING)
     queue = tuple(other for other in state.devices[device].queue if other != slot)
-    return _with_device(state, device, queue=(slot, *queue) if first else (*queue, slot))
-
-
-def _settle(state: RunState, slot: Slot, status: SlotStatus, *, refers_to: str | None = None) -> RunState:
-    after = msgspec.structs.replace(state.slots[slot], status=status, refers_to=refers_to)
-    return msgspec.structs.replace(state, slots={**state.slots, slot: after})
+    return with_device(state, device, queue=(slot, *queue) if first else (*queue, slot))
 
 
 def _family(cell: Cell) -> Cell:
     """What a cell shares with the same cell at other batch sizes."""
     return msgspec.structs.replace(cell, batch_size=0)
-
-
-def _with_device(state: RunState, uuid: str, **changes: object) -> RunState:
-    device = msgspec.structs.replace(state.devices[uuid], **changes)
-    return msgspec.structs.replace(state, devices={**state.devices, uuid: device})

@@ -11,9 +11,13 @@ import enum
 import math
 from typing import Final
 
+from protocol.failure import Category
+
 GENTLE_S: Final = 12.0
 """A gentle stop lets launches end by themselves for this long; with the grace below it ends within 20 s."""
 GENTLE_GRACE_S: Final = 4.0
+OUT_OF_TIME: Final = "the time limit of the run was reached"
+"""What a launch is told that is ended by the limit: it is dropped, and not measured again as one that was stopped."""
 
 
 class Order(enum.Enum):
@@ -62,3 +66,9 @@ class Stopping:
             self.over_by = now
             orders.append(Order.TIME_IS_UP)
         return tuple(orders)
+
+
+def how_it_ended(category: str, message: str) -> str:
+    """The kind of a failure in words: what the time limit ended was not stopped by anybody."""
+    limited = category == Category.STOPPED and message == OUT_OF_TIME
+    return "ended by the time limit" if limited else str(category)

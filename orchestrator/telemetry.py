@@ -59,6 +59,7 @@ class Telemetry:
             root=str(spawn.rooms_root()),
             interval_ms=interval_ms,
             files={uuid: str(paths.samples(uuid).absolute()) for uuid in uuids},
+            health=str(paths.health.absolute()),
         )
         telemetry = cls(pid, ours)
         with contextlib.suppress(EOFError):  # one that died at once is seen where it is listened to

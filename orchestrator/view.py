@@ -14,6 +14,7 @@ class DeviceLine(msgspec.Struct, frozen=True, kw_only=True):
     label: str
     name: str
     cell: str | None = None
+    cell_id: str | None = None
     batch_size: int | None = None
     attempt: int = 1
     phase: Phase | None = None
@@ -38,7 +39,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 class CellEnded(msgspec.Struct, frozen=True, kw_only=True):
     """A launch is over. `next_step` says in words what will be done about a failure, empty where nothing is.
 
-    iteration_ms: mean time of an iteration. It and items_per_second are None where there is no such figure.
+    iteration_ms: mean time of an iteration. It and items_per_second are None where there is no such figure. cell: in
+    words; cell_id: the planned one, as the report has it.
     """
 
     label: str
@@ -48,6 +50,7 @@ class CellEnded(msgspec.Struct, frozen=True, kw_only=True):
     summary: str
     iteration_ms: float | None = None
     items_per_second: float | None = None
+    cell_id: str | None = None
     failure: Failure | None = None
     next_step: str = ""
 

@@ -39,7 +39,7 @@ def explain(error: msgspec.ValidationError, value: object, kind: object) -> Prob
     if missing := _MISSING.match(text):
         return Problem(path, f"the key {missing.group(1)} is missing")
     if _TOO_LARGE.search(text):
-        return Problem(path, f"{_shown(value)} is too large")
+        return Problem(path, f"{_shown(value)} is too large{_largest(expected)}")
     return Problem(path, f"expected {words(expected)}, got {_shown(value)}")
 
 
@@ -73,6 +73,13 @@ def words(kind: inspect.Type, *, plural: bool = False) -> str:
         case inspect.EnumType(cls=cls):
             return listed(str(member.value) for member in cls)
     return "words" if plural else "a word"
+
+
+def _largest(kind: inspect.Type) -> str:
+    """The largest whole number that is allowed there, in words; nothing where the type has no bound."""
+    options = kind.types if isinstance(kind, inspect.UnionType) else (kind,)
+    bounds = [one.le for one in options if isinstance(one, inspect.IntType) and one.le is not None]
+    return f"; the largest that is allowed is {max(bounds)}" if bounds else ""
 
 
 def _bound(how: str, limit: float | None) -> str:

@@ -163,13 +163,17 @@ class InputSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class Sizes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which input sizes a model takes: multiples of `step` from `smallest` to `largest` (None: any)."""
+    """Which input sizes a model takes: multiples of `step` from `smallest` to `largest` (None: any).
+
+    only: which of these, where no step can say it; empty for all.
+    """
 
     unit: SizeUnit
     default: int
     smallest: int = 1
     largest: int | None = None
     step: int = 1
+    only: tuple[int, ...] = ()
 
 
 class Generation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

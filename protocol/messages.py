@@ -69,13 +69,17 @@ class Deadlines(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class Measurement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How long to warm up and to measure, in seconds. Fixed numbers of iterations override adaptive stopping."""
+    """How long to warm up and to measure, in seconds. Fixed numbers of iterations override adaptive stopping.
+
+    give_up: whether measuring ends, from `min_s` on, as soon as the interval cannot come near its target in `max_s`.
+    """
 
     relative_half_width: float
     block_s: float
     warm_up_cap_s: float
     min_s: float
     max_s: float
+    give_up: bool = False
     warm_up_iterations: int | None = None
     iterations: int | None = None
 
@@ -242,8 +246,24 @@ class Unavailable(_Message, frozen=True, kw_only=True):
     reason: str
 
 
+class XidSeen(_Message, frozen=True, kw_only=True):
+    """The driver reported an error of a GPU by its number, which NVIDIA's documentation explains. at_ns: monotonic."""
+
+    uuid: str
+    xid: int
+    at_ns: int
+
+
+class GpuBroken(_Message, frozen=True, kw_only=True):
+    """NVML says that a GPU is gone, or of no use before a reset: `reason`, in words. Said once. at_ns: monotonic."""
+
+    uuid: str
+    reason: str
+    at_ns: int
+
+
 FromWorker = Hello | PhaseEntered | Progress | Outcome
 ToWorker = Assign | Ack | Dismiss
 ToZygote = Prepare | Fork
 FromZygote = Ready | Forked | ForkFailed
-FromSampler = Digest | DeviceFree | Unavailable
+FromSampler = Digest | DeviceFree | Unavailable | XidSeen | GpuBroken

@@ -3,7 +3,7 @@
     runs/<time>-<id>/
       run.yaml   journal.gpj   lock   zygote.log   sampler.log
       launches/<cell>/<n>/   stdout.log stderr.log fault.log phase error.json result.msgpack
-      telemetry/<uuid>.samples
+      telemetry/<uuid>.samples   telemetry/health.records
       report.json .csv .txt
 
 All paths of a run are made here and nowhere else.
@@ -85,6 +85,11 @@ class RunPaths:
     def samples(self, uuid: str) -> Path:
         """Samples of one GPU."""
         return self.telemetry / f"{slug(uuid)}.samples"
+
+    @property
+    def health(self) -> Path:
+        """What the telemetry process saw of the health of the GPUs and of the machine."""
+        return self.telemetry / "health.records"
 
     def launch(self, cell_id: str, attempt: int) -> LaunchPaths:
         """Folder of the n-th attempt, counted from 1, at a cell."""

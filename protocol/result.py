@@ -4,11 +4,15 @@ History of the format: 1, the first.
 """
 
 import enum
+from typing import Final
 
 import msgspec
 
 from protocol import floats
 from protocol.cell import Cell
+
+COUNTED_WITHIN_MS: Final = 2_000.0
+"""Operations are counted in one iteration more, at the speed of Python: not where one takes longer than this."""
 
 
 class SteadyState(enum.StrEnum):
@@ -24,6 +28,7 @@ class StopReason(enum.StrEnum):
 
     TARGET = "interval target reached"
     TIME_CAP = "time cap"
+    OUT_OF_REACH = "interval target out of reach"
     FIXED = "fixed number of iterations"
 
 

@@ -10,7 +10,7 @@ import yaml
 
 from orchestrator import catalogue
 from orchestrator.cli import benchmark, orchestrate
-from orchestrator.policy import ANY_NUMBER, POLICY
+from orchestrator.policy import POLICY, RUN, retries
 from orchestrator.probes import is_probe
 from protocol.exit_codes import MEANING
 
@@ -73,11 +73,18 @@ def test_the_table_of_failures_is_the_policy() -> None:
     """docs/failures.md repeats orchestrator/policy.py; after a change of it, paste what this test expected."""
     rows = ["| what happened | what is done | retries | why |", "|---|---|---|---|"]
     for category, rule in POLICY.items():
-        words = "any number" if rule.retries == ANY_NUMBER else str(rule.retries)
-        retries = f" {words} " if rule.retries else " "
-        rows.append(f"| {category} | {rule.reaction} |{retries}| {rule.why} |")
+        tries = f" {retries(rule)} " if rule.retries else " "
+        rows.append(f"| {category} | {rule.reaction} |{tries}| {rule.why} |")
     text = (ROOT / "docs" / "failures.md").read_text(encoding="utf-8")
     table = text.partition("<!-- policy: begin -->\n")[2].partition("\n<!-- policy: end -->")[0]
+    assert table == "\n".join(rows)
+
+
+def test_the_table_of_what_happens_to_the_run_is_the_policy() -> None:
+    """docs/failures.md repeats orchestrator/policy.py here too; paste what this test expected."""
+    rows = ["| event | what is done |", "|---|---|", *(f"| {event} | {done} |" for event, done in RUN.items())]
+    text = (ROOT / "docs" / "failures.md").read_text(encoding="utf-8")
+    table = text.partition("<!-- run: begin -->\n")[2].partition("\n<!-- run: end -->")[0]
     assert table == "\n".join(rows)
 
 

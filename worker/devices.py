@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib import metadata
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import torch
 
@@ -93,15 +93,42 @@ def _same_uuid(one: str, other: str) -> bool:
 
 
 def set_tf32(*, wanted: bool) -> None:
-    """Switch TF32 for products and for cuDNN, where it is on by default.
+    """Switch TF32 for products and for cuDNN, where it is on by default, whatever was set before by which interface.
 
-    By the older of torch's two interfaces, because it keeps the newer one's settings in step, and mixing them raises in
-    torch 2.9. It may warn that it is the older one.
+    By the older of torch's two, because it keeps the newer one's settings of single operators in step, and using both
+    raises from torch 2.9 on. It leaves the newer one's settings for all operators, which single ones would inherit. It
+    may warn that it is the older one.
     """
+    backends: Any = torch.backends  # torch declares only part of the newer interface
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        if _newer_interface():
+            backends.fp32_precision = "none"
+            backends.cudnn.fp32_precision = "none"
         torch.backends.cuda.matmul.allow_tf32 = wanted
         torch.backends.cudnn.allow_tf32 = wanted
+
+
+def tf32_switches() -> dict[str, bool]:
+    """Where TF32 is on. Never raises, as the older interface does once somebody has used both."""
+    backends: Any = torch.backends
+    cuda, cudnn = backends.cuda, backends.cudnn
+    if _newer_interface():
+        return {
+            "cuda.matmul.allow_tf32": cuda.matmul.fp32_precision == "tf32",
+            "cudnn.allow_tf32": cudnn.conv.fp32_precision == "tf32",
+            "cudnn.rnn.allow_tf32": cudnn.rnn.fp32_precision == "tf32",
+        }
+    return {
+        "cuda.matmul.allow_tf32": cuda.matmul.allow_tf32,
+        "cudnn.allow_tf32": cudnn.allow_tf32,
+        "cudnn.rnn.allow_tf32": cudnn.allow_tf32,
+    }
+
+
+def _newer_interface() -> bool:
+    """Whether this torch has fp32_precision: since 2.9."""
+    return hasattr(torch.backends.cuda.matmul, "fp32_precision")
 
 
 def weights_type(precision: Precision, *, training: bool) -> torch.dtype:
@@ -153,8 +180,7 @@ def environment(device: torch.device, isolation: str) -> Environment:
 def _flags() -> dict[str, str]:
     """Switches that change times or results, as they stand after the measurement."""
     switches: dict[str, object] = {
-        "cuda.matmul.allow_tf32": torch.backends.cuda.matmul.allow_tf32,
-        "cudnn.allow_tf32": torch.backends.cudnn.allow_tf32,
+        **tf32_switches(),
         "cudnn.benchmark": torch.backends.cudnn.benchmark,
         "cudnn.deterministic": torch.backends.cudnn.deterministic,
         "deterministic_algorithms": torch.are_deterministic_algorithms_enabled(),

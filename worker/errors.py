@@ -6,7 +6,8 @@ WorkerError
 ├── NotFiniteError            the loss is NaN or infinite
 ├── UnknownFamilyError        a model names a family that worker/models/ does not have
 ├── UnsuitableModelError      a model cannot do what the cell measures, such as write text
-└── ModelCodeError            code of the user's own cannot be imported, built, fed, run or trained
+└── ModelCodeError            code of the user's own cannot be imported, built, fed, run or trained, or
+                              changes the precision that is measured
 """
 
 

@@ -19,7 +19,7 @@ from protocol.result import Block, SteadyState, StopReason, WarmUp
 from worker import timing
 from worker.stage import Stage
 from worker.steady import is_steady
-from worker.stopping import Stopper
+from worker.stopping import LEAST_ITERATIONS, Stopper
 from worker.timing import Clock, Step, TimedBlock
 
 _PROGRESS_EVERY_S: Final = 0.1
@@ -43,6 +43,7 @@ class Work:
     at the end of a block says nothing.
     prepare: called before every block, untimed. one_by_one: a block is one iteration, so that `prepare` precedes each.
     retries: how often the device's allocator has had to free its cache and try again.
+    least: iterations that adaptive measuring does, however long they take.
     """
 
     steps: dict[str, Step]
@@ -51,6 +52,7 @@ class Work:
     prepare: Step = _nothing
     one_by_one: bool = False
     retries: Callable[[], int] = _no_retries
+    least: int = LEAST_ITERATIONS
 
     def block(self, clock: Clock, iterations: int, group: int = 1) -> TimedBlock:
         """One timed block, which has `spans` spans for each group of iterations."""
@@ -145,13 +147,13 @@ def measured(work: Work, clock: Clock, measurement: Measurement, stage: Stage, i
     """Measure until the stopper is content.
 
     iteration_ms: what one iteration takes, from the warm-up. Blocks last at least `block_s`. Adaptive measuring does
-    at least stopping.LEAST_ITERATIONS iterations and otherwise ends at most one iteration after `max_s`; a fixed number
+    at least `work.least` iterations and otherwise ends at most one iteration after `max_s`; a fixed number
     of iterations is done exactly, however long that takes. Errors of the device surface at the end of a block.
     """
     stage.enter(Phase.MEASURE)
     asked = None if measurement.iterations is None else max(measurement.iterations, 1)
     group = work.group(clock, iteration_ms, asked)
-    stopper, pace, record = Stopper(measurement), _Pace(stage), _Record(work, group)
+    stopper, pace, record = Stopper(measurement, work.least), _Pace(stage), _Record(work, group)
     with stage.timed("measure"):
         begin = time.monotonic()
         reason = None

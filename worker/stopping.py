@@ -3,6 +3,9 @@
 No clock in here: the loop tells how much was measured and how long it took. Looking at the interval after every block
 and stopping at the first that is narrow enough would make it too narrow too often, so it is looked at only after every
 further 30 % of data (docs/method.md, "When to stop").
+
+A profile in haste gives up where more time would not help. Intervals shrink with the root of the time, so what they
+will be at the cap can be told. Giving up because an interval is wide makes none narrower than it should be.
 """
 
 import math
@@ -16,13 +19,16 @@ from protocol.result import StopReason
 GROWTH: Final = 1.3
 LEAST_ITERATIONS: Final = 3
 """Even when one takes longer than the time cap: a single time says nothing about how much times differ."""
+FAR: Final = 2.0
+"""Times the target that an interval must still be at the cap to be given up: widths are only estimates themselves."""
 
 
 class Stopper:
     """Decides after each block whether to go on. One for each cell that is measured."""
 
-    def __init__(self, measurement: Measurement) -> None:
+    def __init__(self, measurement: Measurement, least: int = LEAST_ITERATIONS) -> None:
         self._measurement = measurement
+        self._least = least
         self._next_look = BATCHES
 
     def reason(self, times_ms: Sequence[float], iterations: int, elapsed_s: float) -> StopReason | None:
@@ -31,15 +37,22 @@ class Stopper:
         times_ms: every value measured so far, in order; iterations: how many iterations these cover;
         elapsed_s: time since the first of them began.
         A fixed number of iterations ignores times and target. Otherwise the target counts from `min_s` and 20 values
-        on, and the time cap from LEAST_ITERATIONS on.
+        on, the time cap from `least` iterations on. Where it gives up, it does so from `min_s` on: at a look, or when
+        there will not be 20 values.
         """
         asked = self._measurement
         if asked.iterations is not None:
             return StopReason.FIXED if iterations >= asked.iterations else None
         if elapsed_s >= asked.min_s and len(times_ms) >= self._next_look:
             self._next_look = math.ceil(len(times_ms) * GROWTH)
-            if relative_half_width(times_ms) <= asked.relative_half_width:
+            width = relative_half_width(times_ms)
+            if width <= asked.relative_half_width:
                 return StopReason.TARGET
-        if elapsed_s >= asked.max_s and iterations >= LEAST_ITERATIONS:
+            if asked.give_up and width * math.sqrt(elapsed_s / asked.max_s) > FAR * asked.relative_half_width:
+                return StopReason.OUT_OF_REACH
+        if iterations < self._least:
+            return None
+        if elapsed_s >= asked.max_s:
             return StopReason.TIME_CAP
-        return None
+        too_few = len(times_ms) * asked.max_s < BATCHES * elapsed_s
+        return StopReason.OUT_OF_REACH if asked.give_up and too_few and elapsed_s >= asked.min_s else None

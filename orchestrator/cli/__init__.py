@@ -8,7 +8,20 @@ from typing import Unpack
 import click
 
 from orchestrator import TOOL_VERSION
-from orchestrator.cli import completion, info, list_models, quick, report, resume, run
+from orchestrator.cli import (
+    completion,
+    doctor,
+    explain,
+    info,
+    list_models,
+    quick,
+    report,
+    resume,
+    run,
+    status,
+    stop,
+    watch,
+)
 from orchestrator.cli.options import RunParams, run_options
 from orchestrator.cli.program import SETTINGS, Program
 from orchestrator.errors import ConfigError
@@ -44,5 +57,5 @@ def benchmark() -> None:
 
 
 for _program in (orchestrate, benchmark):
-    for _module in (run, quick, resume, report, info, list_models, completion):
+    for _module in (run, quick, resume, status, watch, stop, report, explain, doctor, info, list_models, completion):
         _program.add_command(_module.command)

@@ -8,9 +8,9 @@ from orchestrator.cli.program import Command
 from orchestrator.cli.streams import say
 
 WHERE: Final = """\b
-bash:  source <({program} completion bash)       in ~/.bashrc
-zsh:   source <({program} completion zsh)        in ~/.zshrc
-fish:  {program} completion fish | source        in ~/.config/fish/config.fish
+~/.bashrc                   source <({program} completion bash)
+~/.zshrc                    source <({program} completion zsh)
+~/.config/fish/config.fish  {program} completion fish | source
 """
 
 

@@ -10,6 +10,7 @@ from orchestrator.budget import Budget
 from orchestrator.cli import left_out
 from orchestrator.cli.program import table
 from orchestrator.configuration import Configuration, Plan
+from orchestrator.naming import counted, shortened
 from orchestrator.report.files import target
 from protocol.cell import Cell, Device, MemoryFormat, Mode
 
@@ -18,15 +19,16 @@ DEVICES_SHOWN: Final = 8
 WIDTH: Final = 80
 
 
-def describe(plan: Plan, configuration: Configuration, devices: Sequence[Device]) -> str:
-    """The plan in at most 80 columns, and where the files would go."""
+def describe(plan: Plan, configuration: Configuration, devices: Sequence[Device], notes: Sequence[str] = ()) -> str:
+    """The plan in at most 80 columns, and where the files would go. notes: what else a person should know of it."""
     total = estimate.about(estimate.total_s(plan, configuration, devices))
     return "\n".join(
         (
             *_tables(plan, configuration, devices),
             *_formats(plan.cells),
             *_folded(f"Left out: {sentence}." for sentence in left_out.sentences(plan, devices)),
-            f"{len(plan.cells)} cells, {sum(map(len, plan.order.values()))} launches, {total} in all.",
+            *_folded(f"Note: {note}." for note in notes),
+            f"{counted(len(plan.cells), 'cell')}, {counted(plan.launches, 'launch', 'launches')}, {total} in all.",
             *_limit(plan, configuration, devices),
             *(f"Report: {target(Path(configuration.output_path), kind)}" for kind in configuration.formats),
             f"Run:    a new folder in {configuration.runs_folder}",
@@ -74,7 +76,7 @@ def _tables(plan: Plan, configuration: Configuration, devices: Sequence[Device])
 
 
 def _row(cell: Cell) -> tuple[str, ...]:
-    name = cell.model if len(cell.model) <= NAME_WIDTH else f"{cell.model[: NAME_WIDTH - 1]}…"
+    name = shortened(cell.model, NAME_WIDTH)
     size = "" if cell.input_size is None else str(cell.input_size)
     if cell.new_tokens is not None:
         size += f"+{cell.new_tokens}"

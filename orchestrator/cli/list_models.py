@@ -60,6 +60,8 @@ def _range(sizes: "Sizes") -> str:
     """As shapes.takes says it, short enough for a column."""
     if sizes.largest == sizes.smallest:
         return "nothing else"
+    if sizes.only:
+        return ", ".join(map(str, sizes.only))
     reach = f"{sizes.smallest} up" if sizes.largest is None else f"{sizes.smallest} to {sizes.largest}"
     return reach if sizes.step == 1 else f"{reach} by {sizes.step}"
 

@@ -18,6 +18,8 @@ class DisplayParams(TypedDict):
     quiet: bool
     log_format: str
     strict: bool
+    on_finish: str | None
+    on_failure: str | None
 
 
 class RunParams(DisplayParams):
@@ -54,7 +56,7 @@ class RunParams(DisplayParams):
 
 DISPLAY_OPTIONS: Final = (
     click.option("-v", "--verbose", is_flag=True, default=None, help="Tell every step."),
-    click.option("--quiet", is_flag=True, help="Tell failures and warnings alone."),
+    click.option("--quiet", is_flag=True, help="Tell failures and warnings alone, and the end in one line."),
     click.option(
         "--log-format",
         type=click.Choice(["text", "json"]),
@@ -63,6 +65,12 @@ DISPLAY_OPTIONS: Final = (
         help="What is told, as text or as a JSON object a line.",
     ),
     click.option("--strict", is_flag=True, help="End with 1 where a result is degraded or does not fit."),
+    click.option(
+        "--on-finish",
+        metavar="COMMAND",
+        help="Call this when the run is over, without a shell; GPUBENCH_REPORT, …_EXIT_CODE and others tell it how.",
+    ),
+    click.option("--on-failure", metavar="COMMAND", help="The same, only where the exit code is not 0."),
 )
 
 RUN_OPTIONS: Final = (
@@ -123,13 +131,13 @@ RUN_OPTIONS: Final = (
         "-i",
         "--iterations",
         metavar="N",
-        help="Measure exactly N iterations a launch. [default: until the profile's interval is reached]",
+        help="Measure exactly N iterations a launch (not of loads). [default: until the profile's interval is reached]",
     ),
     click.option(
         "-w",
         "--warmup",
         metavar="N",
-        help="Warm up for exactly N iterations. [default: until times are steady]",
+        help="Warm up for exactly N iterations (not for loading). [default: until times are steady]",
     ),
     click.option(
         "-o",
@@ -176,7 +184,7 @@ RUN_OPTIONS: Final = (
         "--phases",
         metavar="NAMES",
         shell_complete=complete.phases,
-        help="load, inference, training, generation or several. [default: all four]",
+        help="load, inference, training, generation or several. [default: all but generation]",
     ),
     click.option(
         "--launches",
@@ -233,6 +241,23 @@ def run_options(command: Command) -> Command:
 def display_options(command: Command) -> Command:
     """How a run is shown and how it ends."""
     return _decorate(command, DISPLAY_OPTIONS)
+
+
+def which_run(command: Command) -> Command:
+    """The folder of a run, or the newest one."""
+    return _decorate(
+        command,
+        (
+            click.argument("run", required=False, type=click.Path()),
+            click.option(
+                "--runs-folder",
+                metavar="FOLDER",
+                type=click.Path(),
+                default="runs",
+                help="Where to find the newest. [default: ./runs]",
+            ),
+        ),
+    )
 
 
 def require_one_voice(params: DisplayParams) -> None:

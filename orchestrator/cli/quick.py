@@ -10,11 +10,19 @@ from orchestrator.cli.program import RunCommand
 
 EXAMPLES: Final = """\b
 Examples:
-  {command}                            three minutes, all GPUs
+  {command}                          three minutes, all GPUs
   {command} --light -m resnet50,bert-base
   {command} --extensive -o report.txt
-  {command} --light --gpu-ids cpu:0    without any GPU
+  {command} --light --gpu-ids cpu:0  without any GPU
 """
+
+DEFAULTS: Final = {
+    "batch_sizes": "light: 8; standard: 1,32, training: 32; extensive: 1,8,32, training: 8,32; generation: 1",
+    "precision": "fp32; extensive: fp32,bf16",
+    "profile": "quick",
+    "phases": "light: inference; standard: inference,training,generation; extensive: all four",
+}
+"""What the presets of configs/presets.yaml say in place of a run's defaults, for --help."""
 
 
 class QuickParams(RunParams):
@@ -43,3 +51,8 @@ def command(context: click.Context, /, **params: Unpack[QuickParams]) -> None:
     if len(chosen) > 1:
         raise click.UsageError(f"{' and '.join(f'--{name}' for name in chosen)} contradict each other; keep one")
     context.exit(run.measure(context, params, preset=chosen[0] if chosen else presets.DEFAULT))
+
+
+for _option in command.params:
+    if isinstance(_option, click.Option) and _option.name in DEFAULTS:
+        _option.help = f"{(_option.help or '').partition(' [default:')[0]} [default: {DEFAULTS[_option.name]}]"

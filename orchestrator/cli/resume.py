@@ -4,19 +4,13 @@ from typing import Unpack
 
 import click
 
-from orchestrator.cli.options import DisplayParams, display_options, require_one_voice
+from orchestrator.cli.ending import announced
+from orchestrator.cli.options import DisplayParams, display_options, require_one_voice, which_run
 from orchestrator.cli.program import RunCommand
 
 
 @click.command("resume", cls=RunCommand, short_help="Go on with a run.")
-@click.argument("run", required=False, type=click.Path())
-@click.option(
-    "--runs-folder",
-    metavar="FOLDER",
-    type=click.Path(),
-    default="runs",
-    help="Where to find the newest. [default: ./runs]",
-)
+@which_run
 @display_options
 @click.pass_context
 def command(context: click.Context, /, run: str | None, runs_folder: str, **params: Unpack[DisplayParams]) -> None:
@@ -28,9 +22,11 @@ def command(context: click.Context, /, run: str | None, runs_folder: str, **para
     from orchestrator.cli.running import work
 
     require_one_voice(params)
-    paths = folders.existing_run(run, runs_folder)
-    folders.require_ours(paths)
-    stored = archive.load_stored(paths)
-    archive.require_own_journal(stored, paths)
-    cuda_probe.require(stored.devices)
-    context.exit(work(stored, paths, params))
+    with announced(params) as ending:
+        paths = folders.existing_run(run, runs_folder)
+        folders.require_ours(paths)
+        stored = archive.load_stored(paths)
+        archive.require_own_journal(stored, paths)
+        cuda_probe.require(stored.devices)
+        code = work(stored, paths, params, ending)
+    context.exit(code)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, Unpack
 import click
 
 from orchestrator import TOOL_VERSION
+from orchestrator.cli.ending import Ending, announced
 from orchestrator.cli.options import DisplayParams, RunParams, require_one_voice, run_options
 from orchestrator.cli.program import RunCommand
 from orchestrator.cli.spoken import said
@@ -16,7 +17,7 @@ from orchestrator.errors import ConfigError, DeviceError
 from protocol.exit_codes import ExitCode
 
 if TYPE_CHECKING:
-    from orchestrator.configuration import Configuration
+    from orchestrator.configuration import Configuration, Plan
     from orchestrator.settings import Said
     from protocol.cell import Device
 
@@ -48,21 +49,29 @@ def measure(context: click.Context, params: RunParams, preset: str | None = None
 
     Raises UserError before anything is run or written, if it cannot be done.
     """
+    require_one_voice(params)
+    with announced(params, rehearsal=params["dry_run"]) as ending:
+        return _measure(context, params, preset, ending)
+
+
+def _measure(context: click.Context, params: RunParams, preset: str | None, ending: Ending) -> ExitCode:
     from orchestrator import archive, config, cuda_probe, folders, plan
+    from orchestrator.cli import without_effect
     from orchestrator.cli.running import work
     from orchestrator.configuration import StoredRun
 
-    require_one_voice(params)
     if params["compare_baseline"] is not None:
         raise ConfigError("--compare-baseline comes with a later version; both reports are kept, to compare them then")
     everything, configuration = _configuration(params, preset)
     devices = _with_their_users(configuration, _devices(everything, configuration))
     planned = plan.make(configuration, devices)
+    _require_time(planned, configuration, devices)
     folders.require_writable(configuration, everything, make=not params["dry_run"])
+    notes = tuple(without_effect.sentences(everything, configuration))
     if params["dry_run"]:
         from orchestrator.cli.dry_run import describe
 
-        say(describe(planned, configuration, devices))
+        say(describe(planned, configuration, devices, notes))
         return ExitCode.PASSED
     cuda_probe.require(devices)
     paths = folders.make_run(Path(configuration.runs_folder), datetime.now())
@@ -81,8 +90,29 @@ def measure(context: click.Context, params: RunParams, preset: str | None = None
         quiet=params["quiet"],
         log_format=params["log_format"],
         strict=params["strict"],
+        on_finish=params["on_finish"],
+        on_failure=params["on_failure"],
     )
-    return work(stored, paths, shown)
+    return work(stored, paths, shown, ending, notes)
+
+
+def _require_time(planned: "Plan", configuration: "Configuration", devices: "tuple[Device, ...]") -> None:
+    """Refuse a time limit in which, as far as can be told, not one launch would end."""
+    from orchestrator import estimate
+    from orchestrator.budget import Budget
+
+    limit_s = configuration.time_limit_s
+    if limit_s is None:
+        return
+    budget = Budget(configuration, devices, limit_s, began=0.0)
+    if any(budget.forecast(planned, device) for device in devices):
+        return
+    shortest_s = min(budget.expected_s(cell) for cell in planned.cells)
+    raise ConfigError(
+        f"nothing could be measured within the {limit_s:g} s of --{configuration.preset}: the shortest launch takes "
+        f"{estimate.about(shortest_s)}. Choose a quicker --profile, fewer iterations or a smaller batch, a longer "
+        "preset, or `run`, which has no limit."
+    )
 
 
 def _with_their_users(configuration: "Configuration", devices: "tuple[Device, ...]") -> "tuple[Device, ...]":

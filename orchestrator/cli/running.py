@@ -4,36 +4,53 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from orchestrator.cli.ending import Ending
 from orchestrator.cli.options import DisplayParams
 from orchestrator.cli.streams import StdoutError, complain, say
 from orchestrator.errors import StorageError, UserError
+from orchestrator.naming import counted
 from protocol.exit_codes import ExitCode
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from orchestrator.configuration import StoredRun
     from orchestrator.report.model import Report
     from orchestrator.view import Notice
     from protocol.paths import RunPaths
 
 
-def work(stored: "StoredRun", paths: "RunPaths", params: DisplayParams) -> ExitCode:
-    """Begin or go on with the run in that folder. `params` are those of options.DISPLAY_OPTIONS."""
-    from orchestrator import run, terminal
+def work(
+    stored: "StoredRun", paths: "RunPaths", params: DisplayParams, ending: Ending, notes: "Sequence[str]" = ()
+) -> ExitCode:
+    """Begin or go on with the run in that folder, and write into `ending` what came of it.
+
+    `params` are those of options.DISPLAY_OPTIONS. notes: what else to say at the beginning of the run. Where nothing is
+    left to do, its report is shown again, and no file is touched.
+    """
+    from orchestrator import reporting, run, terminal
     from orchestrator.cli import left_out
     from orchestrator.view import Notice
 
+    ending.paths = paths
     display = terminal.make(
         quiet=params["quiet"], verbose=bool(params["verbose"]), log_format=params["log_format"], stream=sys.stderr
     )
     try:
-        display.tell(_started(stored, paths))
+        left = run.left_to_do(stored, paths)
+        display.tell(_started(stored, paths, left))
         for sentence in left_out.sentences(stored.plan, stored.devices):
             display.tell(Notice(level="info", message=f"left out: {sentence}"))
-        report = run.execute(stored, paths, display)
+        for note in notes:
+            display.tell(Notice(level="info", message=f"note: {note}"))
+        over = not left and all(paths.report(kind).exists() for kind in stored.configuration.formats)
+        report = reporting.make(paths) if over else run.execute(stored, paths, display)
         code = ExitCode(report.verdict.exit_code)
         if params["strict"]:
             code = _strict(code, report)
-        display.tell(_ended(stored, report, code))
+        reports = _reports(stored, paths)
+        ending.report, ending.report_path, ending.code = report, reports[0], code
+        display.tell(_ended(stored, report, code, reports))
     except UserError:
         display.tell(_broken_off(stored, ExitCode.USAGE))
         raise
@@ -45,22 +62,26 @@ def work(stored: "StoredRun", paths: "RunPaths", params: DisplayParams) -> ExitC
         ) from error
     finally:
         display.close()
-    if not params["quiet"]:
-        _summarise(stored, paths, report)
+    _summarise(reports, ending.line(), () if params["quiet"] else _in_full(reports, paths, report))
     return code
 
 
-def _summarise(stored: "StoredRun", paths: "RunPaths", report: "Report") -> None:
-    """The report for people, and where the files are. The run is over: nothing here changes how it ended."""
+def _in_full(reports: "Sequence[Path]", paths: "RunPaths", report: "Report") -> "Sequence[str]":
+    """The report for people, and where the files are."""
     from orchestrator.report.as_text import to_text
 
-    lines = [to_text(report), *(f"Report: {path}" for path in _reports(stored)), f"Run:    {paths.folder}"]
+    lines = [to_text(report), *(f"Report: {path}" for path in reports), f"Run:    {paths.folder}"]
     if report.metadata.interrupted:
         lines.append(f"Go on with `gpubench-orchestrate resume {paths.folder}`")
+    return lines
+
+
+def _summarise(reports: "Sequence[Path]", end: str, before: "Sequence[str]") -> None:
+    """Print what came of the run, its end in one line last. The run is over: nothing here changes how it ended."""
     try:
-        say("\n".join(lines))
+        say("\n".join((*before, end)))
     except StdoutError as error:
-        complain(f"warning: {error}. The report is in {', '.join(map(str, _reports(stored)))}")
+        complain(f"warning: {error}. The report is in {', '.join(map(str, reports))}")
 
 
 def _strict(code: ExitCode, report: "Report") -> ExitCode:
@@ -70,24 +91,32 @@ def _strict(code: ExitCode, report: "Report") -> ExitCode:
     return ExitCode.MISSED if code is ExitCode.PASSED and imperfect else code
 
 
-def _reports(stored: "StoredRun") -> "list[Path]":
-    """Where the report was put, a file for each format."""
+def _reports(stored: "StoredRun", paths: "RunPaths") -> "list[Path]":
+    """Where the report is, a file for each format: in the run's folder where another run has taken its place since."""
     from orchestrator.report.files import target
 
-    return [target(Path(stored.configuration.output_path), kind) for kind in stored.configuration.formats]
+    found = []
+    for kind in stored.configuration.formats:
+        path, own = target(Path(stored.configuration.output_path), kind), paths.report(kind)
+        taken = not path.exists() or path.read_bytes() != own.read_bytes()
+        found.append(own if taken else path)
+    return found
 
 
 # ── what a log collector is told ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def _started(stored: "StoredRun", paths: "RunPaths") -> "Notice":
+def _started(stored: "StoredRun", paths: "RunPaths", left: int) -> "Notice":
     from orchestrator.view import Notice
 
-    cells, launches = len(stored.plan.cells), sum(map(len, stored.plan.order.values()))
+    cells, launches = len(stored.plan.cells), stored.plan.launches
+    planned = f"{counted(cells, 'cell')}, {counted(launches, 'launch', 'launches')}"
+    if left < launches:
+        planned += f", {left} of them left" if left else ", nothing left to do"
     labels = ", ".join(device.label for device in stored.devices)
     return Notice(
         level="info",
-        message=f"{cells} cells, {launches} launches on {labels}; the run is in {paths.folder}",
+        message=f"{planned} on {labels}; the run is in {paths.folder}",
         event="run_started",
         fields={
             "run_id": stored.run_id,
@@ -95,11 +124,12 @@ def _started(stored: "StoredRun", paths: "RunPaths") -> "Notice":
             "devices": [{"device": one.label, "uuid": one.uuid, "name": one.name} for one in stored.devices],
             "cells": cells,
             "launches": launches,
+            "left": left,
         },
     )
 
 
-def _ended(stored: "StoredRun", report: "Report", code: ExitCode) -> "Notice":
+def _ended(stored: "StoredRun", report: "Report", code: ExitCode, reports: "Sequence[Path]") -> "Notice":
     from msgspec import to_builtins
 
     from orchestrator.view import Notice
@@ -112,7 +142,7 @@ def _ended(stored: "StoredRun", report: "Report", code: ExitCode) -> "Notice":
             "run_id": stored.run_id,
             "exit_code": int(code),
             "verdict": report.verdict.word,
-            "reports": [str(path) for path in _reports(stored)],
+            "reports": [str(path) for path in reports],
             "cells": to_builtins(report.summary.cells),
         },
     )

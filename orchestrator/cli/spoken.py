@@ -4,6 +4,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from orchestrator.cli.options import RunParams
+from orchestrator.errors import ConfigError
 
 if TYPE_CHECKING:
     from orchestrator.settings import Said
@@ -54,6 +55,8 @@ def said(params: RunParams) -> "Said":
         given[name] = _number(str(given[name]))
     for name in _LISTS & given.keys():
         words = [word.strip() for word in str(given[name]).split(",")]
+        if name == "batch_sizes" and AUTO in words[1:] + words[:-1]:
+            raise ConfigError(f"-b/--batch-sizes: {AUTO} stands alone, it finds the sizes; leave the others out")
         given[name] = AUTO if name == "batch_sizes" and words == [AUTO] else [_number(word) for word in words]
     if params["solo"]:
         given["solo"] = "solo"
@@ -73,4 +76,4 @@ def said(params: RunParams) -> "Said":
 
 def _number(word: str) -> int | str:
     """The number that `word` is; what is none stays a word, and is refused with the rest of the values."""
-    return int(word) if re.fullmatch(r"-?[0-9]{1,20}", word) else word
+    return int(word) if re.fullmatch(r"-?[0-9]{1,1000}", word) else word

@@ -9,13 +9,13 @@ Which cell ended how is decided in outcomes.py; here it is only written down.
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import Final
 
 from orchestrator.archive import Archive
 from orchestrator.evidence import DeviceEvidence, Evidence
 from orchestrator.merge import summary
 from orchestrator.merge.batch_scans import batch_scans
 from orchestrator.merge.cross_gpu import spreads
+from orchestrator.merge.health import health
 from orchestrator.merge.measured import mb
 from orchestrator.merge.results import cells, probes, results
 from orchestrator.merge.times import iso
@@ -33,12 +33,11 @@ from protocol.result import Environment
 
 __all__ = ["merge"]
 
-NO_HEALTH: Final = "health is not judged in this version"
-
 
 def merge(archive: Archive, evidence: Evidence) -> Report:
     """The report of a run, finished or not. Everything that was planned is in it, whatever became of it."""
     merged, measured_probes = results(archive, evidence), probes(archive, evidence)
+    judged = health(archive, evidence)
     return Report(
         schema_version=SCHEMA_VERSION,
         metadata=_metadata(archive, evidence),
@@ -56,10 +55,9 @@ def merge(archive: Archive, evidence: Evidence) -> Report:
         cross_gpu=spreads(archive.stored.devices, merged, measured_probes),
         overhead=summary.overhead(archive, evidence),
         failures=tuple(summary.failures(archive, evidence)),
-        verdict=summary.verdict(archive, evidence),
+        verdict=summary.verdict(archive, evidence, judged),
         baseline_comparison=None,
-        health=None,
-        health_note=NO_HEALTH,
+        health=judged,
     )
 
 

@@ -13,11 +13,10 @@ from orchestrator.slots import SETTLED
 from protocol.cell import AUTO, Cell
 
 BOUNDS: Final = {
-    "memory": "memory",
     "cap": "the largest size that is tried",
     "time": "the time that one iteration may take",
-    "": "",
 }
+"""In the report's words, where these are not the scan's own."""
 
 
 def batch_scans(archive: Archive, evidence: Evidence) -> Iterator[BatchScan]:
@@ -43,7 +42,7 @@ def is_an_answer(archive: Archive, evidence: Evidence, attempt: Attempt) -> bool
 def _scan(cell: Cell, tries: list[Attempt], archive: Archive, evidence: Evidence) -> BatchScan:
     room = archive.stored.plan.rooms[cell.devices[0]]
     found = scans.replay(cell, room, tries, evidence.damaged)
-    largest, best = scan.largest(found.tried), scan.best(found.tried)
+    largest, best, bound = scan.largest(found.tried), scan.best(found.tried), scan.bound(found.tried, room)
     device = next(device for device in archive.stored.devices if device.uuid == cell.devices[0])
     outcome = evidence.outcomes[cell.id]
     why = {attempt.start.launch: attempt.failure for attempt in tries}
@@ -63,7 +62,7 @@ def _scan(cell: Cell, tries: list[Attempt], archive: Archive, evidence: Evidence
         new_tokens=cell.new_tokens,
         sample_unit=archive.stored.configuration.by_name[cell.model].item,
         largest_batch_size=None if largest is None else largest.batch_size,
-        bounded_by=BOUNDS[scan.bound(found.tried, room)],
+        bounded_by=BOUNDS.get(bound, bound),
         best_batch_size=None if best is None else best.batch_size,
         points=tuple(
             _point(one, failure.category if (failure := why.get(one.launch)) is not None else "")

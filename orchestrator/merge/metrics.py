@@ -9,7 +9,7 @@ from orchestrator.evidence import LaunchEvidence
 from orchestrator.merge.measured import Fields, largest, mb, middle, peak
 from orchestrator.merge.plausibility import Seen
 from orchestrator.stats.launch import CellFigures
-from protocol.cell import Cell
+from protocol.cell import Cell, Workload
 from protocol.result import Memory
 
 Launches = Sequence[LaunchEvidence]
@@ -70,7 +70,7 @@ def generation(cell: CellFigures | None, launches: Launches, planned: Cell) -> F
     }
 
 
-def seen(cell: CellFigures | None, launches: Launches) -> Seen | None:
+def seen(cell: CellFigures | None, launches: Launches, planned: Cell) -> Seen | None:
     """What the plausibility of a cell is judged by, None where it has no result."""
     if cell is None or not launches or not cell.means_ms.get("iteration"):
         return None
@@ -78,6 +78,7 @@ def seen(cell: CellFigures | None, launches: Launches) -> Seen | None:
         iteration_ms=cell.means_ms["iteration"],
         flops=launches[0].flops_per_iteration,
         model_bytes=launches[0].memory.model_bytes,
+        generates=planned.workload is Workload.GENERATION,
     )
 
 
@@ -85,7 +86,7 @@ def probe(cell: CellFigures | None, launches: Launches) -> Fields:
     """The fields of ProbeMetrics that were measured. Rates are made launch by launch: each finds its own best shape."""
     return {
         "total_iteration_time_ms": cell.means_ms.get("iteration") if cell else None,
-        "best_tflops": max((rate for one in launches if (rate := _tflops(one, "best")) is not None), default=None),
+        "best_tflops": max((rate for one in launches if (rate := _best_tflops(one)) is not None), default=None),
         "sustained_tflops": middle(launches, lambda one: _tflops(one, "iteration")),
         "copy_gb_per_sec": middle(launches, lambda one: _gb_per_sec(one, "copy")),
         "triad_gb_per_sec": middle(launches, lambda one: _gb_per_sec(one, "triad")),
@@ -104,8 +105,18 @@ def _energy_per_token(launch: LaunchEvidence) -> float | None:
     return energy_j / tokens if energy_j is not None and tokens else None
 
 
+def _best_tflops(launch: LaunchEvidence) -> float | None:
+    """The quickest that was seen: the burst that chose the shape, or a block of the measurement that was quicker."""
+    times_ms = [launch.figures.means_ms.get("best"), launch.figures.means_ms.get("iteration")]
+    known = [time_ms for time_ms in (*times_ms, launch.figures.quickest_block_ms) if time_ms]
+    return _rate(min(known, default=None), launch.flops_per_iteration)
+
+
 def _tflops(launch: LaunchEvidence, series: str) -> float | None:
-    time_ms, operations = launch.figures.means_ms.get(series), launch.flops_per_iteration
+    return _rate(launch.figures.means_ms.get(series), launch.flops_per_iteration)
+
+
+def _rate(time_ms: float | None, operations: float | None) -> float | None:
     return None if not time_ms or operations is None else operations / (time_ms * 1e9)
 
 

@@ -12,27 +12,41 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from orchestrator.report.cells import ProbeMetrics
-from orchestrator.report.parts import Plausibility
+from orchestrator.report.parts import SHARE_IN_DOUBT, Plausibility
+from protocol.result import COUNTED_WITHIN_MS, SteadyState
 
 NOT_COUNTED: Final = "operations were not counted: torch's counter does not see every kernel of this model, or failed"
+TOO_LONG: Final = (
+    f"operations were not counted: that takes one iteration more, and one of more than {COUNTED_WITHIN_MS / 1000:g} s "
+    "is not repeated for it"
+)
+WRITTEN: Final = "operations are not counted where text is generated"
 _MOST_PERCENT: Final = 100.0
 
 
 @dataclass(frozen=True)
 class Reached:
-    """What a device reached without a model. tflops: precision → sustained, of gemm; gb_per_sec: of hbm."""
+    """What a device reached without a model. tflops: precision → sustained, of gemm; gb_per_sec: of hbm.
+
+    doubts: precision → why the rate of gemm may not be what the device sustains.
+    """
 
     tflops: Mapping[str, float] = field(default_factory=dict)
+    doubts: Mapping[str, str] = field(default_factory=dict)
     gb_per_sec: float | None = None
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What was seen of a cell: its mean iteration, the operations of one, and the bytes of parameters and buffers."""
+    """What was seen of a cell: its mean iteration, the operations of one, and the bytes of parameters and buffers.
+
+    generates: it writes text, of which nobody counts the operations.
+    """
 
     iteration_ms: float
     flops: float | None
     model_bytes: int
+    generates: bool = False
 
 
 def reached(probes: Sequence[ProbeMetrics], gpu_uuid: str) -> Reached:
@@ -40,7 +54,8 @@ def reached(probes: Sequence[ProbeMetrics], gpu_uuid: str) -> Reached:
     mine = [probe for probe in probes if probe.gpu_uuid == gpu_uuid]
     tflops = {probe.precision: probe.sustained_tflops for probe in mine if probe.sustained_tflops is not None}
     rates = [rate for probe in mine for rate in (probe.copy_gb_per_sec, probe.triad_gb_per_sec) if rate is not None]
-    return Reached(tflops=tflops, gb_per_sec=max(rates, default=None))
+    doubts = {probe.precision: why for probe in mine if probe.precision in tflops and (why := _doubt(probe))}
+    return Reached(tflops=tflops, doubts=doubts, gb_per_sec=max(rates, default=None))
 
 
 def judge(seen: Seen | None, precision: str, device: Reached) -> Plausibility:
@@ -65,7 +80,8 @@ def judge(seen: Seen | None, precision: str, device: Reached) -> Plausibility:
             f"{least_ms:.3g} ms: either some of them were not read (or came from a cache), or the time is wrong"
         )
     missing = [
-        NOT_COUNTED if seen.flops is None else "",
+        f"{SHARE_IN_DOUBT}: {device.doubts[precision]}" if percent is not None and precision in device.doubts else "",
+        _not_counted(seen) if seen.flops is None else "",
         "" if gemm is not None else f"no gemm rate in {precision} was measured on this device in this run",
         "" if least_ms is not None else "no hbm rate was measured on this device in this run",
     ]
@@ -77,3 +93,18 @@ def judge(seen: Seen | None, precision: str, device: Reached) -> Plausibility:
         flags=tuple(flags),
         note="; ".join(filter(None, missing)),
     )
+
+
+def _doubt(probe: ProbeMetrics) -> str:
+    """Why a gemm that ran is no good reference; empty where it is one. Other probes have no share to doubt."""
+    if probe.sustained_tflops is None:
+        return ""
+    unsteady = "not steady after warm-up" if probe.steady_state == SteadyState.NONE else ""
+    drifting = f"drifting by {probe.drift_percent:+.1f}%" if probe.drifting and probe.drift_percent is not None else ""
+    return ", ".join(filter(None, (unsteady, drifting)))
+
+
+def _not_counted(seen: Seen) -> str:
+    if seen.generates:
+        return WRITTEN
+    return TOO_LONG if seen.iteration_ms > COUNTED_WITHIN_MS else NOT_COUNTED

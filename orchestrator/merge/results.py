@@ -132,7 +132,8 @@ class _Reporter:
             if (requested := self._requested(cell)) is None:
                 continue  # a scan that found nothing: it is among the scans
             key, figures, launches = f"batch_size_{requested}", *self._found(cell)
-            judged = {"plausibility": plausibility.judge(metrics.seen(figures, launches), cell.precision, reached)}
+            seen = metrics.seen(figures, launches, cell)
+            judged = {"plausibility": plausibility.judge(seen, cell.precision, reached)}
             match cell.workload:
                 case Workload.LOAD:
                     load = self._metrics(LoadMetrics, cell, device, metrics.load(figures, launches))

@@ -10,15 +10,19 @@ from orchestrator import validity
 from orchestrator.archive import Archive, Attempt
 from orchestrator.configuration import Isolation
 from orchestrator.evidence import Evidence
-from orchestrator.merge import batch_scans
+from orchestrator.health.verdict import Verdict as HealthVerdict
+from orchestrator.merge import batch_scans, health
 from orchestrator.merge.ledgers import overhead_ms
 from orchestrator.merge.results import report_attempt
+from orchestrator.merge.whose import whose_fault
 from orchestrator.outcomes import Status
 from orchestrator.report.cells import Measured, ModelResult, PhaseMetrics
+from orchestrator.report.health import HealthReport
 from orchestrator.report.model import BestThroughput, CellCounts, FailureReport, Overhead, Summary, Verdict
 from protocol.exit_codes import MEANING, ExitCode
 
 NO_SCORE: Final = "a score and a rank need a baseline, and none ships with this version"
+_WORDS: Final = {ExitCode.PASSED: "complete", ExitCode.HARDWARE: "hardware fault"}
 
 
 def summary(archive: Archive, evidence: Evidence, results: Sequence[ModelResult]) -> Summary:
@@ -66,6 +70,7 @@ def failures(archive: Archive, evidence: Evidence) -> Iterator[FailureReport]:
     """Every launch without a result, earliest first: of several failures the first is nearest to the cause."""
     cells = {cell.id: cell for cell in archive.stored.plan.cells}
     labels = {device.uuid: device.gpu_id for device in archive.stored.devices}
+    faults = whose_fault(archive, evidence)
     for attempt in sorted(archive.attempts, key=lambda attempt: attempt.started):
         report = report_attempt(attempt, archive.paths, evidence.damaged)
         if report.outcome == "result" or batch_scans.is_an_answer(archive, evidence, attempt):
@@ -90,12 +95,12 @@ def failures(archive: Archive, evidence: Evidence) -> Iterator[FailureReport]:
             code=report.code,
             signal=report.failure_signal,
             exception=report.exception,
-            evidence=report.evidence,
+            evidence=report.evidence | ({"fault": faults[report.launch]} if report.launch in faults else {}),
             folder=report.folder,
         )
 
 
-def verdict(archive: Archive, evidence: Evidence) -> Verdict:
+def verdict(archive: Archive, evidence: Evidence, judged: HealthReport) -> Verdict:
     """The exit code and every reason for it. What does not fit is listed and counts as complete."""
     counts = _counts(archive, evidence)
     reasons: list[str] = []
@@ -111,12 +116,17 @@ def verdict(archive: Archive, evidence: Evidence) -> Verdict:
         reasons.append("no cell could be measured within the time limit")
     if archive.finished is not None and archive.finished.interrupted:
         reasons.append(f"interrupted: {archive.finished.reason}")
+    reasons.extend(health.gaps(judged))
     broken = archive.finished is not None and archive.finished.broken
     code = ExitCode.INTERNAL if broken else ExitCode.INCOMPLETE if reasons else ExitCode.PASSED
+    if judged.verdict is HealthVerdict.FAIL and not broken:
+        code = ExitCode.HARDWARE
+        reasons = [*health.faults(judged), *reasons]
     if not reasons:
         reasons.append(f"every planned cell ({counts.planned}) is accounted for")
         reasons.extend(_remarks(counts))
-    word = "complete" if code is ExitCode.PASSED else "incomplete"
+        reasons.extend(health.warnings(judged))
+    word = _WORDS.get(code, "incomplete")
     return Verdict(exit_code=int(code), word=word, meaning=MEANING[code], reasons=tuple(reasons))
 
 

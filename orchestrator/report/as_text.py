@@ -1,26 +1,26 @@
 """The report as text, laid out as in the requirements document, for a terminal of 80 columns.
 
-    head, GPUs ─ performance by kind of GPU ─ scans for the batch size ─ spread between identical GPUs ─ failures
-    ─ what was left out ─ time beside measuring ─ summary
+    head, GPUs ─ performance by kind of GPU ─ scans for the batch size ─ spread between identical GPUs ─ health
+    ─ failures ─ what was left out ─ time beside measuring ─ summary
 
 The verdict comes last: it is what stands above the prompt when the report was printed.
 """
 
 import datetime
 from collections.abc import Iterator
-from typing import Final
 
 from orchestrator.report import layout
 from orchestrator.report.model import (
     BestThroughput,
     CellCounts,
     ConfigurationReport,
-    FailureReport,
     Metadata,
     Report,
 )
 from orchestrator.report.numbers import duration, number, share, unit
+from orchestrator.report.text_failures import failures
 from orchestrator.report.text_gpus import gpus, groups, label, labels
+from orchestrator.report.text_health import health
 from orchestrator.report.text_left_out import not_measured
 from orchestrator.report.text_models import models, without_readings
 from orchestrator.report.text_overview import overview
@@ -29,12 +29,10 @@ from orchestrator.report.text_scans import batch_scans
 from orchestrator.report.text_spread import spread
 from orchestrator.report.text_time import time
 
-SHOWN_FAILURES: Final = 20
-
 
 def to_text(report: Report) -> str:
     """The whole text, ending with a newline."""
-    parts = (_head, gpus, _performance, batch_scans, spread, _failures, not_measured, time, _summary)
+    parts = (_head, gpus, _performance, batch_scans, spread, health, failures, not_measured, time, _summary)
     lines = [line.rstrip() for part in parts for line in part(report)]
     return "\n".join(lines) + "\n"
 
@@ -98,32 +96,6 @@ def _performance(report: Report) -> Iterator[str]:
         yield from overview(results)
         yield from models(results)
         yield from without_readings(results)
-
-
-def _failures(report: Report) -> Iterator[str]:
-    if not report.failures:
-        return
-    yield from layout.chapter("Launches Without a Result")
-    for index, failure in enumerate(report.failures[:SHOWN_FAILURES], start=1):
-        yield from _failure(index, failure)
-    if len(report.failures) > SHOWN_FAILURES:
-        yield f"  ... and {len(report.failures) - SHOWN_FAILURES} more in the JSON report"
-    yield ""
-
-
-def _failure(index: int, failure: FailureReport) -> Iterator[str]:
-    device = failure.gpu_uuid if failure.gpu_uuid.startswith("cpu:") else f"GPU {failure.gpu_id}"
-    what = f"{failure.model_name} {failure.workload} {failure.precision} at batch size {failure.batch_size}"
-    phase = f" while in phase {failure.phase}" if failure.phase else ""
-    yield from layout.wrap(
-        f"{index}. {device}: {what}, attempt {failure.attempt}: {failure.category or failure.outcome}{phase}",
-        "  ",
-        "   ",
-    )
-    yield from layout.wrap(failure.message, "     ")
-    yield from layout.wrap(
-        f"In the end the cell was: {failure.status.replace('_', ' ')}. Logs: {failure.folder}", "     "
-    )
 
 
 def _summary(report: Report) -> Iterator[str]:

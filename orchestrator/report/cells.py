@@ -167,7 +167,7 @@ class ProbeMetrics(Measured, frozen=True, kw_only=True):
     """What a GPU reaches without a model. One TFLOP/s is 1e12 operations, one GB/s 1e9 bytes a second.
 
     name: gemm (matrix products), hbm (the device's memory), h2d, d2h (between host and device).
-    best_tflops: the best burst; sustained_tflops: of the best shape, over the measured time.
+    best_tflops: the quickest seen; sustained_tflops: of the best shape, over the measured time.
     copy, triad: of the device's memory, bytes read and written together; transfer: of what was carried over.
     """
 

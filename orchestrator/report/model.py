@@ -6,12 +6,12 @@
            ── probes ── what each GPU reaches without a model
            ── cells ── every planned cell in a line; left_out ── what was asked for and could not be planned
            ── cross_gpu ── the same cell on identical GPUs, side by side
-           ── summary, overhead, failures, verdict, baseline_comparison
+           ── summary, overhead, failures, verdict, baseline_comparison, health
 
 Units are in the names: _ms milliseconds, _mb megabytes of 1024 x 1024 bytes, _w watts, _j joules, _c degrees Celsius,
 _mhz, _percent. None (null) is what was not or could not be measured; a note beside it says why.
 The names of the requirements document are kept. History of the format: 1, the first; 2, sizes, memory formats,
-generation and probes.
+generation and probes; 3, health in place of a note that there is none.
 """
 
 from typing import Final
@@ -19,9 +19,10 @@ from typing import Final
 from orchestrator.outcomes import Status
 from orchestrator.report.cells import BatchScan, ModelResult, ProbeMetrics
 from orchestrator.report.comparisons import BaselineComparison, Spread
+from orchestrator.report.health import HealthReport
 from orchestrator.report.parts import Part
 
-SCHEMA_VERSION: Final = 2
+SCHEMA_VERSION: Final = 3
 
 
 class SegmentReport(Part, frozen=True, kw_only=True):
@@ -262,7 +263,7 @@ class Report(Part, frozen=True, kw_only=True):
 
     Names give the units: _ms milliseconds, _mb megabytes, _w watts, _j joules, _c degrees Celsius.
     1 MB = 1024 x 1024 bytes here, as drivers count GPU memory.
-    Null is what was not or could not be measured; a note beside it says why. Health is not judged in this version.
+    Null is what was not or could not be measured; a note beside it says why.
     """
 
     schema_version: int
@@ -280,5 +281,4 @@ class Report(Part, frozen=True, kw_only=True):
     failures: tuple[FailureReport, ...]
     verdict: Verdict
     baseline_comparison: BaselineComparison | None
-    health: None
-    health_note: str
+    health: HealthReport

@@ -1,6 +1,11 @@
 """What metrics of every kind are made of: the shape of measured times, where a launch's time went, what was tried."""
 
+from typing import Final
+
 import msgspec
+
+SHARE_IN_DOUBT: Final = "what gemm sustains, of which this is a share, is itself in doubt"
+"""How the note of a Plausibility begins whose reference was not settled."""
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -88,7 +93,7 @@ class Plausibility(Part, frozen=True, kw_only=True):
     achieved_tflops: operations as torch counts them, over the mean iteration. gemm_tflops: what matrix products sustain
     in the same precision; gemm_percent: the share of it that was achieved. least_iteration_ms: what it takes to read
     the model's weights once at the rate of hbm. flags: what cannot be, or needs an explanation; empty where nothing
-    speaks against the time. note: why a figure is null.
+    speaks against the time. note: why a figure is null, and whether the rate of gemm is in doubt itself.
     """
 
     achieved_tflops: float | None

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from orchestrator.naming import sized
 from orchestrator.outcomes import Status
 from orchestrator.report import layout
 from orchestrator.report.model import CellEntry, Report
@@ -17,7 +18,7 @@ def not_measured(report: Report) -> Iterator[str]:
     yield from layout.bullets(_left_out(report), len(report.left_out))
     for why, cells in _by_reason(dropped).items():
         yield from layout.wrap(f"{why}:")
-        yield from layout.bullets(_dropped(cells), len(cells))
+        yield from layout.bullets(_dropped(cells, report), len(cells))
     yield ""
 
 
@@ -40,11 +41,18 @@ def _by_reason(dropped: Sequence[CellEntry]) -> dict[str, list[CellEntry]]:
     return found
 
 
-def _dropped(cells: Sequence[CellEntry]) -> Iterator[str]:
+def input_sizes(cell: CellEntry, report: Report) -> set[int | None]:
+    """The input sizes that the run has of a cell's model and workload."""
+    alike = (cell.model_name, cell.workload)
+    return {other.input_size for other in report.cells if (other.model_name, other.workload) == alike}
+
+
+def _dropped(cells: Sequence[CellEntry], report: Report) -> Iterator[str]:
     """What was dropped, model by model; what was dropped on several devices is named once."""
     models: dict[str, dict[str, None]] = {}
     for cell in cells:
         batch = "" if cell.workload in ("load", "probe") else f" b{cell.batch_size_requested}"
-        models.setdefault(cell.model_name, {})[f"{cell.workload} {cell.precision}{batch}"] = None
+        name = sized(cell.model_name, cell.input_size, input_sizes(cell, report))
+        models.setdefault(name, {})[f"{cell.workload} {cell.precision}{batch}"] = None
     for model, dropped in models.items():
         yield f"{model}: {', '.join(dropped)}"

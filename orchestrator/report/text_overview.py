@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from orchestrator.naming import shortened
 from orchestrator.report import layout
 from orchestrator.report.cells import GenerationMetrics, Measured, ModelResult, PhaseMetrics
 from orchestrator.report.numbers import number, unit
@@ -77,7 +78,7 @@ def _name(key: _Key, lines: Iterable[_Key]) -> str:
     same = [other for other in lines if (other.model, other.precision) == (key.model, key.precision)]
     size = f"@{key.input_size}" if len({other.input_size for other in same}) > 1 else ""
     layout_of_images = f" {key.memory_format}" if len({other.memory_format for other in same}) > 1 else ""
-    return f"{key.model}{size}{layout_of_images}"
+    return shortened(f"{key.model}{size}{layout_of_images}", LONGEST_NAME, "...")
 
 
 def _entries(key: _Key, line: _Line) -> tuple[str, ...]:

@@ -3,8 +3,10 @@
 from collections.abc import Iterator
 from typing import Final
 
+from orchestrator.naming import counted
 from orchestrator.outcomes import Status
-from orchestrator.report.cells import Computed, GenerationMetrics, Measured
+from orchestrator.report.cells import Computed, GenerationMetrics, Measured, PhaseMetrics
+from orchestrator.report.parts import SHARE_IN_DOUBT
 from protocol.intervals import BATCHES
 from protocol.result import SteadyState
 
@@ -38,6 +40,12 @@ def _clock_moved(metric: Measured) -> bool:
     return metric.sm_clock_drift_percent is not None and abs(metric.sm_clock_drift_percent) > CLOCK_LIMIT_PERCENT
 
 
+def _faster_than_its_part(metric: PhaseMetrics) -> bool:
+    """Whether the latency, which is made of few passes of their own, came out below the forward pass within it."""
+    latency_ms, forward_ms = metric.inference_latency_ms, metric.forward_time_ms
+    return latency_ms is not None and forward_ms is not None and latency_ms < forward_ms
+
+
 def _remarks(metric: Measured, *, interval: bool) -> Iterator[str]:
     if metric.reason:
         yield metric.reason
@@ -58,9 +66,21 @@ def _remarks(metric: Measured, *, interval: bool) -> Iterator[str]:
     if metric.throttled and metric.slowdown_percent is not None:
         yield f"throttled for {metric.slowdown_percent:.0f}% of the time"
     if isinstance(metric, Computed):
-        yield from metric.plausibility.flags
+        yield from _of_computed(metric)
     if isinstance(metric, GenerationMetrics) and metric.tokens_complete is False:
         yield f"{metric.tokens_generated} tokens arrived, {metric.tokens_expected} were expected"
+
+
+def _of_computed(metric: Computed) -> Iterator[str]:
+    """What speaks against a time, and against what it is held against."""
+    yield from metric.plausibility.flags
+    if metric.plausibility.note.startswith(SHARE_IN_DOUBT):
+        yield metric.plausibility.note.partition("; ")[0]
+    if isinstance(metric, PhaseMetrics) and _faster_than_its_part(metric):
+        yield (
+            f"the latency ({counted(metric.inference_latency_values or 0, 'value')}) is below the forward time, which "
+            "is a part of it: too few passes, or times too noisy, to compare the two"
+        )
 
 
 SHORT: Final = {

@@ -22,6 +22,7 @@ class LaunchFigures(msgspec.Struct, frozen=True, kw_only=True):
     tokens_per_second: tokens that arrived, over the same time.
     tokens, tokens_expected: how many arrived on the host, and how many should have; None where nothing was generated.
     relative_half_width: of the 95 % interval of the mean iteration; None for fewer values than batches.
+    quickest_block_ms: an iteration of the measured block in which they were shortest.
     """
 
     means_ms: dict[str, float]
@@ -30,6 +31,7 @@ class LaunchFigures(msgspec.Struct, frozen=True, kw_only=True):
     tokens: int | None
     tokens_expected: int | None
     items: int
+    quickest_block_ms: float | None
     iterations: int
     measured_s: float
     relative_half_width: float | None
@@ -77,6 +79,10 @@ def of_launch(result: Result) -> LaunchFigures:
         tokens=tokens,
         tokens_expected=None if tokens is None or new_tokens is None else items * new_tokens,
         items=items,
+        quickest_block_ms=min(
+            ((block.end_ns - block.start_ns) / block.iterations / 1e6 for block in result.blocks if block.iterations),
+            default=None,
+        ),
         iterations=iterations,
         measured_s=measured_s,
         relative_half_width=relative_half_width(times_ms) if len(times_ms) >= BATCHES and any(times_ms) else None,

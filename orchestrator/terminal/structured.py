@@ -47,7 +47,8 @@ class Structured:
             return
         if self._verbose:
             for line in self._pace.entered(snapshot):
-                self._log.info("phase", **_plain({"device": line.label, "cell": line.cell, "phase": line.phase}))
+                told = {"device": line.label, "cell": line.cell, "cell_id": line.cell_id, "phase": line.phase}
+                self._log.info("phase", **_plain(told))
         if self._pace.due():
             devices = [_named(line) for line in snapshot.devices]
             self._log.info("progress", **_plain(snapshot) | {"devices": devices})

@@ -3,6 +3,7 @@
 import re
 from typing import Final
 
+from orchestrator.stopping import how_it_ended
 from orchestrator.view import CellEnded, DeviceLine, Notice, Snapshot
 from protocol.failure import Category, Failure
 
@@ -112,7 +113,9 @@ def event_lines(event: CellEnded | Notice, *, verbose: bool) -> list[str]:
         return [f"{subject}: {clean(event.summary)}"]
     next_step = clean(event.next_step)
     if event.failure.category is Category.STOPPED:
-        return ["; ".join(filter(None, (f"{subject}: stopped", next_step)))]
+        how = how_it_ended(event.failure.category, event.failure.message)
+        words = "stopped" if how == Category.STOPPED else how
+        return ["; ".join(filter(None, (f"{subject}: {words}", next_step)))]
     line = f"{subject}: FAILED in {event.failure.phase}, {event.failure.category}: {clean(event.failure.message)}"
     return [f"{line}; next: {next_step}" if next_step else line, *(_evidence(event.failure) if verbose else ())]
 

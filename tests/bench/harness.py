@@ -23,11 +23,11 @@ from orchestrator.gates import Gates
 from orchestrator.link import Link
 from orchestrator.nursery import Nursery
 from orchestrator.slots import NextLaunch
-from orchestrator.telemetry import Telemetry
+from orchestrator.telemetry import Telemetry, read_samples
 from protocol.cell import Cell, DeviceKind
 from protocol.errors import ProtocolError
 from protocol.failure import Failure
-from protocol.messages import DeviceFree, Forked, ForkFailed
+from protocol.messages import DeviceFree, Forked, ForkFailed, Sample
 from protocol.paths import RunPaths
 from protocol.result import Result
 
@@ -54,10 +54,11 @@ class Harness:
         patience_s = deadlines.start + deadlines.import_
         self.nursery = Nursery(run.preload(stored), folder / "zygote.log", patience_s)
         opened.callback(self.nursery.close)
-        gpus = [device.uuid for device in stored.devices if device.kind is DeviceKind.CUDA]
-        self._telemetry = Telemetry.start(gpus, folder, 100) if gpus else None
-        if self._telemetry is not None:
-            opened.callback(self._telemetry.stop)
+        self._gpus = [device.uuid for device in stored.devices if device.kind is DeviceKind.CUDA]
+        self._folder = folder
+        self._telemetry: Telemetry | None = None
+        self.telemetry(wanted=True)
+        opened.callback(self.telemetry, wanted=False)
         self.fleets = {
             isolation: Fleet(
                 _with_isolation(stored.configuration, isolation),
@@ -79,6 +80,19 @@ class Harness:
             select.select([self.nursery.fileno()], [], [])
             list(self.nursery.receive())
         return self.nursery.start_ms
+
+    def telemetry(self, *, wanted: bool) -> None:
+        """Start or stop the process that reads the GPUs, between two launches; there is none without a GPU."""
+        if self._telemetry is not None and not wanted:
+            self._telemetry.stop()
+            self._telemetry = None
+        elif self._telemetry is None and wanted and self._gpus:
+            self._telemetry = Telemetry.start(self._gpus, self._folder, 100)
+
+    def samples(self) -> tuple[Sample, ...]:
+        """What was read of all GPUs. Complete when telemetry is stopped."""
+        paths = RunPaths(self._folder)
+        return tuple(sample for uuid in self._gpus for sample in read_samples(paths.samples(uuid)))
 
     def launch(self, cell: Cell, isolation: Isolation) -> Timed:
         """One launch, from the request until its device is free. Raises RuntimeError with the failure when it fails."""
@@ -123,7 +137,7 @@ class Harness:
         for thing in (self._link.socket, self.nursery.fileno(), telemetry, *owners):
             if thing != -1:
                 poller.register(thing, zmq.POLLIN)
-        ready = dict(poller.poll(max(timeout_s, 0) * 1000))
+        ready = dict(poller.poll(int(max(timeout_s, 0) * 1000)))
         now = time.monotonic()
         happened = [*self._heard(now), *self._born(now)]
         for pidfd, isolation in owners.items():

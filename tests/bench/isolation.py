@@ -8,20 +8,17 @@ compared, the mean of its iterations and their 10th percentile, because what els
 adds to the time in which the GPU waits for it; and of the ratios their mean and their median, for the same reason.
 """
 
-import math
 import random
 import sys
-from statistics import fmean, median, stdev
+from statistics import fmean
 
 from orchestrator.configuration import Isolation
 from protocol.cell import Cell
 from tests.bench.harness import Harness, default_device, harness, stored_run
+from tests.bench.pairs import equivalence
 
 MARGIN = 0.01
-T_95 = {4: 2.132, 5: 2.015, 9: 1.833, 10: 1.812, 19: 1.729, 20: 1.725, 24: 1.711, 29: 1.699}
-"""One-sided 95 % points of Student's t by degrees of freedom."""
-
-
+RATIO = "forked / exec'd"
 CELLS = {"launch-bound": ("resnet50", 1), "gpu-bound": ("bert-base", 128)}
 OPTIONS = ("-m", "resnet50,bert-base", "-b", "1,128", "-p", "bf16", "--phases", "inference", "-w", "20", "-i", "100")
 
@@ -53,29 +50,7 @@ def compare(bench: Harness, cell: Cell, pairs: int) -> None:
     print(f"{cell.id}, n = {pairs}, launch-bound: {', '.join(sorted(bound))}")
     for name, figure in (("mean", fmean), ("10th percentile", low)):
         forked, executed = (list(map(figure, times[isolation])) for isolation in Isolation)
-        print(f"  {name}: {equivalence(forked, executed)}")
-
-
-def equivalence(forked: list[float], executed: list[float]) -> str:
-    """Geometric mean and median of the ratios of pairs, each with its 90 % interval, held against the margin."""
-    ratios = sorted(one / other for one, other in zip(forked, executed, strict=True))
-    logs = list(map(math.log, ratios))
-    half = T_95[len(logs) - 1] * stdev(logs) / math.sqrt(len(logs))
-    outer = rank(len(ratios))
-    return "; ".join(
-        f"{name} of forked / exec'd {middle:.4f}, 90 % interval {lower:.4f} to {upper:.4f}, "
-        f"{'equivalent' if lower > 1 - MARGIN and upper < 1 + MARGIN else 'NOT SHOWN'} within 1 %"
-        for name, middle, lower, upper in (
-            ("mean", math.exp(fmean(logs)), math.exp(fmean(logs) - half), math.exp(fmean(logs) + half)),
-            ("median", median(ratios), ratios[outer], ratios[-1 - outer]),
-        )
-    )
-
-
-def rank(number: int) -> int:
-    """How many values to leave out at each end so that the rest covers the median with at least 90 % (sign test)."""
-    tail = [sum(math.comb(number, below) for below in range(least + 1)) / 2**number for least in range(number)]
-    return sum(probability <= 0.05 for probability in tail)
+        print(f"  {name}: {equivalence(RATIO, forked, executed, MARGIN)}")
 
 
 def low(times_ms: list[float]) -> float:

@@ -25,7 +25,7 @@ def test_the_largest_batch_that_works_is_found(tmp_path: Path) -> None:
     node = Node(folder)
     assert node.wait() == 0, node.output
     found = scan_of(node)
-    assert (found["largest_batch_size"], found["bounded_by"], found["finished"]) == (20, "memory", True)
+    assert (found["largest_batch_size"], found["bounded_by"], found["finished"]) == (20, "failure: exception", True)
     tried = [point["batch_size"] for point in found["points"]]
     assert tried == sorted(set(tried)), "no size twice"
     assert {1, 2, 4, 8, 16, 20, 21} <= set(tried)
@@ -37,7 +37,7 @@ def test_the_largest_batch_that_works_is_found(tmp_path: Path) -> None:
     assert (report["summary"]["cells"]["ok"], report["summary"]["cells"]["degraded"]) == (1, 0)
     text = node.paths.report("txt").read_text()
     assert "Batch Sizes" in text
-    assert "largest 20 (bounded by memory)" in text
+    assert "largest 20 (bounded by failure: exception)" in text
     assert leftovers(folder) == NOTHING
 
 

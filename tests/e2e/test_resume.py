@@ -17,14 +17,15 @@ KILLS = 20
 
 
 def test_a_finished_run_is_left_as_it_is(tmp_path: Path) -> None:
-    """Resuming a complete run measures nothing again."""
+    """Resuming a complete run measures nothing again, says so, and writes nothing."""
     folder = tmp_path / "run"
     faults.prepare(folder, faults.model("good"))
     assert Node(folder).wait() == 0
     again = Node(folder)
     assert again.wait() == 0, again.output
     assert len(again.archive().attempts) == 1
-    assert len(again.archive().segments) == 2
+    assert len(again.archive().segments) == 1
+    assert "nothing left to do" in again.output
 
 
 def test_a_run_in_use_is_refused(tmp_path: Path) -> None:

@@ -84,6 +84,8 @@ RESNET = ModelSpec(
 )
 BERT_OPERATIONS = 2.0 * 20 * (2 * (4 * 16**2 + 2 * 16 * 32 + 2 * 10 * 16) + 16**2 + 16 * 60)
 """Of one forward pass of two sequences: two layers of four projections, two dense ones and attention, and the head."""
+LSTM_OPERATIONS = 2.0 * 24 * (4 * 16 * (8 + 16) + 4 * 16 * (16 + 16) + 16 * 50)
+"""Of one forward pass of two sequences: two layers of four gates that read the input and their state, and the head."""
 RESNET_OPERATIONS = 594_231_296.0
 """Of one forward pass of two images: twice the 1.82 G multiplications of the published 224 pixels, for 64."""
 GPT2 = ModelSpec(
@@ -137,6 +139,8 @@ VIT = ModelSpec(
     memory_mb=1,
     preload=("torchvision.models.vision_transformer",),
 )
+VIT_OPERATIONS = 2.0 * 2 * (4 * 768 * 3 * 16**2 + 12 * (5 * (4 * 768**2 + 2 * 768 * 3072) + 2 * 5**2 * 768) + 768 * 10)
+"""Of one forward pass of two images: four patches each, twelve layers over these and the class, and the head."""
 UNET = ModelSpec(
     name="tiny-unet",
     title="U-Net",

@@ -13,7 +13,7 @@ MEASUREMENT = Measurement(relative_half_width=0.02, block_s=0.01, warm_up_cap_s=
 
 
 def model(name: str, **config: Scalar) -> ModelSpec:
-    """A model of the fault workload: `do`, `above`, `once`, `seconds` as worker/workloads/fault.py explains them."""
+    """A model of the fault workload. config: `do`, `above`, `on`, `once`, `seconds`, see worker/workloads/fault.py."""
     return ModelSpec(
         name=name,
         title=name,

@@ -9,6 +9,12 @@
        gpu.1.error.nvmlDeviceGetPowerUsage = 15       the return code of one function for one GPU
        gpu.1.error.* = 15                             ... of every function for that GPU
        error.nvmlInit = 18                            ... of a function of the library
+       gpu.1.delay.nvmlDeviceGetPowerUsage = 50       milliseconds that a function takes for one GPU; "*" for every one
+       gpu.0.nvlinks = 18                             links, of which gpu.0.nvlinks_up are up
+       gpu.0.field.230 = 0                            a field of nvmlDeviceGetFieldValues, by its number
+       event.1 = 0 79                                 GPU 0 reports Xid 79; those that are there before an event set
+                                                      is made are not heard
+
 
    Functions are named without the suffix of their version. Written for tests: one thread, little checking. */
 
@@ -17,8 +23,18 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 
-enum { SUCCESS = 0, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7, MAX_GPUS = 64, MAX_LINES = 4096 };
+enum {
+    SUCCESS = 0,
+    INVALID_ARGUMENT = 2,
+    NOT_SUPPORTED = 3,
+    NOT_FOUND = 6,
+    INSUFFICIENT_SIZE = 7,
+    TIMEOUT = 10,
+    MAX_GPUS = 64,
+    MAX_LINES = 4096
+};
 
 typedef struct { int index; } Device;
 
@@ -97,9 +113,26 @@ static int library_error(const char *function)
     return code ? atoi(code) : SUCCESS;
 }
 
+/* Take as long as the script says. The delay of a function that hangs is an hour. */
+static void dawdle(const Device *device, const char *function)
+{
+    char name[256];
+    snprintf(name, sizeof name, "delay.%s", function);
+    const char *value = of_gpu(device, name);
+    if (!value)
+        value = of_gpu(device, "delay.*");
+    if (value) {
+        long ms = atol(value);
+        struct timespec pause = {ms / 1000, ms % 1000 * 1000000};
+        while (nanosleep(&pause, &pause)) /* a driver does not wake for a signal either */
+            ;
+    }
+}
+
 static int gpu_error(const Device *device, const char *function)
 {
     char name[256];
+    dawdle(device, function);
     snprintf(name, sizeof name, "error.%s", function);
     const char *code = of_gpu(device, name);
     if (!code)
@@ -172,8 +205,13 @@ U64(nvmlDeviceGetTotalEnergyConsumption, "energy_mj")
 U64(nvmlDeviceGetCurrentClocksEventReasons, "reasons")
 U32(nvmlDeviceGetArchitecture, "architecture")
 U32(nvmlDeviceGetPersistenceMode, "persistence_mode")
+U32(nvmlDeviceGetComputeMode, "compute_mode")
 U32(nvmlDeviceGetMaxPcieLinkGeneration, "pcie_generation")
+U32(nvmlDeviceGetCurrPcieLinkGeneration, "pcie_generation_now")
 U32(nvmlDeviceGetCurrPcieLinkWidth, "pcie_width")
+U32(nvmlDeviceGetMaxPcieLinkWidth, "pcie_width_max")
+U32(nvmlDeviceGetPcieReplayCounter, "pcie_replays")
+U32(nvmlDeviceGetPowerManagementDefaultLimit, "power_default_mw")
 STATES(nvmlDeviceGetEccMode, "ecc")
 STATES(nvmlDeviceGetMigMode, "mig")
 
@@ -359,4 +397,164 @@ int nvmlDeviceGetComputeRunningProcesses_v3(Device *device, unsigned *count, Pro
 int nvmlDeviceGetGraphicsRunningProcesses_v3(Device *device, unsigned *count, Process *into)
 {
     return processes(device, "nvmlDeviceGetGraphicsRunningProcesses", "graphics", count, into);
+}
+
+/* ── whether it is sound ──────────────────────────────────────────────────────────────────────────────────────────── */
+
+int nvmlDeviceGetTotalEccErrors(Device *device, int type, int counter, unsigned long long *into)
+{
+    const char *keys[2][2] = {{"ecc_corrected", "ecc_corrected_lifetime"}, {"ecc_uncorrected", "ecc_uncorrected_lifetime"}};
+    uint64_t count = 0;
+    int error = gpu_u64(device, "nvmlDeviceGetTotalEccErrors", keys[type & 1][counter & 1], &count);
+    *into = count;
+    return error;
+}
+
+typedef struct {
+    unsigned version;
+    unsigned long long counts[11];
+    unsigned threshold_exceeded;
+} SramStatus;
+
+int nvmlDeviceGetSramEccErrorStatus(Device *device, SramStatus *into)
+{
+    return gpu_u32(device, "nvmlDeviceGetSramEccErrorStatus", "sram_threshold", &into->threshold_exceeded);
+}
+
+int nvmlDeviceGetRemappedRows(Device *device, unsigned *corrected, unsigned *uncorrected, unsigned *pending, unsigned *failed)
+{
+    const char *function = "nvmlDeviceGetRemappedRows";
+    *corrected = *uncorrected = 0;
+    int error = gpu_u32(device, function, "rows_pending", pending);
+    return error ? error : gpu_u32(device, function, "rows_failed", failed);
+}
+
+int nvmlDeviceGetRetiredPages(Device *device, int cause, unsigned *count, unsigned long long *addresses)
+{
+    unsigned found = 0, room = addresses ? *count : 0;
+    int error = gpu_u32(device, "nvmlDeviceGetRetiredPages", cause ? "retired_pages" : "retired_pages_single", &found);
+    if (error)
+        return error;
+    for (unsigned i = 0; i < found && i < room; i++)
+        addresses[i] = 0x1000ull * i;
+    *count = found;
+    return found > room ? INSUFFICIENT_SIZE : SUCCESS;
+}
+
+typedef struct { unsigned version; int margin; } Margin;
+
+int nvmlDeviceGetMarginTemperature(Device *device, Margin *into)
+{
+    return gpu_u32(device, "nvmlDeviceGetMarginTemperature", "margin_c", (unsigned *)&into->margin);
+}
+
+int nvmlDeviceGetTemperatureThreshold(Device *device, int which, unsigned *into)
+{
+    const char *key = which == 1 ? "slowdown_c" : which == 2 ? "memory_max_c" : "";
+    return gpu_u32(device, "nvmlDeviceGetTemperatureThreshold", key, into);
+}
+
+typedef struct {
+    unsigned field, scope;
+    int64_t timestamp, latency;
+    unsigned type, error;
+    union { unsigned u32; int32_t i32; uint64_t u64; } value;
+} FieldValue;
+
+int nvmlDeviceGetFieldValues(Device *device, int count, FieldValue *values)
+{
+    int error = gpu_error(device, "nvmlDeviceGetFieldValues");
+    for (int i = 0; i < count && !error; i++) {
+        char key[32];
+        snprintf(key, sizeof key, "field.%u", values[i].field);
+        const char *value = of_gpu(device, key);
+        values[i].error = value ? SUCCESS : NOT_SUPPORTED;
+        values[i].value.u64 = value ? (uint64_t)strtoll(value, NULL, 0) : 0;
+    }
+    return error;
+}
+
+int nvmlDeviceGetNvLinkState(Device *device, unsigned link, unsigned *active)
+{
+    unsigned links = 0, up = 0;
+    int error = gpu_u32(device, "nvmlDeviceGetNvLinkState", "nvlinks", &links);
+    if (error)
+        return error;
+    gpu_u32(device, "nvmlDeviceGetNvLinkState", "nvlinks_up", &up);
+    *active = link < up;
+    return link < links ? SUCCESS : INVALID_ARGUMENT;
+}
+
+typedef struct {
+    unsigned char cluster[16];
+    unsigned status, clique;
+    unsigned char state;
+} FabricInfo;
+
+int nvmlDeviceGetGpuFabricInfo(Device *device, FabricInfo *into)
+{
+    unsigned state = 0;
+    int error = gpu_u32(device, "nvmlDeviceGetGpuFabricInfo", "fabric_state", &state);
+    if (!error)
+        error = gpu_u32(device, "nvmlDeviceGetGpuFabricInfo", "fabric_status", &into->status);
+    into->state = (unsigned char)state;
+    return error;
+}
+
+/* ── what it reports by itself ────────────────────────────────────────────────────────────────────────────────────── */
+
+typedef struct {
+    Device *device;
+    unsigned long long type, data;
+    unsigned gpu_instance, compute_instance;
+} Event;
+
+static int next_event;
+static char registered[MAX_GPUS];
+
+static const char *event(int number)
+{
+    char key[32];
+    snprintf(key, sizeof key, "event.%d", number);
+    return lookup(key);
+}
+
+int nvmlEventSetCreate(void **set)
+{
+    static int the_set;
+    *set = &the_set;
+    memset(registered, 0, sizeof registered);
+    for (next_event = 1; event(next_event); next_event++)
+        ;
+    return library_error("nvmlEventSetCreate");
+}
+
+int nvmlDeviceRegisterEvents(Device *device, unsigned long long types, void *set)
+{
+    (void)types, (void)set;
+    int error = gpu_error(device, "nvmlDeviceRegisterEvents");
+    registered[device->index] = !error;
+    return error;
+}
+
+int nvmlEventSetWait_v2(void *set, Event *into, unsigned timeout_ms)
+{
+    (void)set, (void)timeout_ms;
+    int error = library_error("nvmlEventSetWait");
+    for (const char *value; !error && (value = event(next_event)); next_event++) {
+        int gpu = 0;
+        unsigned long long xid = 0;
+        if (sscanf(value, "%d %llu", &gpu, &xid) == 2 && gpu < MAX_GPUS && registered[gpu]) {
+            next_event++;
+            *into = (Event){&devices[gpu], 8, xid, ~0u, ~0u};
+            return SUCCESS;
+        }
+    }
+    return error ? error : TIMEOUT;
+}
+
+int nvmlEventSetFree(void *set)
+{
+    (void)set;
+    return SUCCESS;
 }

@@ -80,7 +80,29 @@ def gpu(index: int) -> dict[str, object]:
         "reasons": "0x1",
         "thermal_violation_ns": 0,
         "power_violation_ns": 0,
+        "power_default_mw": 700_000,
+        "pcie_generation_now": 5,
+        "pcie_width_max": 16,
+        "pcie_replays": 0,
+        "ecc_corrected": 0,
+        "ecc_uncorrected": 0,
+        "ecc_uncorrected_lifetime": 0,
+        "sram_threshold": 0,
+        "rows_pending": 0,
+        "rows_failed": 0,
+        "margin_c": 51,
+        "memory_max_c": 95,
+        "nvlinks": 18,
+        "nvlinks_up": 18,
+        "fabric_state": 3,
+        "fabric_status": 0,
+        **{f"field.{number}": value for number, value in FIELDS.items()},
     }
+
+
+FIELDS = {38: 0, 52: 0, 59: 0, 82: 40, 194: -2, 230: 0}
+"""NVLink CRC, replay and recovery errors, memory temperature, T.Limit of the slowdown, recovery action."""
+HANGS_MS = 3_600_000
 
 
 class FakeNvml:
@@ -88,6 +110,7 @@ class FakeNvml:
 
     def __init__(self, folder: Path, gpus: int = 2) -> None:
         self._script = folder / "nvml.script"
+        self._events = 0
         self._values: dict[str, object] = {
             "gpus": gpus,
             "driver_version": "580.95.05",
@@ -112,6 +135,19 @@ class FakeNvml:
     def fail(self, function: str, code: int, *, gpu: int | None = None) -> None:
         """Have a function (named without version suffix, "*" for all of a GPU) return an error code from now on."""
         self.set({f"error.{function}" if gpu is None else f"gpu.{gpu}.error.{function}": code})
+
+    def vanish(self, gpu: int) -> None:
+        """Have a GPU fall off the bus: from now on every question about it is answered by GPU_IS_LOST."""
+        self.fail("*", 15, gpu=gpu)
+
+    def hang(self, gpu: int, function: str = "*") -> None:
+        """Have a function (or all) never return for a GPU, as far as a test is concerned."""
+        self.set({f"gpu.{gpu}.delay.{function}": HANGS_MS})
+
+    def xid(self, gpu: int, number: int) -> None:
+        """Have a GPU report an error to those who listen already."""
+        self._events += 1
+        self.set({f"event.{self._events}": f"{gpu} {number}"})
 
     def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Have children of this process load this NVML."""

@@ -71,8 +71,11 @@ def described(own: OwnModel, inputs: tuple[InputSpec, ...] = ()) -> ModelSpec:
     )
 
 
-def fed(spec: ModelSpec, dtype: torch.dtype = torch.float32) -> tuple[Any, Any, dict[str, torch.Tensor]]:
-    """The family, its model, and a batch of three."""
+def fed(
+    spec: ModelSpec, dtype: torch.dtype = torch.float32, *, batch_size: int = 3
+) -> tuple[Any, Any, dict[str, torch.Tensor]]:
+    """The family, its model, and a batch."""
     family = registry.family(spec)
     module = family.build(spec, CPU, None)
-    return family, module, family.batch(spec, Feed(batch_size=3, input_size=None, device=CPU, dtype=dtype, seed=1))
+    feed = Feed(batch_size=batch_size, input_size=None, device=CPU, dtype=dtype, seed=1)
+    return family, module, family.batch(spec, feed)

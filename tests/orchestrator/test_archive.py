@@ -9,6 +9,7 @@ import yaml
 
 from orchestrator import archive
 from orchestrator.archive import ResultFileError
+from orchestrator.configuration import Plan
 from orchestrator.errors import RunFolderError
 from protocol.failure import Category
 from tests.fakes.runs import CREATED, SECOND_NS, FakeRun, gpus
@@ -129,6 +130,22 @@ def test_another_plan_is_refused(tmp_path: Path) -> None:
     other = FakeRun(tmp_path / "other", batch_sizes=(2, 4))
     run.paths.config.write_bytes(other.paths.config.read_bytes())
     with pytest.raises(RunFolderError, match="different plans"):
+        run.archive()
+
+
+@pytest.mark.parametrize("where", ["plan", "fields"])
+def test_a_run_of_another_version_is_refused_by_that_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """Nobody has changed anything: a cell has got a new field since, or a field is not known here."""
+    run = FakeRun(tmp_path / "run")
+    wrote = run.stored.tool_version
+    monkeypatch.setattr(archive, "TOOL_VERSION", "9.0")
+    if where == "plan":
+        monkeypatch.setattr(Plan, "hash", property(lambda _: "another"))
+    else:
+        run.paths.config.write_text(run.paths.config.read_text().replace("run_id:", "id_of_run:", 1))
+    with pytest.raises(RunFolderError, match=f"written by gpubench {wrote}, which .* 9.0.* Use gpubench {wrote} to"):
         run.archive()
 
 

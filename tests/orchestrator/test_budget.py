@@ -8,6 +8,7 @@ import pytest
 from orchestrator import catalogue, estimate, plan, state
 from orchestrator.budget import CLOSING_S, SHARE, Budget
 from orchestrator.configuration import Plan
+from orchestrator.scan import Figures
 from orchestrator.slots import (
     Dropped,
     Ended,
@@ -21,11 +22,11 @@ from orchestrator.slots import (
     StopAsked,
 )
 from protocol import floats
-from protocol.cell import Cell, Device, Workload
+from protocol.cell import AUTO, Cell, Device, Workload
 from protocol.failure import Category, Failure, Phase
 from protocol.result import Result
 from tests.fakes.configurations import configuration, cpu, gpu
-from tests.fakes.runs import result
+from tests.fakes.runs import result, shipped
 
 QUICK = catalogue.load().profiles["quick"].measurement(iterations=None, warm_up_iterations=None)
 ASKED = configuration(
@@ -155,6 +156,29 @@ def test_when_time_is_up_everything_that_waits_is_dropped() -> None:
     expected = {slot for device in devices[:2] for slot in planned.order[device.uuid]} - {first.slot}
     assert dropped == expected
     assert list(budget.decide(state.step(now, StopAsked()), budget.ends)) == [], "a person's wish: `resume` goes on"
+
+
+def test_a_scan_goes_on_while_there_is_time_for_its_next_launch() -> None:
+    """It is not weighed as a whole, which no short limit has time for: what it found until then stays."""
+    asked = configuration(
+        models=shipped("resnet50"), probes=(), measurement=QUICK, workloads=(Workload.INFERENCE,), batch_sizes=(AUTO,)
+    )
+    now = state.begin(plan.make(asked, (gpu(0),)))
+    (slot,) = now.slots
+    budget = Budget(asked, (gpu(0),), 60.0, began=0.0)
+    steps = [msgspec.structs.replace(now.cells[slot[0]], batch_size=size) for size in (1, 8)]
+    assert budget.expected_s(now.cells[slot[0]]) > 30.0
+    first_s, second_s = (budget.expected_s(step) for step in steps)
+    assert list(budget.decide(now, budget.ends - first_s - 0.01)) == []
+    assert [dropped for dropped, _ in budget.decide(now, budget.ends - first_s + 0.01)] == [slot]
+    now, (launch,) = state.next_launches(now)
+    now = state.step(now, Started(launch.launch, slot, launch.device, 1))
+    figures = Figures(peak_bytes=10**9, items_per_second=100.0)
+    now = state.step(state.step(now, Ended(launch.launch, None, figures)), Freed(launch.device))
+    assert list(budget.decide(now, budget.ends - second_s - 0.01)) == []
+    ((dropped, why),) = budget.decide(now, budget.ends - second_s + 0.01)
+    assert (dropped, "it would have taken" in why) == (slot, True)
+    assert len(state.step(now, Dropped(slot)).slots[slot].tried) == 1
 
 
 def test_the_forecast_is_what_would_be_measured() -> None:

@@ -44,7 +44,9 @@ def test_both_programs_share_their_options_and_commands() -> None:
     own = {option.name for option in orchestrate.params} - {"version"}
     assert own == {option.name for option in benchmark.commands["run"].params}
     assert set(orchestrate.commands) == set(benchmark.commands)
-    assert set(benchmark.commands) == {"run", "quick", "resume", "report", "info", "list-models", "completion"}
+    measuring = {"run", "quick", "resume"}
+    looking = {"status", "watch", "stop", "report", "explain", "doctor", "info", "list-models", "completion"}
+    assert set(benchmark.commands) == measuring | looking
 
 
 def test_every_option_says_what_it_is() -> None:
@@ -194,7 +196,13 @@ def test_run_resume_and_report_on_a_cpu_device(tmp_path: Path) -> None:
     assert [(result["model_name"], result["input_size"]) for result in report["results"]] == [("lstm", 16)]
 
     again = python("-m", "orchestrator.cli", "resume", str(folder), "--quiet", cwd=tmp_path, **environment)
-    assert (again.returncode, again.stdout) == (0, "")
+    [line] = again.stdout.splitlines()
+    assert line == f"{folder.name}: complete, 1 of 1 cells ok, exit code 0; report: {tmp_path / 'out/report.json'}"
+    assert again.returncode == 0
+    aloud = python("-m", "orchestrator", "resume", str(folder), cwd=tmp_path, **environment)
+    assert "1 cell, 1 launch, nothing left to do on cpu:0" in aloud.stderr
+    assert "Verdict: COMPLETE" in aloud.stdout
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["report.json"]
     assert folders.existing_run(None, str(tmp_path / "runs")).folder == folder
 
     rendered = python("-m", "orchestrator", "report", str(folder), "-f", "csv,txt", cwd=tmp_path)

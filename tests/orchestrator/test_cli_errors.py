@@ -100,7 +100,7 @@ def test_a_bad_option_is_refused_before_anything_happens(
         ("--gpu-ids cpu:0,cpu:0", "--gpu-ids: cpu:0 is named twice"),
         ("--config night.yaml", "error: night.yaml, line 2, gpu.ids: 'seven' is no device"),
         ("--gpu-ids=", "a device is missing between commas"),
-        ("reprot", "error: there is no command 'reprot'. Did you mean report? There is completion, info, list-models"),
+        ("reprot", "error: there is no command 'reprot'. Did you mean report? There is completion, doctor, explain,"),
         (
             "run --gpu-ids cpu:0 extra",
             "error: got unexpected extra argument (extra). `gpubench-orchestrate run --help` shows what there is.",

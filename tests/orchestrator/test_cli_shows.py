@@ -139,7 +139,7 @@ def test_list_models_for_programs(invoke: Invoke) -> None:
     listed = {model["model_name"]: model for model in json.loads(invoke("list-models", "--json").output)}
     resnet = listed["resnet50"]
     assert (resnet["parameters_count"], resnet["input_size"], resnet["generation"]) == (25557032, 224, None)
-    assert resnet["input_sizes"].keys() == {"unit", "default", "smallest", "largest", "step"}
+    assert resnet["input_sizes"].keys() == {"unit", "default", "smallest", "largest", "step", "only"}
     assert (resnet["input_sizes"]["unit"], resnet["input_sizes"]["largest"]) == ("pixels", None)
     assert resnet["inputs"][0]["shape"] == ["batch", 3, "size", "size"]
     assert listed["bert-base"]["input_sizes"]["largest"] == 512

@@ -16,10 +16,10 @@ Write = Callable[[str | bytes], Path]
 
 
 def test_the_defaults_are_those_of_the_requirements() -> None:
-    """All models, all phases, fp32, batch sizes 1, 8 and 32 (32 for training), own input sizes, every GPU, JSON."""
+    """All models, loading, inference and training, fp32, batch sizes 1, 8, 32 (32 for training), every GPU, JSON."""
     made = resolved()
     assert made.models == catalogue.load().models
-    assert made.workloads == (Workload.LOAD, Workload.INFERENCE, Workload.TRAINING, Workload.GENERATION)
+    assert made.workloads == (Workload.LOAD, Workload.INFERENCE, Workload.TRAINING)
     assert made.precisions == (Precision.FP32,)
     assert (made.batch_sizes, made.training_batch_sizes, made.generation_batch_sizes) == ((1, 8, 32), (32,), (1,))
     assert (made.sequence_lengths, made.input_sizes, made.memory_format) == ((), (), None)

@@ -5,6 +5,7 @@ import pytest
 from orchestrator import catalogue, estimate, plan
 from orchestrator.configuration import Configuration, Isolation
 from protocol.cell import Device, Mode, Workload
+from tests.fakes import ledgers
 from tests.fakes.configurations import configuration, cpu, gpu
 
 QUICK = catalogue.load().profiles["quick"].measurement(iterations=None, warm_up_iterations=None)
@@ -22,6 +23,21 @@ def test_devices_work_beside_each_other_unless_solo() -> None:
     assert total(configuration(), *everything) == pytest.approx(one)
     start = estimate.ZYGOTE_S[gpu(0).kind]
     assert total(configuration(mode=Mode.SOLO), *everything) == pytest.approx(start + 8 * (one - start))
+
+
+def test_estimate_of_the_default_run_is_what_an_h200_took() -> None:
+    """Of the cells whose ledgers are known: all of them to 15 %, and the whole run within its five minutes."""
+    asked = configuration(
+        workloads=tuple(dict.fromkeys(workload for workload, *_ in ledgers.H200 if workload != "probe"))
+    )
+    assert asked.measurement == QUICK
+    cells = plan.make(asked, (gpu(0),)).cells
+    estimated = {(cell.workload, cell.model, cell.batch_size): estimate.launch_s(cell, asked, gpu(0)) for cell in cells}
+    assert sum(estimated[cell] for cell in ledgers.H200) == pytest.approx(sum(ledgers.H200.values()), rel=0.15)
+    for workload in (Workload.LOAD, Workload.INFERENCE, Workload.TRAINING, Workload.GENERATION):
+        known = {cell: seconds for cell, seconds in ledgers.H200.items() if cell[0] is workload}
+        assert sum(estimated[cell] for cell in known) == pytest.approx(sum(known.values()), rel=0.2)
+    assert total(configuration(), gpu(0)) < 300
 
 
 def test_the_shared_start_is_counted_once_and_only_when_forking() -> None:

@@ -43,3 +43,18 @@ def test_oom_kills_are_counted_where_the_kernel_counts_them(
     monkeypatch.setattr(host, "_VMSTAT", tmp_path / "vmstat")
     monkeypatch.setattr(host, "_OWN_CGROUP", tmp_path / "cgroup")
     assert host.oom_kills() == expected
+
+
+@pytest.mark.parametrize(("folder", "expected"), [("memory/user.slice", 4), ("memory", 5)])
+def test_oom_kills_are_counted_in_cgroups_of_version_1(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, expected: int
+) -> None:
+    """In our own where its folder is to be seen; in a container that is the uppermost."""
+    (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / folder / "memory.oom_control").write_text(
+        f"oom_kill_disable 0\nunder_oom 0\noom_kill {expected}\n", encoding="ascii"
+    )
+    (tmp_path / "cgroup").write_text("9:name=systemd:/\n8:memory:/user.slice\n3:cpu,cpuacct:/user.slice\n")
+    monkeypatch.setattr(host, "_CGROUP", tmp_path)
+    monkeypatch.setattr(host, "_OWN_CGROUP", tmp_path / "cgroup")
+    assert host.oom_kills() == expected

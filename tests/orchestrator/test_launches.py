@@ -36,7 +36,7 @@ from protocol.messages import Deadlines, Measurement
 DEADLINES = Deadlines(start=5, import_=6, build=7, warm_up=8, measure=9, finish=4)
 MEASUREMENT = Measurement(relative_half_width=0.02, block_s=0.05, warm_up_cap_s=1, min_s=0.3, max_s=1.5)
 FAILURE = Failure(category=Category.EXCEPTION, message="m", phase=Phase.BUILD)
-STOPPED = Failure(category=Category.INTERRUPTED, message="s", phase=Phase.BUILD)
+STOPPED = Failure(category=Category.INTERRUPTED, message="s", phase=Phase.MEASURE)
 CLEAN = Exit(code=0, signal=None)
 KILLED = Exit(code=None, signal=9)
 
@@ -182,3 +182,12 @@ def test_any_order_of_events_concludes_once(events: list[tuple[Event, float]]) -
     assert sum(isinstance(action, Conclude) for action in life.actions) == 1
     assert sum(isinstance(action, Forget) for action in life.actions) == 1
     assert isinstance(life.actions[-1], Forget)
+
+
+@pytest.mark.parametrize("now", [False, True])
+def test_what_is_ended_is_ended_in_the_phase_it_was_in(*, now: bool) -> None:
+    """Whoever ends all launches at once does not know how far each of them was."""
+    life = Life()
+    for event in (Born(), Greeted(), Entered(Phase.WARM_UP), Stop(STOPPED, now=now)):
+        life(event)
+    assert life(Died(KILLED))[0] == Conclude(msgspec.structs.replace(STOPPED, phase=Phase.WARM_UP))

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.report.as_text import to_text
 from orchestrator.report.cells import GenerationMetrics, Measured, ProbeMetrics
 from protocol import floats
 from protocol.cell import Precision, Workload
@@ -216,3 +217,30 @@ def test_slowdown_is_told_with_its_share(tmp_path: Path) -> None:
     assert (capped.throttled, capped.slowdown_percent) == (False, 0.0)
     assert run.report().summary.cells.throttled == 1
     assert any("slowed down" in reason for reason in run.report().verdict.reasons)
+
+
+def test_the_best_of_gemm_is_never_below_what_was_measured(tmp_path: Path) -> None:
+    """A burst of 20 ms chose the shape; a block whose products took 10 ms is the best, then."""
+    run = FakeRun(tmp_path, models=shipped("gemm"), probes=shipped("gemm"))
+    (cell,) = run.stored.plan.cells
+    made = result(cell, noise=0.0, forward_ms=10.0)
+    times = floats.unpack(made.series["iteration"])
+    mean_ms = sum(times) / len(times)
+    series = {**made.series, "best": floats.pack([mean_ms * 2])}
+    run.measured(cell, forward_ms=10.0, noise=0.0, series=series, flops_per_iteration=2e12)
+    (probe,) = run.report().probes
+    assert probe.sustained_tflops == pytest.approx(2e12 / mean_ms / 1e9)
+    assert probe.best_tflops == pytest.approx(probe.sustained_tflops)
+
+
+def test_a_latency_below_the_forward_time_has_a_remark(tmp_path: Path) -> None:
+    """It cannot be; the report says of how few passes it was made. Above it nothing is remarked."""
+    said = {}
+    for latency_ms in (9.0, 11.0):
+        run = FakeRun(tmp_path / str(latency_ms), batch_sizes=(1,))
+        cell = run.cell(batch_size=1)
+        series = {**result(cell, forward_ms=10.0).series, "latency": floats.pack([latency_ms] * 4)}
+        run.measured(cell, forward_ms=10.0, series=series)
+        said[latency_ms] = " ".join(to_text(run.report()).split())
+    assert "the latency (4 values) is below the forward time" in said[9.0]
+    assert "below the forward time" not in said[11.0]

@@ -82,7 +82,7 @@ def test_only_libraries_that_gpubench_knows_are_imported_ahead(read: Read) -> No
     (known,) = read(SHAPED)
     (own,) = read("models: [{name: a, class: 'net.py:Net'}]")
     (other,) = read("models: [{name: a, class: torch.nn.Linear, args: [2, 2], input_shape: [1, 2]}]")
-    assert (known.preload, own.preload, other.preload) == (("transformers.modeling_utils",), (), ())
+    assert (known.preload, own.preload, other.preload) == (("worker.models.huggingface",), (), ())
 
 
 @pytest.mark.parametrize(

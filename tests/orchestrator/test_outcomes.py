@@ -140,8 +140,23 @@ def test_cells_of_a_device_that_was_taken_out_say_so(tmp_path: Path) -> None:
     assert "taken out" not in outcome(run, run.cell(batch_size=8, device=1)).reason
 
 
+def test_cells_of_a_skipped_model_are_failures_with_its_reason(tmp_path: Path) -> None:
+    """Neither not attempted nor interrupted: nothing more of the model will be run. Its own failure keeps its words."""
+    run = FakeRun(tmp_path, batch_sizes=(1, 2, 4, 8))
+    run.measured(run.cell(batch_size=1))
+    run.failed(run.cell(batch_size=2), Category.IMPORT_ERROR, message="no such module")
+    run.interrupted(run.cell(batch_size=4))
+    read = run.archive()
+    found = outcomes.derive(read.stored.plan, read.attempts, skipped={"resnet50": "import error on GPU 0"})
+    told = {cell.batch_size: found[cell.id] for cell in read.stored.plan.cells}
+    assert told[1].status is Status.OK
+    assert told[2].reason == "import error: no such module"
+    for size in (4, 8):
+        assert told[size] == CellOutcome(status=Status.FAILED, reason="the model is skipped: import error on GPU 0")
+
+
 SEGMENT = Segment(boot_id="b", driver_version=None, tool_version="0", pid=1, wall=0.0, monotonic_ns=0)
-FAILURES = (Category.CRASHED, Category.EXCEPTION, Category.INTERRUPTED, Category.DEADLINE)
+FAILURES = (Category.CRASHED, Category.EXCEPTION, Category.INTERRUPTED, Category.DEADLINE, Category.NOT_FINITE)
 
 
 def simulate(planned: Plan, seed: int, steps: int) -> tuple[slots.RunState, list[Attempt]]:
@@ -194,11 +209,13 @@ def test_the_report_and_the_run_agree_about_every_cell(seed: int, launches: int,
     )
     planned = plan.make(asked, gpus(2))
     final, attempts = simulate(planned, seed, steps=10_000)
-    derived = outcomes.derive(planned, attempts)
+    derived = outcomes.derive(planned, attempts, skipped=dict.fromkeys(final.skipped, "why"))
     for cell in planned.cells:
         mine = [slot for (cell_id, _), slot in final.slots.items() if cell_id == cell.id]
         statuses = {slot.status for slot in mine}
         found = derived[cell.id]
+        if final.devices[cell.devices[0]].quarantined and not statuses <= slots.SETTLED:
+            continue  # nothing is settled there any more
         assert statuses <= slots.SETTLED
         if SlotStatus.MEASURED in statuses:
             sizes_measured = [slot.batch_size for slot in mine if slot.status is SlotStatus.MEASURED]
@@ -210,4 +227,5 @@ def test_the_report_and_the_run_agree_about_every_cell(seed: int, launches: int,
             assert found.status is Status.DOES_NOT_FIT
         else:
             assert found.status in (Status.FAILED, Status.MISSING)
+            assert found.status is Status.FAILED or cell.model not in final.skipped
     assert not any(found.status is Status.OK and not found.counted for found in derived.values())

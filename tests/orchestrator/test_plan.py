@@ -121,8 +121,9 @@ def test_training_has_batch_sizes_of_its_own() -> None:
 
 def test_the_cell_carries_size_format_and_new_tokens() -> None:
     """Each is part of a cell's identity; in generation the size is that of the prompt."""
-    asked = configuration(sequence_lengths=(128,), input_sizes=(512,))
-    for made in (DEFAULTS, asked):
+    writing = configuration(workloads=(*DEFAULTS.workloads, Workload.GENERATION))
+    asked = msgspec.structs.replace(writing, sequence_lengths=(128,), input_sizes=(512,))
+    for made in (writing, asked):
         cells = plan.make(made, (gpu(0),)).cells
         found = {(cell.model, cell.workload, cell.input_size, cell.new_tokens, cell.memory_format) for cell in cells}
         expected = {

@@ -6,12 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.merge.plausibility import NOT_COUNTED, Reached, Seen, judge
-from orchestrator.report.parts import Plausibility
+from orchestrator.merge.plausibility import NOT_COUNTED, TOO_LONG, WRITTEN, Reached, Seen, judge
+from orchestrator.report.as_text import to_text
+from orchestrator.report.parts import SHARE_IN_DOUBT, Plausibility
 from protocol import floats
 from protocol.cell import Cell, Precision, Workload
 from protocol.failure import Category
-from protocol.result import Result
+from protocol.result import Result, SteadyState
 from tests.fakes.runs import FakeRun, gpus, result, shipped
 
 GB = 10**9
@@ -51,6 +52,8 @@ def test_faster_than_the_weights_can_be_read_is_flagged() -> None:
     ("of", "device", "note"),
     [
         (seen(flops=None), DEVICE, NOT_COUNTED),
+        (seen(flops=None, iteration_ms=2_001.0), DEVICE, TOO_LONG),
+        (seen(flops=None, generates=True), DEVICE, WRITTEN),
         (seen(), Reached(gb_per_sec=1.0), "no gemm rate in fp32 was measured on this device in this run"),
         (seen(), Reached(tflops={"fp32": 50.0}), "no hbm rate was measured on this device in this run"),
         (seen(), Reached(tflops={"bf16": 50.0}, gb_per_sec=4e3), "no gemm rate in fp32 was measured on this device"),
@@ -133,3 +136,24 @@ def test_each_gpu_is_held_against_itself(tmp_path: Path) -> None:
     assert found[0, "fp32"].least_iteration_ms == pytest.approx(model_bytes / 5e9)
     assert found[0, "bf16"].gemm_percent is None
     assert found[0, "bf16"].note == "no gemm rate in bf16 was measured on this device in this run"
+
+
+def test_a_share_of_a_gemm_in_doubt_has_a_remark(tmp_path: Path) -> None:
+    """A reference that was not steady is one with a remark, beside each share of it and in the text report."""
+    shown = {}
+    for state in (SteadyState.REACHED, SteadyState.NONE):
+        run = FakeRun(
+            tmp_path / state.name, models=shipped("resnet50"), probes=shipped("gemm", "hbm"), batch_sizes=(1,)
+        )
+        for cell in run.stored.plan.cells:
+            moved = {"copy": 10**9, "triad": 10**9} if cell.model == "hbm" else {}
+            steady = state if cell.model == "gemm" else SteadyState.REACHED
+            run.measured(cell, steady_state=steady, flops_per_iteration=1e9, bytes_per_iteration=moved)
+        shown[state] = run.report()
+    (settled, *_), (doubtful, *_) = (report.results for report in shown.values())
+    assert settled.inference_metrics["batch_size_1"].plausibility.note == ""
+    found = doubtful.inference_metrics["batch_size_1"].plausibility
+    assert found.gemm_percent is not None
+    assert found.note == f"{SHARE_IN_DOUBT}: not steady after warm-up"
+    assert SHARE_IN_DOUBT in " ".join(to_text(shown[SteadyState.NONE]).split())
+    assert SHARE_IN_DOUBT not in " ".join(to_text(shown[SteadyState.REACHED]).split())

@@ -6,13 +6,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator import scan
-from orchestrator.scan import RESOLUTION, Figures, Room, Tried
+from orchestrator.scan import Figures, Room, Tried
 from protocol.cell import Cell, Precision, Workload
+from protocol.failure import Category
 from tests.fakes.runs import cpus, gpus, result
 
 MIB = 2**20
 ROOM = Room(memory_bytes=140_000 * MIB, largest=16_384, longest_s=5.0)
 LAUNCHES = 45
+PROMISED = 32
+"""The largest is known to one part in so many: docs/batch-sizes.md."""
 
 
 def world(size: int, *, base: float, item: float, latency_s: float, item_s: float, room: Room) -> Figures | None:
@@ -27,9 +30,14 @@ def scanned(room: Room = ROOM, **truth: float) -> list[Tried]:
     """The whole scan of such a world."""
     tried: list[Tried] = []
     while (size := scan.next_batch(tried, room)) is not None:
-        tried.append(Tried(launch=len(tried), batch_size=size, figures=world(size, room=room, **truth)))
+        tried.append(step(len(tried), size, world(size, room=room, **truth)))
         assert len(tried) <= LAUNCHES
     return tried
+
+
+def step(launch: int, size: int, figures: Figures | None, category: Category = Category.OUT_OF_MEMORY) -> Tried:
+    """A launch, which has failed if there are no figures."""
+    return Tried(launch=launch, batch_size=size, figures=figures, category=None if figures else category)
 
 
 def sizes(tried: list[Tried]) -> list[int]:
@@ -44,7 +52,7 @@ def test_two_small_launches_predict_the_largest_and_fresh_processes_verify_it() 
     true = (140_000 - 2_000) // 60
     found = scan.largest(tried)
     assert found is not None
-    assert true - true // RESOLUTION - 8 <= found.batch_size <= true
+    assert true - true // PROMISED - 8 <= found.batch_size <= true
     assert scan.bound(tried, ROOM) == "memory"
     assert 1 <= sum(one.figures is None for one in tried) <= 3
     powers = list(itertools.takewhile(lambda size: size <= found.batch_size, (2**n for n in range(20))))
@@ -85,6 +93,25 @@ def test_a_small_model_ends_at_the_cap() -> None:
     assert scan.bound(tried, room) == "cap"
 
 
+def test_only_running_out_of_memory_is_called_memory() -> None:
+    """A kernel that fails beyond a size bounds it too, by the name of its failure; the smallest such size counts."""
+    room = Room(memory_bytes=None, largest=64, longest_s=1e9)
+    works = Figures(peak_bytes=10**9, items_per_second=1.0)
+    kernel, memory = Category.CUDA_ERROR, Category.OUT_OF_MEMORY
+    below = [step(n, size, works) for n, size in enumerate((1, 2, 4, 8, 16, 20))]
+    assert scan.bound([*below, step(6, 21, None, kernel)], room) == "failure: CUDA error"
+    assert scan.bound([*below, step(6, 24, None, memory), step(7, 21, None, kernel)], room) == "failure: CUDA error"
+    assert scan.bound([*below, step(6, 24, None, kernel), step(7, 21, None, memory)], room) == "memory"
+    assert scan.bound([*below, step(6, 21, None, Category.HOST_OUT_OF_MEMORY)], room) == "failure: host out of memory"
+
+
+def test_nothing_bounds_a_scan_that_is_not_over() -> None:
+    """However it was cut off: what is larger may only not have been tried yet."""
+    tried = scanned(base=2_000 * MIB, item=60 * MIB, latency_s=0.005, item_s=0.0005)
+    assert {scan.bound(tried[:end], ROOM) for end in range(len(tried))} == {""}
+    assert scan.bound(tried, ROOM) == "memory"
+
+
 @given(
     base=st.floats(0, 150_000 * MIB),
     item=st.floats(0.01 * MIB, 50_000 * MIB),
@@ -104,19 +131,23 @@ def test_every_scan_ends_with_the_largest_that_works(
         assert 1 <= size <= ROOM.largest
         assert len(tried) < LAUNCHES
         seen = world(size, base=base, item=item, latency_s=latency_s, item_s=item_s, room=ROOM)
+        category = Category.OUT_OF_MEMORY if seen is None else Category.CUDA_ERROR
         if seen is not None and size >= breaks_at:
             seen = None
         if seen is not None:  # what is read is never quite the truth
             seen = Figures(peak_bytes=int(seen.peak_bytes * jitter[len(tried)]), items_per_second=seen.items_per_second)
-        tried.append(Tried(launch=len(tried), batch_size=size, figures=seen))
+        tried.append(step(len(tried), size, seen, category))
     found = scan.largest(tried)
     unfit = [one.batch_size for one in tried if one.figures is None]
     if found is None:
         assert sizes(tried) == [1]
-    elif scan.bound(tried, ROOM) == "memory":
-        assert min(unfit) - found.batch_size <= max(1, found.batch_size // RESOLUTION)
+    elif unfit:
+        smallest = next(one for one in tried if one.batch_size == min(unfit))
+        in_memory = smallest.category is Category.OUT_OF_MEMORY
+        assert scan.bound(tried, ROOM) == ("memory" if in_memory else "failure: CUDA error")
+        assert min(unfit) - found.batch_size <= max(1, found.batch_size // PROMISED)
     else:
-        assert not unfit
+        assert scan.bound(tried, ROOM) in ("cap", "time")
 
 
 def test_figures_are_items_over_time_and_the_peak_of_the_device() -> None:

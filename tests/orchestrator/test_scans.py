@@ -101,7 +101,7 @@ def test_out_of_memory_is_an_answer_and_nothing_is_degraded() -> None:
     largest = scan.largest(found.tried)
     assert found.status is SlotStatus.MEASURED
     assert largest is not None
-    assert 300 - 300 // scan.RESOLUTION <= largest.batch_size <= 300
+    assert 300 - 300 // 32 <= largest.batch_size <= 300
     outcome = outcomes.derive(world.planned, world.attempts)[cell_id]
     assert (outcome.status, outcome.batch_size, outcome.counted) == (Status.OK, largest.batch_size, (largest.launch,))
     assert world.now.too_large == {}
@@ -159,15 +159,18 @@ def test_every_scan_ends_and_journal_and_attempts_lead_to_the_same(
     """Whatever goes wrong: the run ends, resuming finds nothing left to do, and the report agrees with the run."""
     world = World(plan.make(ASKED, gpus(devices)), limit, accidents)
     world.work()
-    derived = outcomes.derive(world.planned, world.attempts)
+    derived = outcomes.derive(world.planned, world.attempts, skipped=dict.fromkeys(world.now.skipped, "why"))
     cells: dict[str, Cell] = {cell.id: cell for cell in world.planned.cells}
-    restored = recovery.restore(world.planned, world.records)
+    restored, following = state.next_launches(recovery.restore(world.planned, world.records))
+    assert following == ()
     for slot, found in world.now.slots.items():
         device = cells[slot[0]].devices[0]
         assert found.status in SETTLED or world.now.devices[device].quarantined
         assert restored.slots[slot] == found
         of_cell = [attempt for attempt in world.attempts if attempt.start.cell == slot[0]]
-        assert scans.replay(cells[slot[0]], world.planned.rooms[device], of_cell, ()) == found
+        replayed = scans.replay(cells[slot[0]], world.planned.rooms[device], of_cell, ())
+        assert replayed.tried == found.tried
+        assert replayed.status is found.status or found.status is SlotStatus.SKIPPED  # that was decided elsewhere
         answered = [one.batch_size for one in found.tried]
         assert len(answered) == len(set(answered))
         assert (derived[slot[0]].status is Status.OK) is (found.status is SlotStatus.MEASURED)

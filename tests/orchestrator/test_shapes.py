@@ -15,6 +15,7 @@ def model(name: str, kind: str, *, sizes: Sizes | None, **fields: object) -> Mod
     return ModelSpec(name=name, type=kind, sizes=sizes, **(spec | fields))
 
 
+EVERYTHING = (Workload.LOAD, Workload.INFERENCE, Workload.TRAINING, Workload.GENERATION)
 IMAGES = (InputSpec(name="images", shape=("batch", 3, "size", "size")),)
 TEXT = model("text", "transformer", sizes=Sizes(unit=SizeUnit.TOKENS, default=128, largest=512))
 WRITER = model(
@@ -96,6 +97,7 @@ def test_a_model_of_which_nothing_is_left_is_said_once() -> None:
         smallest=st.integers(1, 64),
         largest=st.none() | st.integers(64, 2048),
         step=st.integers(1, 64),
+        only=st.sets(st.integers(1, 2048), max_size=4).map(tuple),
     ),
     st.lists(st.integers(1, 4096), min_size=1, max_size=5, unique=True).map(tuple),
 )
@@ -121,6 +123,7 @@ def test_what_was_asked_for_is_measured_or_said(sizes: Sizes, asked: tuple[int, 
             "multiples of 32 from 32 to 96 pixels",
         ),
         (Sizes(unit=SizeUnit.PIXELS, default=64, smallest=64, largest=64), "64 pixels alone"),
+        (Sizes(unit=SizeUnit.PIXELS, default=64, smallest=64, largest=256, only=(64, 128, 256)), "64, 128, 256 pixels"),
     ],
 )
 def test_sizes_in_words(sizes: Sizes, words: str) -> None:
@@ -143,7 +146,7 @@ def test_the_sequence_length_is_that_of_the_prompt() -> None:
     """As far as the model has room for what it is to add."""
     asked = {"sequence_lengths": (128, 960, 961, 1024, 2048)}
     assert found(WRITER, Workload.GENERATION, **asked) == [(1, 128, 64), (1, 960, 64)]
-    assert why(WRITER, **asked) == [
+    assert why(WRITER, workloads=(Workload.GENERATION,), **asked) == [
         "takes 1 to 1024 tokens, not 2048",
         "has no room for 64 new tokens after a prompt of 961, 1024",
     ]
@@ -189,10 +192,10 @@ def test_all_cells_of_a_model_have_one_memory_format() -> None:
 
 @pytest.mark.parametrize("spec", catalogue.load().models, ids=lambda spec: spec.name)
 def test_what_ships_takes_its_own_defaults(spec: ModelSpec) -> None:
-    """Default size and default prompt are sizes that the model takes, and nothing of it is left out by default."""
-    assert why(spec) == []
+    """Default size and default prompt are sizes that the model takes, and nothing of it is left out."""
+    assert why(spec, workloads=EVERYTHING) == []
     if spec.sizes is not None:
         assert shapes.possible(spec.sizes, spec.sizes.default)
-    phases = {shape.workload for shape in shapes.of(spec, configuration())}
+    phases = {shape.workload for shape in shapes.of(spec, configuration(workloads=EVERYTHING))}
     writes = set() if spec.generation is None else {Workload.GENERATION}
     assert phases == {Workload.LOAD, Workload.INFERENCE, Workload.TRAINING} | writes or probes.is_probe(spec)

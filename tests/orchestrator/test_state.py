@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from orchestrator import recovery, state
 from orchestrator.configuration import Plan
 from orchestrator.policy import ANY_NUMBER, POLICY, Reaction
-from orchestrator.records import End, Record, Start
+from orchestrator.records import End, Record, Segment, Start
 from orchestrator.slots import SETTLED, Ended, Freed, NextLaunch, Quarantined, RunState, SlotStatus, Started, StopAsked
 from protocol.cell import Cell, Mode, Precision, Workload
 from protocol.failure import Category, Failure, Phase
@@ -259,7 +259,9 @@ def test_a_resumed_run_gives_a_device_another_chance() -> None:
     first = next(iter(state.begin(one_plan).slots))
     start = Start(launch=0, cell=first[0], round=0, attempt=1, batch_size=8, device="d0", at_ns=0)
     end = End(launch=0, at_ns=0, failure=failure(Category.UNKILLABLE))
-    assert len(state.next_launches(recovery.restore(one_plan, [start, end]))[1]) == 1
+    again = Segment(boot_id="b", driver_version=None, tool_version="0", pid=1, wall=0.0, monotonic_ns=0)
+    assert state.next_launches(recovery.restore(one_plan, [start, end]))[1] == ()
+    assert len(state.next_launches(recovery.restore(one_plan, [start, end, again]))[1]) == 1
 
 
 def test_an_end_of_an_unknown_launch_changes_nothing() -> None:

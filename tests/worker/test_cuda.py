@@ -24,6 +24,7 @@ from tests.fakes.assignments import (
     BERT_OPERATIONS,
     GPT2,
     LSTM,
+    LSTM_OPERATIONS,
     QWEN,
     RESNET,
     RESNET_OPERATIONS,
@@ -156,13 +157,14 @@ def test_work_on_a_gpu(launched: Callable[[Case], Result], case: Case) -> None:
 
 @pytest.mark.parametrize("case", [*ONE_LOSS, *CHANNELS_LAST], ids=str)
 def test_operations_are_counted_on_a_gpu(launched: Callable[[Case], Result], case: Case) -> None:
-    """Attention included, whichever of its kernels was chosen; an LSTM's cannot be seen."""
-    forward = {LSTM.name: None, BERT.name: BERT_OPERATIONS, RESNET.name: RESNET_OPERATIONS}[case.model]
+    """Attention included, whichever of its kernels was chosen. An LSTM's are all seen or none: it depends on torch."""
+    forward = {LSTM.name: LSTM_OPERATIONS, BERT.name: BERT_OPERATIONS, RESNET.name: RESNET_OPERATIONS}[case.model]
     counted = launched(case).flops_per_iteration
-    if forward is None or case.workload is Workload.INFERENCE:
+    if counted is None:
+        assert case.model == LSTM.name
+    elif case.workload is Workload.INFERENCE:
         assert counted == forward
     else:
-        assert counted is not None
         assert 2.5 * forward < counted < 3.5 * forward
 
 
@@ -286,7 +288,7 @@ source.fill_(2.0)
 trip.once()
 sent = bool((inputs == 2.0).all())
 torch.cuda.reset_peak_memory_stats()
-times = latency.times_ms(forward, [inputs], device)
+times = latency.times_ms(forward, [inputs], device, 0.6)
 held = inputs.sum(0)
 trip._fetch(held)
 torch.cuda.synchronize()

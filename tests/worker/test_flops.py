@@ -5,10 +5,21 @@ from pathlib import Path
 
 import pytest
 import torch
+from torchvision.models import get_model
 
 from protocol.cell import ModelSpec, Precision, Workload
 from protocol.result import Result
-from tests.fakes.assignments import BERT, BERT_OPERATIONS, LSTM, RESNET, RESNET_OPERATIONS, assignment, run_here
+from tests.fakes.assignments import (
+    BERT,
+    BERT_OPERATIONS,
+    LSTM,
+    RESNET,
+    RESNET_OPERATIONS,
+    VIT,
+    VIT_OPERATIONS,
+    assignment,
+    run_here,
+)
 from worker import flops
 from worker.models import bert, lstm
 
@@ -19,7 +30,7 @@ PRODUCT = 2 * WIDE * LONG * DEEP
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine does not change what is counted here."""
-    monkeypatch.setattr(flops, "_LONGEST_MS", 1e9)
+    monkeypatch.setattr(flops, "COUNTED_WITHIN_MS", 1e9)
 
 
 def product() -> torch.Tensor:
@@ -43,6 +54,42 @@ def test_backward_pass_is_counted() -> None:
     """A product has two in its backward pass where both sides need a gradient."""
     one, other = torch.randn(WIDE, LONG, requires_grad=True), torch.randn(LONG, DEEP, requires_grad=True)
     assert flops.count(lambda: (one @ other).sum().backward(), 1.0) == 3 * PRODUCT
+
+
+CONVOLUTIONS = {
+    "dense": lambda: torch.nn.Conv2d(4, 6, 3, padding=1),
+    "strided": lambda: torch.nn.Conv2d(4, 6, 3, stride=2),
+    "grouped": lambda: torch.nn.Conv2d(4, 6, 3, groups=2),
+    "depthwise": lambda: torch.nn.Conv2d(4, 8, 3, groups=4),
+    "transposed": lambda: torch.nn.ConvTranspose2d(4, 6, 3, stride=2),
+    "transposed and grouped": lambda: torch.nn.ConvTranspose2d(4, 6, 3, groups=2),
+    "of a line": lambda: torch.nn.Conv1d(4, 4, 3, groups=4),
+}
+
+
+@pytest.mark.parametrize("make", CONVOLUTIONS.values(), ids=CONVOLUTIONS)
+def test_each_gradient_of_a_convolution_takes_what_its_forward_pass_does(make: Callable[[], torch.nn.Module]) -> None:
+    """In groups and transposed too; a gradient that nobody wants takes nothing."""
+    layer = make()
+    images = torch.randn(2, 4, *(9,) * (next(layer.parameters()).dim() - 2), requires_grad=True)
+    forward = flops.count(lambda: layer(images), 1.0)
+    assert forward is not None
+    assert flops.count(lambda: layer(images).sum().backward(), 1.0) == 3 * forward
+    assert flops.count(lambda: layer(images.detach()).sum().backward(), 1.0) == 2 * forward
+    layer.requires_grad_(False)
+    assert flops.count(lambda: layer(images).sum().backward(), 1.0) == 2 * forward
+
+
+@pytest.mark.parametrize("builder", ["resnext50_32x4d", "efficientnet_b0", "shufflenet_v2_x0_5"])
+def test_training_of_networks_with_groups_takes_three_forward_passes(builder: str) -> None:
+    """All but the gradient of the images, which nobody wants."""
+    with torch.device("meta"):
+        module, images = get_model(builder), torch.randn(2, 3, 64, 64)
+    forward = flops.count(lambda: module(images), 1.0)
+    assert forward is not None
+    step = flops.count(lambda: module(images).sum().backward(), 1.0)
+    assert step is not None
+    assert 2.8 * forward < step <= 3 * forward
 
 
 def dot() -> torch.Tensor:
@@ -92,7 +139,7 @@ def test_nothing_counted_is_no_number() -> None:
 
 def test_long_iteration_is_not_run_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a CPU it would take as long again."""
-    monkeypatch.setattr(flops, "_LONGEST_MS", 2_000.0)
+    monkeypatch.setattr(flops, "COUNTED_WITHIN_MS", 2_000.0)
     assert flops.count(lambda: pytest.fail("it was run"), 2_001.0) is None
     assert flops.count(product, 1_999.0) == PRODUCT
 
@@ -129,6 +176,17 @@ def test_attention_is_counted_or_there_is_no_number(tmp_path: Path, monkeypatch:
     attention = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
     monkeypatch.delitem(flops.flop_registry, attention, raising=False)
     assert measured(BERT, Workload.INFERENCE, tmp_path).flops_per_iteration is None
+
+
+def test_fused_attention_is_counted_by_the_products_it_stands_for(tmp_path: Path) -> None:
+    """What is measured takes the fused kernel of torch.nn.MultiheadAttention all the same, before and afterwards."""
+    assert measured(VIT, Workload.INFERENCE, tmp_path).flops_per_iteration in (None, VIT_OPERATIONS)
+    layer = torch.nn.MultiheadAttention(8, 2, batch_first=True).eval()
+    tokens = torch.randn(1, LONG, 8)
+    projections, attention = 2 * LONG * 4 * 8**2, 2 * 2 * LONG**2 * 8
+    with torch.inference_mode():
+        assert flops.count(lambda: layer(tokens, tokens, tokens), 1.0) == projections + attention
+    assert torch.backends.mha.get_fastpath_enabled()
 
 
 def test_recurrent_model_has_no_number(tmp_path: Path) -> None:

@@ -88,7 +88,8 @@ def test_methods_that_do_not_do_their_part_are_named(write: Code, tmp_path: Path
         (LINEAR.replace("torch.randn(batch_size, 4)", "[7] * batch_size"), "of net.py:Net returned no tensor"),
         (
             LINEAR.replace("(batch_size, 4)", "(32, 4)"),
-            r"get_example_inputs\(2\) of net.py:Net returned nothing of length 2.*define samples\(batch\)",
+            "get_example_inputs of net.py:Net does not follow the batch size.*length 2 where 2 is.*"
+            r"length 1 where 1 is.*define samples\(batch\)",
         ),
         (
             LINEAR.replace("return self.layer(x)", "return self.layer(x).detach()"),

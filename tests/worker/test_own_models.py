@@ -141,6 +141,28 @@ def test_inputs_arrive_as_they_were_made(write: Code, example: str, arguments: s
     assert repr((args, kwargs)) == repr((eval(arguments, names), eval(keywords, names)))
 
 
+@pytest.mark.parametrize("size", [1, 3, 4, 32])
+@pytest.mark.parametrize(
+    "made",
+    ["torch.ones(32, 4)", "torch.ones(1, 4)", "[torch.ones(4)] * 3", "(torch.ones(3, 3), {'scale': 32})"],
+)
+def test_inputs_that_do_not_follow_the_batch_size_are_refused(write: Code, made: str, size: int) -> None:
+    """Whether or not a length is the batch size by chance: throughput would be wrong by a factor."""
+    spec = write(NESTED.replace("{example}", made))
+    with pytest.raises(ModelCodeError, match="does not follow the batch size"):
+        fed(spec, batch_size=size)
+    told = write(NESTED.replace("{example}", made) + "    def samples(self, batch): return 32\n", file="told.py")
+    family, _module, batch = fed(told, batch_size=size)
+    assert family.samples(batch) == 32
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 8])
+@pytest.mark.parametrize("made", ["torch.ones(7, n)", "[torch.ones(4)] * n", "{'a': [(torch.ones(3), x)]}"])
+def test_the_batch_may_be_any_length(write: Code, made: str, size: int) -> None:
+    """The second axis, the number of tensors in a list, one tensor among others."""
+    fed(write(NESTED.replace("{example}", made)), batch_size=size)
+
+
 def test_half_precision_casts_what_is_fp32_and_nothing_else(write: Code) -> None:
     """Weights are cast for inference, and inputs of their old type must follow; numbers of tokens must not."""
     example = "(x, y, x.double(), y > 0)"

@@ -71,6 +71,27 @@ def test_slow_iterations_are_measured_three_times_whatever_the_cap() -> None:
     assert reasons == [None, None, StopReason.TIME_CAP]
 
 
+def test_haste_gives_up_an_interval_that_stays_far_from_its_target() -> None:
+    """At the first look it is foreseen at more than twice the target; one that is nearer is waited for."""
+    hasty = msgspec.structs.replace(ASKED, max_s=10, give_up=True)
+    for deviation, reason in ((0.5, StopReason.OUT_OF_REACH), (0.05, None)):
+        source = random.Random(1)
+        times = [ITERATION_MS * (1 + source.gauss(0, deviation)) for _ in range(100)]
+        assert Stopper(hasty).reason(times, 100, 1.0) is reason
+        assert Stopper(hasty).reason(times, 100, 0.9) is None
+        assert Stopper(ASKED).reason(times, 100, 1.0) is None
+
+
+def test_haste_does_not_wait_where_there_will_be_no_interval() -> None:
+    """Fewer than 20 values fit into the cap: the least time is enough, and the least number of iterations."""
+    hasty = msgspec.structs.replace(ASKED, give_up=True)
+    assert Stopper(hasty).reason([2_000.0] * 3, 3, 6.0) is StopReason.OUT_OF_REACH
+    assert Stopper(hasty).reason([2_000.0] * 2, 2, 4.0) is None
+    assert Stopper(hasty, least=1).reason([2_000.0], 1, 2.0) is StopReason.OUT_OF_REACH
+    assert Stopper(hasty).reason([1_000.0] * 3, 3, 3.0) is None
+    assert Stopper(ASKED).reason([2_000.0] * 3, 3, 6.0) is None
+
+
 @given(asked=st.integers(1, 500), block=st.integers(1, 50), elapsed_s=st.floats(0, 1e6))
 def test_fixed_number_is_reached_whatever_the_time(asked: int, block: int, elapsed_s: float) -> None:
     """With `-i N` neither target nor cap count."""

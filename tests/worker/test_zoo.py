@@ -109,6 +109,18 @@ def test_a_vision_transformer_is_built_for_the_size_of_its_images() -> None:
 
 
 @MODELS
+def test_sizes_that_are_listed_one_by_one_can_be_built(spec: ModelSpec) -> None:
+    """And so can the default, which is one of them."""
+    if spec.sizes is None or not spec.sizes.only:
+        pytest.skip("its sizes are a range")
+    assert spec.sizes.default in spec.sizes.only
+    assert (spec.sizes.smallest, spec.sizes.largest) == (min(spec.sizes.only), max(spec.sizes.only))
+    for size in spec.sizes.only:
+        module, batch = on_meta(spec, size)
+        assert registry.family(spec).forward(module, batch).shape[-1] == size
+
+
+@MODELS
 def test_sizes_begin_where_training_works(spec: ModelSpec) -> None:
     """The smallest size of the catalogue gives even a batch of one a loss."""
     if spec.sizes is None:

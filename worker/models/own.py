@@ -74,14 +74,20 @@ class Own:
         return batch
 
     def _example_inputs(self, module: torch.nn.Module, feed: Feed) -> object:
-        """The user's own, on the device. They must follow the batch size, or throughput would be a wrong number."""
-        made = self._ask(module, "get_example_inputs", feed.batch_size)
+        """The user's own, on the device. They must follow the batch size, or throughput would be a wrong number.
+
+        A length that is the batch size by chance does not follow it, so inputs of a smaller batch are made too.
+        """
+        asked, other = feed.batch_size, _another(feed.batch_size)
         told = self._code.hook(module, "samples") is not None
-        if feed.batch_size > 1 and not told and not own_inputs.follows(made, feed.batch_size):
+        before = {} if told else own_inputs.lengths(self._ask(module, "get_example_inputs", other))
+        made = self._ask(module, "get_example_inputs", asked)
+        after = own_inputs.lengths(made)
+        if not told and not any(after[place] == asked and before.get(place) == other for place in after):
             raise ModelCodeError(
-                f"get_example_inputs({feed.batch_size}) of {self._code.label} returned nothing of length "
-                f"{feed.batch_size}. Make as many samples as it is asked for; if a batch counts otherwise, define "
-                "samples(batch)"
+                f"get_example_inputs of {self._code.label} does not follow the batch size: nothing that it returned "
+                f"has length {asked} where {asked} is asked for and length {other} where {other} is. Make as many "
+                "samples as it is asked for; if a batch counts otherwise, define samples(batch)"
             )
         return own_inputs.moved(made, feed)
 
@@ -202,6 +208,11 @@ def _mean_square(tensor: torch.Tensor) -> torch.Tensor:
     """In fp32: the squares of fp16 numbers would overflow."""
     squares: torch.Tensor = (tensor.abs() if tensor.is_complex() else tensor).float().square()
     return squares.mean()
+
+
+def _another(batch_size: int) -> int:
+    """A batch size to compare with: a smaller one where there is one, since that fits too."""
+    return batch_size // 2 or 2
 
 
 def _described(thing: object) -> str:

@@ -103,7 +103,8 @@ class Code:
         reason = f"{type(error).__name__}: {words[0]}" if words else type(error).__name__
         hint = next((text for (when, kind), text in _HINTS.items() if when == what and isinstance(error, kind)), "")
         place = _place(frames)
-        return ModelCodeError(" ".join(filter(None, (f"{self.label} cannot {what}: {reason}", place, hint))))
+        told = " ".join(filter(None, (f"{self.label} cannot {what}: {reason}", place)))
+        return ModelCodeError(f"{told.rstrip('.')}. {hint}" if hint else told)
 
     def _called(self, arguments: list[object], config: dict[str, object]) -> object:
         """Models of transformers take their configuration as an object of its own; all others as keywords."""
@@ -128,7 +129,7 @@ def _refuse_typing_mistakes(known: typing.Any, config: dict[str, object]) -> Non
 @contextmanager
 def _precision_kept() -> Iterator[None]:
     """The cell says whether TF32 is used, also where the code sets torch.set_float32_matmul_precision for itself."""
-    wanted = torch.backends.cuda.matmul.allow_tf32
+    wanted = all(devices.tf32_switches().values())
     try:
         yield
     finally:

@@ -88,13 +88,18 @@ def tensors_in(outputs: object) -> list[torch.Tensor]:
     return [leaf for leaf in _pytree.tree_leaves(outputs) if isinstance(leaf, torch.Tensor)]
 
 
-def follows(example: object, batch_size: int) -> bool:
-    """Whether inputs look as if they were made for this batch size: a tensor or a list has it among its lengths."""
+def lengths(example: object) -> dict[str, int]:
+    """Every length in inputs, by its place: those of tensors, and how many there are in a list, tuple or dict."""
     if isinstance(example, torch.Tensor):
-        return batch_size in example.shape
+        return {f":{axis}": length for axis, length in enumerate(example.shape)}
     if isinstance(example, list | tuple):
-        return len(example) == batch_size or any(follows(one, batch_size) for one in example)
-    return isinstance(example, dict) and any(follows(one, batch_size) for one in example.values())
+        parts: Iterable[tuple[object, object]] = enumerate(example)
+    elif isinstance(example, dict):
+        parts = example.items()
+    else:
+        return {}
+    inner = {f"[{key!r}]{place}": length for key, one in parts for place, length in lengths(one).items()}
+    return {"": len(example), **inner}
 
 
 def _all_tensors(things: Iterable[object]) -> bool:

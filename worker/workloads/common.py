@@ -1,19 +1,28 @@
 """What the workloads share: the order of a launch's phases, and the result that comes of them."""
 
 from dataclasses import dataclass, replace
+from typing import Final
 
 import torch
 
 from protocol import floats
-from protocol.cell import MemoryFormat
+from protocol.cell import MemoryFormat, Precision
 from protocol.messages import Assign
 from protocol.result import Memory, Result, WarmUp
 from worker import devices, measure, memory
+from worker.errors import ModelCodeError, UnsuitableModelError
 from worker.measure import Measured, Work
 from worker.memory import Peaks
 from worker.models.base import Batch, Family, Feed
 from worker.stage import Stage
 from worker.timing import Clock
+
+_CASTS: Final = {
+    torch.float32: torch.nn.Module.float,
+    torch.float16: torch.nn.Module.half,
+    torch.bfloat16: torch.nn.Module.bfloat16,
+}
+"""Of floating-point tensors alone."""
 
 
 @dataclass(frozen=True)
@@ -46,11 +55,27 @@ def build(family: Family, assign: Assign, device: torch.device, *, training: boo
     """The cell's model on its device: type of the weights, memory format and mode as the cell asks for."""
     cell = assign.cell
     dtype = devices.weights_type(cell.precision, training=training)
-    module = family.build(assign.model, device, cell.input_size).to(dtype)
+    module = cast(family.build(assign.model, device, cell.input_size), dtype)
     if cell.memory_format is MemoryFormat.CHANNELS_LAST:
         module = module.to(memory_format=torch.channels_last)
     module.train(training)  # a model that overrides this often forgets to return itself
     return module
+
+
+def cast(module: torch.nn.Module, dtype: torch.dtype) -> torch.nn.Module:
+    """The module with its floating-point parameters and buffers in `dtype`.
+
+    Complex ones are left alone: Module.to would take their real part. Raises UnsuitableModelError for them where
+    `dtype` is a type of two bytes, because torch has no complex numbers of that kind to compute with.
+    """
+    if dtype in devices.HALF.values():
+        for name, tensor in (*module.named_parameters(), *module.named_buffers()):
+            if tensor.is_complex():
+                raise UnsuitableModelError(
+                    f"{name} is of type {str(tensor.dtype).removeprefix('torch.')}, which has no counterpart in "
+                    f"{str(dtype).removeprefix('torch.')}: measure load and inference of this model with -p fp32"
+                )
+    return _CASTS[dtype](module)
 
 
 def make_batch(family: Family, assign: Assign, device: torch.device, dtype: torch.dtype) -> Batch:
@@ -85,7 +110,10 @@ def warm_up_and_measure(
     """Both phases on `clock`, by default the device's own, with the device's allocator watched.
 
     The peaks are those of the work: what building took for a moment (fp32 weights before they were cast) is given back.
+    Raises ModelCodeError where the model's code has changed the precision of what was measured.
     """
+    wants_tf32 = assign.cell.precision is Precision.TF32
+    devices.set_tf32(wanted=wants_tf32)  # building and feeding may have run code that switches it
     memory.release_cached(device)
     memory.reset_peaks(device)
     work = replace(work, retries=lambda: memory.allocator_retries(device))
@@ -94,7 +122,19 @@ def warm_up_and_measure(
     cold = memory.peaks(device)
     memory.reset_peaks(device)
     measured = measure.measured(work, clock, assign.measurement, stage, iteration_ms)
+    _require_precision(assign, wants_tf32=wants_tf32)
     return Measurements(warm_up, measured, cold, memory.peaks(device), memory.resident_peak())
+
+
+def _require_precision(assign: Assign, *, wants_tf32: bool) -> None:
+    changed = [name for name, on in devices.tf32_switches().items() if on is not wants_tf32]
+    if changed:
+        raise ModelCodeError(
+            f"the code of {assign.model.name} switched TF32 {'off' if wants_tf32 else 'on'} while it was measured in "
+            f"{assign.cell.precision} ({', '.join(changed)}), so the times are not those of {assign.cell.precision}. "
+            "Remove torch.set_float32_matmul_precision, allow_tf32 and fp32_precision from what the model runs: "
+            "the precision is chosen with -p"
+        )
 
 
 def result(

@@ -1,7 +1,8 @@
 """Does every wrong thing on request. Used by tests alone, through a model whose family is "fault".
 
 The model's `config` says what: `do` is a key of the table at the end. `above` lets it happen only above that batch
-size, `once` (a path) only the first time, `seconds` is how long a launch that works pretends to measure.
+size, `on` (a UUID) only on that device, `once` (a path) only the first time; `seconds` is how long a launch that works
+pretends to measure.
 """
 
 import ctypes
@@ -57,6 +58,8 @@ def _wanted(assign: Assign) -> bool:
     """Whether this launch is one that goes wrong."""
     config = assign.model.config
     if "do" not in config or assign.cell.batch_size <= int(config.get("above", 0)):
+        return False
+    if config.get("on", assign.device.uuid) != assign.device.uuid:
         return False
     if "once" in config:
         try:

@@ -37,7 +37,7 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
 
         measurements = common.warm_up_and_measure(Work({"forward": forward}), assign, stage, device)
         with stage.timed("measure"):
-            latencies_ms = latency.times_ms(forward, _inputs(assign, batch).values(), device)
+            latencies_ms = latency.times_ms(forward, _inputs(assign, batch).values(), device, assign.measurement.min_s)
             operations = flops.count(forward, measurements.iteration_ms)
     return common.result(
         measurements,

@@ -1,22 +1,28 @@
 """Load: what it takes until a model is ready on its device.
 
-    instantiate: the module on the CPU, in the cell's precision, weights made at random
+    instantiate: the module on the CPU, in the cell's precision, its weights not drawn (worker/blank.py)
     weights:     read from a safetensors file into it
     to_device:   copied to the device, and waited for
 
 The file is made once for each model, precision and version of the libraries, in the cache folder, before the clock
-starts. It was just written or read before, so it comes from the page cache: this is the cost of loading, not of a disk.
+starts, of a model that was drawn on the device, which is quicker there. It was just written or read before, so it comes
+from the page cache: this is the cost of loading, not of a disk.
+
+Weights that are overwritten a moment later are not drawn, as the loaders that people use do not draw them. A user's own
+code is left as it is.
 
 The first load of the process stands apart: its total is the warm-up's first iteration and the ledger's `load`. The
-series hold repetitions, as many as the profile's time allows and at least three; what `-i` and `-w` ask for is meant
-for iterations and is not followed here. Between repetitions, untimed, the earlier model is dropped and the device's
-cache emptied, so that each pays for its memory as the first did.
+series hold repetitions, as many as the profile's time allows and at least three, or one where the profile gives up
+early; what `-i` and `-w` ask for is meant for iterations and is not followed here. Between repetitions, untimed, the
+earlier model is dropped and the device's cache emptied, so that each pays for its memory as the first did.
 """
 
 import gc
 import hashlib
 import os
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Final
 
 import msgspec
 import torch
@@ -27,12 +33,17 @@ from protocol.failure import Phase
 from protocol.messages import Assign
 from protocol.result import Result, SteadyState, WarmUp
 from worker import devices, measure, memory
+from worker.blank import Blank
 from worker.measure import Work
 from worker.models import registry
 from worker.models.base import Family
 from worker.stage import Stage
+from worker.stopping import LEAST_ITERATIONS
 from worker.timing import HostClock
 from worker.workloads import common
+
+_LEAST_IN_HASTE: Final = 1
+"""Repetitions at the least in a profile that gives up early."""
 
 
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
@@ -44,10 +55,14 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
     with stage.timed("build"):
         loading = _Loading(family, assign, device)
         loading.make_file()
+        loading.drop()  # the cold load finds the device's memory empty, whether or not the file was there
+    memory.reset_peaks(device)
+    memory.reset_resident()
     work = Work(
         {"instantiate": loading.instantiate, "weights": loading.weights, "to_device": loading.to_device},
         prepare=loading.drop,
         one_by_one=True,
+        least=_LEAST_IN_HASTE if assign.measurement.give_up else LEAST_ITERATIONS,
     )
     clock = HostClock()
     stage.enter(Phase.WARM_UP)
@@ -84,8 +99,7 @@ class _Loading:
         self._file.parent.mkdir(parents=True, exist_ok=True)
         temporary = self._file.with_name(f"{self._file.name}.{os.getpid()}.tmp")
         try:
-            self.instantiate()
-            save_model(self.module, str(temporary))
+            save_model(self._built(self._device), str(temporary))
             with temporary.open("rb+") as written:
                 os.fsync(written.fileno())
             temporary.replace(self._file)
@@ -93,8 +107,12 @@ class _Loading:
             temporary.unlink(missing_ok=True)
 
     def instantiate(self) -> None:
-        """The module on the CPU."""
-        self.module = self._family.build(self._spec, torch.device("cpu"), self._input_size).to(self._dtype)
+        """The module on the CPU, without its weights."""
+        with nullcontext() if self._spec.own else Blank():
+            self.module = self._built(torch.device("cpu"))
+
+    def _built(self, device: torch.device) -> torch.nn.Module:
+        return common.cast(self._family.build(self._spec, device, self._input_size), self._dtype)
 
     def weights(self) -> None:
         """Its weights, from the file."""

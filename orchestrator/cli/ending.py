@@ -1,0 +1,106 @@
+"""How a command that measures ends where nobody looks: it outlives its terminal, and tells who wants to be told.
+
+    hang-up (SIGHUP) ignored ─▶ the command, which fills an Ending in ─▶ --on-failure, --on-finish
+
+Whatever ends it is told, also what was refused before anything began: a run that never started is news too.
+"""
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from orchestrator.cli.options import DisplayParams
+from orchestrator.cli.streams import complain
+from orchestrator.errors import StorageError, UserError
+from protocol.exit_codes import ExitCode
+
+if TYPE_CHECKING:
+    from orchestrator.hooks import End
+    from orchestrator.report.model import Report
+    from protocol.paths import RunPaths
+
+
+class Ending:
+    """What is known of how a command ends, as it becomes known. report_path: where the user finds the report."""
+
+    def __init__(self) -> None:
+        self.paths: RunPaths | None = None
+        self.report: Report | None = None
+        self.report_path: Path | None = None
+        self.code = ExitCode.PASSED
+
+    def line(self) -> str:
+        """A run with a report in one line, for standard output and for those who are told."""
+        if self.paths is None or self.report is None:
+            return ""
+        cells = self.report.summary.cells
+        missed = {"failed": cells.failed, "missing": cells.missing, "degraded": cells.degraded}
+        words = [f"{cells.ok} of {cells.planned} cells ok", *(f"{n} {word}" for word, n in missed.items() if n)]
+        verdict = (
+            f"{self.paths.folder.name}: {self.report.verdict.word}, {', '.join(words)}, exit code {int(self.code)}"
+        )
+        return f"{verdict}; report: {self.report_path}"
+
+    def as_told(self, error: BaseException | None) -> "End":
+        """The same for a command of the user's. error: what ended it instead."""
+        from orchestrator.hooks import End
+
+        return End(
+            exit_code=int(self.code if error is None else _code_of(error)),
+            verdict="" if self.report is None else self.report.verdict.word,
+            summary=self.line() if error is None else str(error) or type(error).__name__,
+            folder=None if self.paths is None else self.paths.folder,
+            report=self.report_path,
+        )
+
+
+@contextmanager
+def announced(params: DisplayParams, *, rehearsal: bool = False) -> Iterator[Ending]:
+    """Around everything that a command does. rehearsal: nothing is run, so nobody is told.
+
+    Raises ConfigError for a command that cannot be called, before anything else is done.
+    """
+    from orchestrator import hooks
+
+    on_finish = hooks.parse(params["on_finish"], "--on-finish")
+    on_failure = hooks.parse(params["on_failure"], "--on-failure")
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    ending, error = Ending(), None
+    try:
+        yield ending
+    except BaseException as caught:
+        error = caught
+        raise
+    finally:
+        if not rehearsal:
+            end = ending.as_told(error)
+            _tell("--on-failure", on_failure if end.exit_code else (), end, ending.paths)
+            _tell("--on-finish", on_finish, end, ending.paths)
+        signal.signal(signal.SIGHUP, before)
+
+
+def _tell(option: str, words: tuple[str, ...], end: "End", paths: "RunPaths | None") -> None:
+    from orchestrator import hooks
+
+    if not words:
+        return
+    log = None if paths is None else paths.log(option.strip("-"))
+    wrong = hooks.call(words, end, log)
+    if wrong:
+        printed = "" if log is None else f"; what it printed is in {log}"
+        complain(f"warning: the command of {option} {wrong}{printed}")
+
+
+def _code_of(error: BaseException) -> ExitCode:
+    """The exit code that an error leads to, as program.py has it."""
+    match error:
+        case UserError():
+            return ExitCode.USAGE
+        case StorageError():
+            return ExitCode.INTERNAL
+        case KeyboardInterrupt():
+            return ExitCode.INCOMPLETE
+        case _:
+            return ExitCode.INTERNAL

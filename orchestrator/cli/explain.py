@@ -1,0 +1,86 @@
+"""`explain`: what is done about each kind of failure, or what went wrong in a run."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from orchestrator.cli.program import Command, Refusal, table
+from orchestrator.cli.streams import say
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from protocol.failure import Category
+
+
+@click.command("explain", cls=Command, short_help="What is done about failures, or what went wrong in a run.")
+@click.argument("words", metavar="[WHAT]", nargs=-1)
+def command(*, words: tuple[str, ...]) -> None:
+    """Say what is done about each kind of failure; of one kind, also how it is seen and what helps.
+
+    WHAT is a kind of failure (out of memory), or the folder of a run: then the root cause of what went wrong there is
+    told first, with its evidence.
+    """
+    from pathlib import Path
+
+    what = " ".join(words)
+    if not what:
+        say(_overview())
+    elif (category := _category(what)) is not None:
+        say("\n".join(_detail(category)))
+    elif Path(what).exists() or "/" in what:
+        say(_run(what))
+    else:
+        from orchestrator.yaml_schema import did_you_mean
+        from protocol.failure import Category
+
+        guess = did_you_mean(what, [str(one) for one in Category])
+        raise Refusal(
+            f"'{what}' is neither a kind of failure nor the folder of a run.{guess} `explain` lists the kinds."
+        )
+
+
+def _category(what: str) -> "Category | None":
+    """The kind that is meant: its words, or its name in the code, whatever the case."""
+    from protocol.failure import Category
+
+    wanted = what.lower().replace("_", " ").replace("-", " ")
+    return next(
+        (one for one in Category if wanted in (one.value.lower(), one.name.lower().replace("_", " "))),
+        None,
+    )
+
+
+def _overview() -> str:
+    from orchestrator.policy import POLICY, RUN, retries
+
+    failures = [(str(category), retries(rule), str(rule.reaction)) for category, rule in POLICY.items()]
+    return "\n\n".join(
+        (
+            table(("what happened to a launch", "retries", "what is done"), failures),
+            table(("what happens to the run", "what is done"), list(RUN.items())),
+        )
+    )
+
+
+def _detail(category: "Category") -> "Iterator[str]":
+    from orchestrator.explanations import EXPLANATIONS
+    from orchestrator.policy import POLICY, retries
+
+    rule, words = POLICY[category], EXPLANATIONS[category]
+    yield str(category)
+    yield f"  how it is seen: {words.seen}"
+    if tries := retries(rule):
+        yield f"  retries:        {tries}, each a fresh process on the same device"
+    yield f"  what is done:   {rule.reaction}"
+    yield f"  why:            {rule.why}"
+    yield f"  what helps:     {words.advice}"
+
+
+def _run(folder: str) -> str:
+    from orchestrator import folders, reporting
+    from orchestrator.report.text_failures import failures
+
+    report = reporting.make(folders.existing_run(folder, "runs"))
+    lines = list(failures(report)) or ["Every launch so far has a result.", ""]
+    return "\n".join([*lines, f"Verdict: {report.verdict.word}. {'; '.join(report.verdict.reasons)}"])

@@ -1,0 +1,57 @@
+"""`status`: where a run in another terminal stands, read from its folder alone."""
+
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import click
+
+from orchestrator.cli.options import which_run
+from orchestrator.cli.program import Command
+from orchestrator.cli.streams import say
+
+if TYPE_CHECKING:
+    from orchestrator.standing import Status
+
+
+@click.command("status", cls=Command, short_help="Where a run stands.")
+@which_run
+@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+def command(*, run: str | None, runs_folder: str, as_json: bool) -> None:
+    """Say where RUN, the folder of a run, stands; without it, the newest one. The run is not disturbed."""
+    from orchestrator import archive, folders, standing
+
+    paths = folders.existing_run(run, runs_folder)
+    status, _ = standing.look(archive.load_stored(paths), paths)
+    if as_json:
+        import msgspec
+
+        say(msgspec.json.format(msgspec.json.encode(status), indent=2).decode())
+    else:
+        say(describe(status))
+
+
+def describe(status: "Status") -> str:
+    """The same for people, and what they may do next."""
+    from orchestrator.standing import WHAT_NEXT, Standing
+    from orchestrator.terminal.wording import clean, duration
+
+    reason = f" ({clean(status.reason)})" if status.reason else ""
+    lines = [f"{status.folder}: {status.standing}{reason}"]
+    if status.pid is not None:
+        lines.append(f"Process   {status.pid} on {status.host}")
+    if status.started is not None:
+        lines.append(f"Begun     {datetime.fromtimestamp(status.started):%Y-%m-%d %H:%M:%S}")
+    left = "" if status.eta_s is None else f"; about {duration(status.eta_s)} left"
+    dropped = f", {status.dropped} dropped for want of time" if status.dropped else ""
+    lines.append(f"Launches  {status.measured} of {status.planned} measured, {status.failed} failed{dropped}{left}")
+    for work in status.working:
+        words = f"{work.cell} b{work.batch_size} #{work.attempt}, for {duration(work.for_s)}"
+        lines.append(f"Now       {work.device}  {clean(words)}")
+    lines += [f"Taken out {device}: {clean(why)}" for device, why in status.taken_out.items()]
+    lines += [f"Skipped   {clean(model)}: {clean(why)}" for model, why in status.skipped.items()]
+    if status.last_failure:
+        lines.append(f"Failed    {clean(status.last_failure)}")
+    lines += [f"Report    {path}" for path in status.reports] if status.standing is Standing.OVER else []
+    if status.standing in WHAT_NEXT:
+        lines.append(WHAT_NEXT[status.standing].format(folder=status.folder))
+    return "\n".join(lines)

@@ -1,0 +1,141 @@
+"""`watch`: follow a run in another terminal until it is over, from its folder alone."""
+
+import os
+import select
+import sys
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from orchestrator.cli.options import which_run
+from orchestrator.cli.program import RunCommand
+from orchestrator.cli.status import describe
+from orchestrator.cli.streams import say
+from protocol.exit_codes import ExitCode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from orchestrator.archive import Attempt
+    from orchestrator.configuration import StoredRun
+    from orchestrator.standing import Status
+    from orchestrator.view import CellEnded, Snapshot
+    from protocol.paths import RunPaths
+
+LOOK_EVERY_S: Final = 1.0
+SHARE: Final = 0.05
+"""Of a core, at most, where the journal is long: the cores belong to what is measured."""
+
+
+@click.command("watch", cls=RunCommand, short_help="Follow a run in another terminal.")
+@which_run
+@click.pass_context
+def command(context: click.Context, /, run: str | None, runs_folder: str) -> None:
+    """Tell what happens in RUN, the folder of a run, until it is over; without it, in the newest one.
+
+    Ends with the exit code that its report has. Ctrl-C leaves; the run goes on.
+    """
+    from orchestrator import archive, folders, reporting, standing
+
+    paths = folders.existing_run(run, runs_folder)
+    stored = archive.load_stored(paths)
+    try:
+        status = _follow(stored, paths)
+    except KeyboardInterrupt:
+        say(f"The run goes on. `gpubench-orchestrate status {paths.folder}` says where it stands.")
+        context.exit(ExitCode.INCOMPLETE)
+    if status.standing in standing.GOES_ON:
+        context.exit(ExitCode.INCOMPLETE)  # whoever read this has left
+    say(describe(status))
+    if status.standing is standing.Standing.NOT_BEGUN:
+        context.exit(ExitCode.INCOMPLETE)
+    context.exit(ExitCode(reporting.make(paths).verdict.exit_code))
+
+
+def _follow(stored: "StoredRun", paths: "RunPaths") -> "Status":
+    """Tell what happens until the run is over, or nobody reads on. Returns how it stands then."""
+    from orchestrator import standing
+    from orchestrator.terminal.outlet import Outlet
+    from orchestrator.terminal.plain import Plain
+
+    status, attempts = standing.look(stored, paths)
+    if status.standing not in standing.GOES_ON:
+        return status
+    say(describe(status))
+    outlet = Outlet(sys.stdout)
+    display = Plain(outlet, quiet=False, verbose=False)
+    told = {attempt.start.launch for attempt in attempts if attempt.end is not None}
+    spent_s = 0.0
+    while status.standing in standing.GOES_ON and not outlet.gone:
+        _wait(status.pid, max(LOOK_EVERY_S, spent_s / SHARE))
+        began = time.monotonic()
+        status, attempts = standing.look(stored, paths)
+        spent_s = time.monotonic() - began
+        for ended in _news(stored, attempts, told):
+            display.tell(ended)
+        display.show(_snapshot(stored, status))
+    display.close()
+    return status
+
+
+def _wait(pid: int | None, patience_s: float) -> None:
+    """Until it is time to look again, or the process has ended."""
+    with suppress(ProcessLookupError):
+        pidfd = None if pid is None else os.pidfd_open(pid)
+        try:
+            select.select([] if pidfd is None else [pidfd], [], [], patience_s)
+        finally:
+            if pidfd is not None:
+                os.close(pidfd)
+
+
+def _news(stored: "StoredRun", attempts: "tuple[Attempt, ...]", told: set[int]) -> "Iterator[CellEnded]":
+    """What has ended since the last look; `told` is kept up to date."""
+    from orchestrator.standing import cell_words
+    from orchestrator.view import CellEnded
+
+    cells = {cell.id: cell for cell in stored.plan.cells}
+    labels = {device.uuid: device.label for device in stored.devices}
+    for attempt in attempts:
+        if attempt.end is None or attempt.start.launch in told:
+            continue
+        told.add(attempt.start.launch)
+        lasted = "" if attempt.lasted_ms is None else f" in {attempt.lasted_ms / 1000:.1f} s"
+        yield CellEnded(
+            label=labels[attempt.start.device],
+            cell=cell_words(cells[attempt.start.cell]),
+            batch_size=attempt.start.batch_size,
+            attempt=attempt.start.attempt,
+            summary=f"measured{lasted}",
+            failure=attempt.failure,
+        )
+
+
+def _snapshot(stored: "StoredRun", status: "Status") -> "Snapshot":
+    """The status as a display of a run knows it."""
+    from orchestrator.view import DeviceLine, Snapshot
+
+    working = {work.device: work for work in status.working}
+    lines = []
+    for device in stored.devices:
+        work = working.get(device.label)
+        lines.append(
+            DeviceLine(
+                uuid=device.uuid,
+                label=device.label,
+                name=device.name,
+                cell=None if work is None else work.cell,
+                batch_size=None if work is None else work.batch_size,
+                attempt=1 if work is None else work.attempt,
+            )
+        )
+    return Snapshot(
+        devices=tuple(lines),
+        done=status.settled,
+        total=status.planned,
+        failed=status.failed,
+        elapsed_s=0.0,
+        eta_s=status.eta_s,
+    )

@@ -1,0 +1,46 @@
+"""Whether a run could begin on this machine, what would spoil it, and what to do about each: for `doctor`.
+
+    gpus.py      the driver, NVML, CUDA, and who uses the GPUs      ┐
+    machine.py   cores, memory, disks, limits of the user and job   ├─▶ Finding ─▶ a table, and the exit code
+    software.py  torch and the CUDA that it was made for            ┘
+
+In each, a thin part reads facts and pure functions judge them. seen.py reads NVML in a process of its own: it may hang.
+"""
+
+import enum
+from collections.abc import Iterator
+
+import msgspec
+
+
+class Level(enum.StrEnum):
+    """How bad it is. BROKEN: a run on the GPUs of this machine would not begin, or would fail."""
+
+    OK = "ok"
+    WARNING = "warning"
+    BROKEN = "broken"
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that was looked at. fix: what to do about it; empty where all is well."""
+
+    level: Level
+    subject: str
+    words: str
+    fix: str = ""
+
+
+def said(level: Level, subject: str, message: str) -> Finding:
+    """A finding from a message that has both: what is wrong, a semicolon, what to do."""
+    words, _, fix = message.partition("; ")
+    return Finding(level=level, subject=subject, words=words, fix=fix)
+
+
+def examine(runs_folder: str) -> Iterator[Finding]:
+    """Look at everything, the GPUs first. runs_folder: where runs would be written."""
+    from orchestrator.doctor import gpus, machine, software
+
+    facts = gpus.look()
+    yield from gpus.judge(facts)
+    yield from software.judge(software.torch_cuda(), facts.inventory.cuda_driver_version)
+    yield from machine.judge(machine.look(runs_folder), gpus=len(facts.chosen))

@@ -1,0 +1,183 @@
+"""The GPUs: whether the driver works, NVML and CUDA with it, whether they are free, and how they are set up."""
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import psutil
+
+from orchestrator import cuda_probe, devices
+from orchestrator.cuda_probe import Silence
+from orchestrator.devices import Busy, Inventory, NvmlStatus
+from orchestrator.doctor import Finding, Level, said, seen
+from protocol.cell import Device
+
+_BUS: Final = Path("/sys/bus/pci/devices")
+_NVIDIA: Final = "0x10de"
+_DISPLAY: Final = "0x03"
+"""Class of PCI devices: VGA and 3D controllers. A board's sound and USB have others."""
+
+_MPS_DAEMON: Final = "nvidia-cuda-mps"
+_EXCLUSIVE: Final = {1: "exclusive-thread", 3: "exclusive-process"}
+_PROHIBITED: Final = 2
+
+_SPOILING: Final = {
+    "CUDA_LAUNCH_BLOCKING": "every kernel is waited for",
+    "CUDA_DEVICE_WAITS_ON_EXCEPTION": "a process stops at a CUDA error and waits for a debugger",
+    "CUDA_INJECTION64_PATH": "a profiler is loaded into every process",
+    "NVIDIA_TF32_OVERRIDE": "it overrules the precision that was asked for",
+}
+"""Environment variables that change what is measured, and how."""
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that is judged here.
+
+    on_bus: NVIDIA GPUs on the PCI bus, None where that cannot be read. chosen: what --gpu-ids all means, empty with
+    `why_none`. heard: what CUDA says of those, None where it was not asked. modes: compute mode by UUID.
+    """
+
+    inventory: Inventory
+    on_bus: int | None = 0
+    chosen: tuple[Device, ...] = ()
+    why_none: str = ""
+    heard: cuda_probe.Finding | Silence | None = None
+    modes: Mapping[str, int] = {}
+    busy: tuple[Busy, ...] = ()
+    mps: bool = False
+    environment: Mapping[str, str] = {}
+
+
+def look() -> Facts:
+    """Read it all. Takes two minutes at most, where NVML and CUDA both hang."""
+    shown = seen.ask()
+    return Facts(
+        inventory=shown.inventory,
+        on_bus=_on_bus(),
+        chosen=shown.chosen,
+        why_none=shown.why_none,
+        heard=cuda_probe.look([gpu.uuid for gpu in shown.chosen]) if shown.chosen else None,
+        modes=shown.modes,
+        busy=shown.busy,
+        mps=_mps_runs(),
+        environment={name: os.environ[name] for name in _SPOILING if name in os.environ},
+    )
+
+
+def judge(facts: Facts) -> Iterator[Finding]:
+    """What is to be said of the GPUs. Pure."""
+    yield from _driver(facts)
+    if facts.why_none:
+        yield said(Level.BROKEN, "GPUs", facts.why_none.replace(". ", "; ", 1))
+    yield from _cuda(facts)
+    yield from _modes(facts)
+    refusal = devices.refusal(facts.chosen, facts.busy)
+    if refusal is not None:
+        yield said(Level.BROKEN, "Users", refusal.replace(". Nothing was started. ", "; ", 1))
+    yield from _persistence(facts)
+    for name, value in facts.environment.items():
+        yield Finding(
+            level=Level.WARNING, subject="Settings", words=f"{name}={value}: {_SPOILING[name]}", fix=f"unset {name}"
+        )
+
+
+def _driver(facts: Facts) -> Iterator[Finding]:
+    found = facts.inventory
+    match found.nvml:
+        case NvmlStatus.ABSENT if facts.on_bus:
+            yield Finding(
+                level=Level.BROKEN,
+                subject="Driver",
+                words=f"{_number(facts.on_bus)} on the PCI bus, and no driver for it: {found.reason}",
+                fix="install the NVIDIA driver, or load it (modprobe nvidia); with Secure Boot its module must be "
+                "signed; in a container, start it with the NVIDIA runtime (docker run --gpus all)",
+            )
+        case NvmlStatus.ABSENT:
+            yield Finding(
+                level=Level.BROKEN,
+                subject="Driver",
+                words=f"no NVIDIA GPU in this machine: {found.reason}",
+                fix="give a container or virtual machine a GPU (docker run --gpus all); without any, everything can be "
+                "tried with --gpu-ids cpu:0,cpu:1",
+            )
+        case NvmlStatus.BROKEN:
+            yield said(Level.BROKEN, "Driver", found.reason)
+        case NvmlStatus.OK:
+            cuda = found.cuda_driver_version or "unknown"
+            words = f"{found.driver_version or 'of unknown version'}, CUDA up to {cuda}, {_number(len(found.gpus))}"
+            yield Finding(level=Level.OK, subject="Driver", words=words)
+    for index, reason in found.unreadable.items():
+        yield said(Level.BROKEN, "Driver", f"GPU {index} cannot be used: {reason}")
+
+
+def _cuda(facts: Facts) -> Iterator[Finding]:
+    if facts.heard is not None:
+        wrong = cuda_probe.trouble(facts.heard, facts.chosen)
+        if wrong is not None:
+            yield said(Level.BROKEN, "CUDA", wrong)
+        else:
+            yield Finding(level=Level.OK, subject="CUDA", words=f"works on {_number(len(facts.chosen))}")
+    if facts.mps:
+        yield Finding(
+            level=Level.WARNING,
+            subject="CUDA",
+            words="an MPS daemon runs: processes share the GPUs through it, and a fault in one can end the others",
+            fix="echo quit | nvidia-cuda-mps-control (as its user), and unset CUDA_MPS_PIPE_DIRECTORY",
+        )
+
+
+def _modes(facts: Facts) -> Iterator[Finding]:
+    """Compute modes other than the default: CUDA says 46 when a process may not have the GPU."""
+    for gpu in facts.chosen:
+        mode = facts.modes.get(gpu.uuid, 0)
+        if mode == _PROHIBITED:
+            words = f"{gpu.label} is in prohibited mode: CUDA refuses every process (error 46)"
+            yield Finding(level=Level.BROKEN, subject="Mode", words=words, fix=_default_mode(gpu))
+        elif mode in _EXCLUSIVE:
+            words = f"{gpu.label} is in {_EXCLUSIVE[mode]} mode: while another process has it, CUDA says 46"
+            yield Finding(level=Level.WARNING, subject="Mode", words=words, fix=_default_mode(gpu))
+
+
+def _persistence(facts: Facts) -> Iterator[Finding]:
+    off = [gpu.label for gpu in facts.chosen if gpu.persistence_mode is False]
+    if off:
+        yield Finding(
+            level=Level.WARNING,
+            subject="Setup",
+            words=f"persistence mode is off on {', '.join(off)}: the driver lets the GPU sleep between processes, "
+            "each start is slower, and power limits and volatile error counters are forgotten",
+            fix="start nvidia-persistenced, or nvidia-smi -pm 1 (as root)",
+        )
+
+
+def _default_mode(gpu: Device) -> str:
+    return f"nvidia-smi -i {gpu.uuid} -c DEFAULT (as root)"
+
+
+def _number(gpus: int) -> str:
+    return f"{gpus} GPU{'' if gpus == 1 else 's'}"
+
+
+def _on_bus() -> int | None:
+    """How many NVIDIA GPUs the PCI bus shows, with or without a driver."""
+    try:
+        found = [(_line(slot / "vendor"), _line(slot / "class")) for slot in _BUS.iterdir()]
+    except OSError:
+        return None
+    return sum(vendor == _NVIDIA and kind.startswith(_DISPLAY) for vendor, kind in found)
+
+
+def _line(path: Path) -> str:
+    try:
+        return path.read_text(encoding="ascii", errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def _mps_runs() -> bool:
+    """Whether CUDA would go through MPS: it is pointed to one, or a daemon of it runs."""
+    if "CUDA_MPS_PIPE_DIRECTORY" in os.environ:
+        return True
+    return any((process.info["name"] or "").startswith(_MPS_DAEMON) for process in psutil.process_iter(["name"]))

@@ -1,0 +1,216 @@
+"""The machine around the GPUs, and what user and job are allowed of it: cores, memory, disks, limits.
+
+The thresholds are rules of thumb, not measurements: below them a run may suffer, above them nothing is promised.
+"""
+
+import os
+import resource
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import psutil
+
+from orchestrator import cgroups, folders, spawn
+from orchestrator.cgroups import Limits
+from orchestrator.doctor import Finding, Level
+from orchestrator.errors import UserError
+from orchestrator.link import Link
+
+GIB: Final = 2**30
+MEMORY_A_GPU: Final = 3 * GIB
+"""A worker with torch, a CUDA context and the weights of a large model on their way to the device."""
+MEMORY_BESIDE: Final = 2 * GIB
+DISK_MIN: Final = GIB
+DISK_NONE: Final = GIB // 16
+SHM: Final = "/dev/shm"  # noqa: S108 - its size is read, nothing is written
+SHM_MIN: Final = GIB
+FILES_MIN: Final = 1024
+PROCESSES_A_GPU: Final = 64
+"""Threads count as processes: a worker has one for each of its cores, and CUDA's own."""
+
+_UNLIMITED: Final = resource.RLIM_INFINITY
+
+
+class Disk(msgspec.Struct, frozen=True, kw_only=True):
+    """A folder that a run writes to. wrong: why it cannot be written; free_bytes is None then."""
+
+    what: str
+    folder: str
+    free_bytes: int | None = None
+    wrong: str = ""
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that is judged here. limits: soft ones of the user, by the name of ulimit's help."""
+
+    cores: int
+    cores_of_machine: int
+    memory_available: int
+    allowed: Limits = Limits()
+    disks: tuple[Disk, ...] = ()
+    shm_bytes: int | None = None
+    ulimits: Mapping[str, int] = {}
+    sockets_wrong: str = ""
+    rooms_wrong: str = ""
+
+
+def look(runs_folder: str) -> Facts:
+    """Read it all. runs_folder: where runs would be written."""
+    return Facts(
+        cores=len(os.sched_getaffinity(0)),
+        cores_of_machine=os.cpu_count() or 1,
+        memory_available=psutil.virtual_memory().available,
+        allowed=cgroups.limits(),
+        disks=tuple(
+            _disk(what, folder)
+            for what, folder in (
+                ("runs", Path(runs_folder)),
+                ("weights", folders.default_cache(os.environ, os.getuid())),
+                ("temporary files", Path(tempfile.gettempdir())),
+            )
+        ),
+        shm_bytes=_total(SHM),
+        ulimits={
+            "-n": resource.getrlimit(resource.RLIMIT_NOFILE)[0],
+            "-u": resource.getrlimit(resource.RLIMIT_NPROC)[0],
+            "-v": resource.getrlimit(resource.RLIMIT_AS)[0],
+            "-f": resource.getrlimit(resource.RLIMIT_FSIZE)[0],
+        },
+        sockets_wrong=_sockets(),
+        rooms_wrong=_rooms(),
+    )
+
+
+def judge(facts: Facts, gpus: int) -> Iterator[Finding]:
+    """What is to be said of the machine. gpus: how many would work at once. Pure."""
+    yield from _cores(facts, gpus)
+    yield from _memory(facts, gpus)
+    yield from (_of_disk(disk) for disk in facts.disks)
+    yield from _shared_memory(facts)
+    yield from _ulimits(facts, gpus)
+    for subject, wrong in (("Sockets", facts.sockets_wrong), ("Packages", facts.rooms_wrong)):
+        if wrong:
+            words, _, fix = wrong.partition(". ")
+            yield Finding(level=Level.BROKEN, subject=subject, words=words, fix=fix)
+
+
+def _cores(facts: Facts, gpus: int) -> Iterator[Finding]:
+    quota = facts.allowed.cores
+    words = f"{facts.cores} of {facts.cores_of_machine}"
+    if quota is not None and quota < facts.cores:
+        yield Finding(
+            level=Level.WARNING,
+            subject="Cores",
+            words=f"{words}, but CPU time for {quota:g} alone: processes are held up in the middle of what is measured",
+            fix="give the container or job whole cores (docker --cpuset-cpus) instead of a share (docker --cpus)",
+        )
+    elif facts.cores < gpus + 1:
+        yield Finding(
+            level=Level.WARNING,
+            subject="Cores",
+            words=f"{words} for {gpus} GPUs: each needs one, and the orchestrator another",
+            fix="give the container or job more cores, or measure fewer GPUs at once (--gpu-ids, --solo)",
+        )
+    else:
+        yield Finding(level=Level.OK, subject="Cores", words=words)
+
+
+def _memory(facts: Facts, gpus: int) -> Iterator[Finding]:
+    limit = facts.allowed.memory_bytes
+    usable = facts.memory_available if limit is None else min(limit, facts.memory_available)
+    wanted = MEMORY_BESIDE + max(gpus, 1) * MEMORY_A_GPU
+    bound = "" if limit is None else f" (the control group allows {limit / GIB:.1f} GiB)"
+    words = f"{usable / GIB:.1f} GiB available{bound}"
+    if usable >= wanted:
+        yield Finding(level=Level.OK, subject="Memory", words=words)
+        return
+    yield Finding(
+        level=Level.WARNING,
+        subject="Memory",
+        words=f"{words}: little for {max(gpus, 1)} devices at once, which may take {wanted / GIB:.0f} GiB",
+        fix="give the container or job more memory, end other programs, or measure one GPU at a time (--solo)",
+    )
+
+
+def _of_disk(disk: Disk) -> Finding:
+    subject = "Disk"
+    if disk.free_bytes is None:
+        option = {"runs": "--runs-folder", "weights": "XDG_CACHE_HOME"}.get(disk.what, "TMPDIR")
+        words = f"{disk.folder}, for {disk.what}, cannot be written: {disk.wrong}"
+        return Finding(level=Level.BROKEN, subject=subject, words=words, fix=f"name another with {option}")
+    words = f"{disk.free_bytes / GIB:.1f} GiB free in {disk.folder}, for {disk.what}"
+    if disk.free_bytes < DISK_MIN:
+        level = Level.BROKEN if disk.free_bytes < DISK_NONE else Level.WARNING
+        return Finding(level=level, subject=subject, words=words, fix="free some space")
+    return Finding(level=Level.OK, subject=subject, words=words)
+
+
+def _shared_memory(facts: Facts) -> Iterator[Finding]:
+    if facts.shm_bytes is not None and facts.shm_bytes < SHM_MIN:
+        yield Finding(
+            level=Level.WARNING,
+            subject="Memory",
+            words=f"{SHM} has {facts.shm_bytes / 2**20:.0f} MiB: models of your own that load data with several "
+            "processes, and transfers between GPUs, may need more",
+            fix="docker run --shm-size=8g, or --ipc=host",
+        )
+
+
+def _ulimits(facts: Facts, gpus: int) -> Iterator[Finding]:
+    found = {name: value for name, value in facts.ulimits.items() if value != _UNLIMITED}
+    if found.get("-n", FILES_MIN) < FILES_MIN:
+        yield _limit(Level.WARNING, "-n", f"{found['-n']} open files a process", f"ulimit -n {FILES_MIN}")
+    processes = min(filter(None, (found.get("-u"), facts.allowed.processes)), default=None)
+    if processes is not None and processes < max(gpus, 1) * PROCESSES_A_GPU:
+        words = f"{processes} processes and threads for {max(gpus, 1)} devices"
+        yield _limit(Level.WARNING, "-u", words, "raise ulimit -u, in a container --pids-limit")
+    if "-v" in found:
+        words = f"{found['-v'] / GIB:.0f} GiB of address space: CUDA reserves more than the memory of all GPUs"
+        yield _limit(Level.BROKEN if gpus else Level.WARNING, "-v", words, "ulimit -v unlimited")
+    if "-f" in found:
+        words = f"files of {found['-f'] / 2**20:.0f} MiB: a write beyond that kills the process"
+        yield _limit(Level.WARNING, "-f", words, "ulimit -f unlimited")
+
+
+def _limit(level: Level, name: str, words: str, fix: str) -> Finding:
+    return Finding(level=level, subject="Limits", words=f"ulimit {name} allows {words}", fix=fix)
+
+
+def _disk(what: str, folder: Path) -> Disk:
+    """Trying is the only question that root, read-only mounts and full disks answer truly. Leaves nothing behind."""
+    try:
+        standing = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
+        with tempfile.TemporaryFile(dir=standing):
+            pass
+        return Disk(what=what, folder=str(folder), free_bytes=shutil.disk_usage(standing).free)
+    except OSError as error:
+        return Disk(what=what, folder=str(folder), wrong=error.strerror or str(error))
+
+
+def _total(folder: str) -> int | None:
+    try:
+        return shutil.disk_usage(folder).total
+    except OSError:
+        return None
+
+
+def _sockets() -> str:
+    """Why workers could not be talked to; empty where they could."""
+    try:
+        with Link("doctor"):
+            return ""
+    except UserError as error:
+        return str(error)
+
+
+def _rooms() -> str:
+    """Why workers would import something else than this; empty where they would not."""
+    try:
+        spawn.check_rooms()
+    except UserError as error:
+        return str(error)
+    return ""

@@ -1,0 +1,68 @@
+"""torch: whether it is there, made for CUDA, and for one that this driver serves. Read from its files, not imported."""
+
+import re
+from collections.abc import Iterator
+from importlib.machinery import PathFinder
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from orchestrator import HOW_TO_INSTALL
+from orchestrator.doctor import Finding, Level
+
+_CUDA: Final = re.compile(r"^cuda\b[^=\n]*=\s*(?:'([0-9.]+)'|None)", re.MULTILINE)
+_VERSION: Final = re.compile(r"^__version__\s*=\s*'([^']+)'", re.MULTILINE)
+_DRIVERS: Final = {11: "450", 12: "525", 13: "580"}
+"""The first driver of each CUDA (NVIDIA's table of minor version compatibility): within one, any serves."""
+
+
+class Torch(msgspec.Struct, frozen=True, kw_only=True):
+    """torch as installed. cuda: what it was made for, "13.0"; None for a build without CUDA."""
+
+    version: str
+    cuda: str | None
+
+
+def torch_cuda(search: list[str] | None = None) -> Torch | None:
+    """What torch says of itself in torch/version.py; None where it is not installed. search: instead of sys.path."""
+    spec = PathFinder.find_spec("torch", search)
+    if spec is None or spec.origin is None:
+        return None
+    try:
+        text = Path(spec.origin).with_name("version.py").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    version, cuda = _VERSION.search(text), _CUDA.search(text)
+    return Torch(version=version[1] if version else "of unknown version", cuda=cuda[1] if cuda else None)
+
+
+def judge(torch: Torch | None, driver_cuda: str | None) -> Iterator[Finding]:
+    """What is to be said of it. driver_cuda: the newest CUDA that the driver serves, None without one. Pure."""
+    if torch is None:
+        yield Finding(level=Level.BROKEN, subject="torch", words="torch is not installed", fix=HOW_TO_INSTALL)
+        return
+    if torch.cuda is None:
+        yield Finding(
+            level=Level.BROKEN if driver_cuda else Level.WARNING,
+            subject="torch",
+            words=f"torch {torch.version} was made without CUDA: it cannot use a GPU",
+            fix="install a build with CUDA; `make` takes the one for this driver",
+        )
+        return
+    wanted, served = _major(torch.cuda), _major(driver_cuda or torch.cuda)
+    words = f"torch {torch.version} for CUDA {torch.cuda}"
+    if served >= wanted:
+        yield Finding(level=Level.OK, subject="torch", words=words)
+        return
+    newer = f"update the driver to {_DRIVERS[wanted]} or newer" if wanted in _DRIVERS else "update the driver"
+    yield Finding(
+        level=Level.BROKEN,
+        subject="torch",
+        words=f"{words}, and the driver serves CUDA {driver_cuda} at most: it is too old",
+        fix=f"{newer}, or install a torch for CUDA {served} (constraints-cu12.txt has the versions for CUDA 12)",
+    )
+
+
+def _major(version: str) -> int:
+    return int(version.partition(".")[0])

@@ -1,0 +1,124 @@
+"""From the records of a run to what they say of each GPU: first and last values, rises, extremes. Pure.
+
+Counters may begin anew (a reset, a reboot, a driver that was unloaded): a value below the one before is all new.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from orchestrator.health.records import HealthRecord, NodeVitals, Vitals, Watch
+from protocol.messages import XidSeen
+
+BUSY_PERCENT: Final = 50
+"""Utilisation from which a look counts as one under load."""
+
+
+@dataclass
+class Course:
+    """How the values of one GPU, or of the machine, went.
+
+    first, last: the earliest and the newest value. rise: what counters rose by, resets allowed for. lowest, highest:
+    over all looks; busy_lowest: over those under load. spent_s: the longest time in which every look at a margin found
+    nothing left of it. refusals: what the newest look could not read, and why. deaf: why the driver's errors could not
+    be heard. watched_s: from the first look to the last, without pauses between telemetry processes.
+    """
+
+    looks: int = 0
+    first: dict[str, int] = field(default_factory=dict)
+    last: dict[str, int] = field(default_factory=dict)
+    rise: dict[str, int] = field(default_factory=dict)
+    lowest: dict[str, int] = field(default_factory=dict)
+    highest: dict[str, int] = field(default_factory=dict)
+    spent_s: dict[str, float] = field(default_factory=dict)
+    busy_lowest: dict[str, int] = field(default_factory=dict)
+    refusals: dict[str, str] = field(default_factory=dict)
+    broken: str = ""
+    deaf: str = ""
+    watched_s: float = 0.0
+    _spent_now_s: dict[str, float] = field(default_factory=dict)
+
+    def take(self, values: Mapping[str, int], refusals: Mapping[str, str], seconds: float) -> None:
+        """Add a look, `seconds` after the one before."""
+        busy = values.get("gpu_percent", 0) >= BUSY_PERCENT
+        for name, value in values.items():
+            self._take(name, value, seconds, busy=busy)
+        self.looks += 1
+        self.watched_s += seconds
+        self.refusals = dict(refusals)
+
+    def _take(self, name: str, value: int, seconds: float, *, busy: bool) -> None:
+        before = self.last.get(name)
+        if before is None:
+            self.first[name] = self.lowest[name] = self.highest[name] = value
+            self.rise[name] = 0
+        else:
+            self.rise[name] += value - before if value >= before else value
+            self.lowest[name] = min(self.lowest[name], value)
+            self.highest[name] = max(self.highest[name], value)
+            spent_s = self._spent_now_s.get(name, 0.0) + seconds if max(before, value) <= 0 else 0.0
+            self._spent_now_s[name] = spent_s
+            self.spent_s[name] = max(self.spent_s.get(name, 0.0), spent_s)
+        if busy:
+            self.busy_lowest[name] = min(self.busy_lowest.get(name, value), value)
+        self.last[name] = value
+
+
+class Heard(NamedTuple):
+    """An Xid of a GPU, and the boot that its monotonic time belongs to."""
+
+    xid: int
+    boot_id: str
+    at_ns: int
+
+
+class Span(NamedTuple):
+    """The time that one telemetry process watched, from its first word to its last good look at any GPU."""
+
+    boot_id: str
+    first_ns: int
+    last_ns: int
+
+
+@dataclass(frozen=True)
+class Courses:
+    """All that was seen. xids: by UUID, in the order in which they were heard. spans: none where nobody watched."""
+
+    gpus: Mapping[str, Course] = field(default_factory=dict)
+    node: Course = field(default_factory=Course)
+    xids: Mapping[str, tuple[Heard, ...]] = field(default_factory=dict)
+    spans: tuple[Span, ...] = ()
+
+
+def follow(records: Iterable[HealthRecord]) -> Courses:
+    """The courses of all GPUs and of the machine."""
+    gpus: dict[str, Course] = {}
+    node = Course()
+    xids: dict[str, tuple[Heard, ...]] = {}
+    spans: list[Span] = []
+    before: dict[str, int] = {}
+    boot = ""
+    for record in records:
+        match record:
+            case Watch():
+                boot, before = record.boot_id, {}
+                spans.append(Span(boot, record.at_ns, record.at_ns))
+                for uuid, why in record.deaf.items():
+                    gpus.setdefault(uuid, Course()).deaf = "" if record.kernel_log else why
+            case XidSeen():
+                xids[record.uuid] = (*xids.get(record.uuid, ()), Heard(record.xid, boot, record.at_ns))
+            case Vitals():
+                course = gpus.setdefault(record.uuid, Course())
+                course.broken = course.broken or record.broken
+                course.take(record.values, record.refusals, _seconds(before, record.uuid, record.at_ns))
+                if spans and not record.broken:
+                    spans[-1] = spans[-1]._replace(last_ns=record.at_ns)
+            case NodeVitals():
+                node.take(record.values, record.refusals, _seconds(before, "", record.at_ns))
+    return Courses(gpus=gpus, node=node, xids=xids, spans=tuple(spans))
+
+
+def _seconds(before: dict[str, int], who: str, at_ns: int) -> float:
+    passed = (at_ns - before.get(who, at_ns)) / 1e9
+    before[who] = at_ns
+    return passed

@@ -1,0 +1,64 @@
+"""Error counters of the machine that need no root: PCIe's (AER) of the GPUs' slots, and those of its memory (EDAC)."""
+
+import re
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from orchestrator.health.records import NodeVitals
+
+SYSFS: Final = Path("/sys")
+_AER: Final = {
+    "aer_correctable": "aer_dev_correctable",
+    "aer_nonfatal": "aer_dev_nonfatal",
+    "aer_fatal": "aer_dev_fatal",
+}
+_EDAC: Final = {"memory_corrected": "ce_count", "memory_uncorrected": "ue_count"}
+_TOTAL: Final = re.compile(r"^TOTAL_ERR_\w+ (\d+)$", re.MULTILINE)
+
+
+def look(pci_addresses: Iterable[str], sysfs: Path = SYSFS) -> NodeVitals:
+    """The counters now, summed over GPUs and memory controllers. One that does not exist is named in `refusals`."""
+    values: dict[str, int] = {}
+    refusals: dict[str, str] = {}
+    slots = [sysfs / "bus/pci/devices" / kernel_name(address) for address in pci_addresses]
+    for name, file in _AER.items():
+        totals = [_total(slot / file) for slot in slots]
+        known = [total for total in totals if total is not None]
+        if known:
+            values[name] = sum(known)
+        else:
+            refusals[name] = "the kernel does not count PCIe errors of these GPUs"
+    controllers = sorted((sysfs / "devices/system/edac/mc").glob("mc[0-9]*"))
+    for name, file in _EDAC.items():
+        counts = [_number(controller / file) for controller in controllers]
+        known = [count for count in counts if count is not None]
+        if known:
+            values[name] = sum(known)
+        else:
+            refusals[name] = "the kernel has no driver for this memory controller (EDAC)"
+    return NodeVitals(at_ns=time.monotonic_ns(), values=values, refusals=refusals)
+
+
+def kernel_name(pci_address: str) -> str:
+    """NVML's "00000000:1B:00.0" as the kernel writes it: "0000:1b:00.0"."""
+    domain, _, rest = pci_address.lower().partition(":")
+    return f"{domain[-4:]}:{rest}"
+
+
+def _total(path: Path) -> int | None:
+    found = _TOTAL.search(_text(path))
+    return int(found.group(1)) if found else None
+
+
+def _number(path: Path) -> int | None:
+    text = _text(path).strip()
+    return int(text) if text.isdigit() else None
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""

@@ -1,0 +1,117 @@
+"""What there is to know about the health of a GPU, and which boards can have it: a table for verdict.py.
+
+What a board cannot have (NVLink on a PCIe card, ECC on a GeForce) is not applicable and does not stand in the way of
+PASS. What it could have and cannot be read is unreadable, and does where it is required (configs/health.yaml).
+"""
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+_GENERATIONS: Final = (
+    *("Kepler", "Maxwell", "Pascal", "Volta", "Turing"),
+    *("Ampere", "Ada", "Hopper", "Blackwell", "Rubin"),
+)
+"""NVML's names, oldest first. One that is not here is newer."""
+_CONSUMER: Final = ("GeForce", "TITAN")
+
+
+class BoardClass(enum.StrEnum):
+    """What a board is made for."""
+
+    CONSUMER = "consumer"
+    PROFESSIONAL = "professional"
+    SLICE = "slice"
+
+
+@dataclass(frozen=True)
+class Board:
+    """What decides which signals apply. architecture: None where NVML does not tell.
+
+    nvlinks: links that its kind has by the table of boards, 0 where the table does not know it. bridged: any of its
+    links is or was up.
+    """
+
+    name: str
+    architecture: str | None
+    kind: BoardClass
+    nvlinks: int = 0
+    bridged: bool = False
+
+    def since(self, architecture: str) -> bool:
+        """Whether it is of that architecture or a newer one."""
+        if self.architecture not in _GENERATIONS:
+            return True
+        return _GENERATIONS.index(self.architecture) >= _GENERATIONS.index(architecture)
+
+    @property
+    def professional(self) -> bool:
+        """Whether it is made for a data centre or a workstation."""
+        return self.kind is BoardClass.PROFESSIONAL
+
+
+def board_class(name: str, uuid: str) -> BoardClass:
+    """The class of a board by NVML's name of it, and of a slice by its UUID."""
+    if uuid.startswith("MIG-"):
+        return BoardClass.SLICE
+    return BoardClass.CONSUMER if any(word in name for word in _CONSUMER) else BoardClass.PROFESSIONAL
+
+
+@dataclass(frozen=True)
+class Signal:
+    """One thing to know. reads: the values of reader.py that it is made of, the most telling first."""
+
+    name: str
+    title: str
+    reads: tuple[str, ...]
+    applies: Callable[[Board], bool]
+
+
+def _always(_board: Board) -> bool:
+    return True
+
+
+def _professional(board: Board) -> bool:
+    return board.professional
+
+
+def _remaps(board: Board) -> bool:
+    return board.professional and board.since("Ampere")
+
+
+def _retires(board: Board) -> bool:
+    return board.professional and not board.since("Ampere")
+
+
+def _linked(board: Board) -> bool:
+    return board.nvlinks > 0 or board.bridged
+
+
+def _switched(board: Board) -> bool:
+    return board.nvlinks > 0 and board.since("Hopper")
+
+
+SIGNALS: Final = (
+    Signal("gpu", "the GPU answers", (), _always),
+    Signal("xid", "errors that the driver reports (Xid)", (), _always),
+    Signal("recovery_action", "what the driver wants done", ("recovery_action",), _remaps),
+    Signal("ecc_uncorrected", "memory errors, uncorrected", ("ecc_uncorrected",), _professional),
+    Signal("ecc_corrected", "memory errors, corrected", ("ecc_corrected",), _professional),
+    Signal("sram", "SRAM errors beyond the driver's threshold", ("sram_threshold",), _remaps),
+    Signal("rows_failed", "memory rows that could not be remapped", ("rows_failed",), _remaps),
+    Signal("rows_pending", "memory rows that wait to be remapped", ("rows_pending",), _remaps),
+    Signal("retired_pages", "memory pages retired", ("retired_pages",), _retires),
+    Signal("slowdown", "clocks held down by heat or a brake", (), _always),
+    Signal("power_limit", "power limit", ("power_limit_mw", "power_default_mw"), _always),
+    Signal("thermal_violation", "time too hot, by the driver's counter", ("thermal_violation_ns",), _always),
+    Signal("gpu_temperature", "temperature of the GPU", ("gpu_margin_c",), _always),
+    Signal("memory_temperature", "temperature of the memory", ("memory_margin_c",), _professional),
+    Signal("pcie_replays", "PCIe replays", ("pcie_replays", "pcie_generation", "pcie_width"), _always),
+    Signal("pcie_generation", "PCIe generation under load", ("pcie_generation", "pcie_generation_max"), _always),
+    Signal("pcie_width", "PCIe width", ("pcie_width", "pcie_width_max"), _always),
+    Signal("nvlinks", "NVLinks up", ("nvlinks_up",), _linked),
+    Signal("nvlink_errors", "NVLink errors (CRC, replay, recovery)", ("nvlink_errors",), _linked),
+    Signal("fabric", "NVSwitch fabric", ("fabric_state", "fabric_status"), _switched),
+)
+"""In the order of the report."""

@@ -1,0 +1,197 @@
+"""Whether a GPU, and the machine, may be relied upon: a verdict with the signals that led to it. Pure.
+
+    FAIL            a signal says that the hardware is at fault
+    UNKNOWN         what PASS requires could not be read, the readings broke off, or nothing could be read at all
+    WARN            something to look at
+    PASS            all that is required was read, and all that was read is well
+    NOT APPLICABLE  a device that has no such signals
+
+Earlier ones win. reaction() says what a fault in the middle of a run means for the GPU.
+"""
+
+import enum
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from orchestrator.health import xids
+from orchestrator.health.course import Course, Span
+from orchestrator.health.judges import JUDGES, Action, Case, Judgement, State
+from orchestrator.health.records import LOOK_NS
+from orchestrator.health.signals import SIGNALS, BoardClass, Signal
+
+GAP_NS: Final = 3 * LOOK_NS
+"""By which the last look may lie before the end of the work before the readings count as broken off."""
+
+
+class Verdict(enum.StrEnum):
+    """Of a GPU, of the machine, and of all of them."""
+
+    PASS = "PASS"  # noqa: S105 - a verdict, no password
+    WARN = "WARN"
+    FAIL = "FAIL"
+    UNKNOWN = "UNKNOWN"
+    NOT_APPLICABLE = "NOT APPLICABLE"
+
+
+_GRAVEST_FIRST: Final = (Verdict.FAIL, Verdict.UNKNOWN, Verdict.WARN, Verdict.PASS, Verdict.NOT_APPLICABLE)
+_MILDEST_FIRST: Final = tuple(Action)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One signal of one GPU or of the machine. start, end, rise: of the value that tells most, None where unread."""
+
+    name: str
+    title: str
+    required: bool
+    judgement: Judgement
+    start: int | None = None
+    end: int | None = None
+    rise: int | None = None
+
+
+@dataclass(frozen=True)
+class Opinion:
+    """A verdict, its findings, and what to do. lacking: required signals that PASS waits for in vain."""
+
+    verdict: Verdict
+    findings: tuple[Finding, ...]
+    action: Action
+    lacking: tuple[str, ...] = ()
+    note: str = ""
+
+    @property
+    def applicable(self) -> tuple[Finding, ...]:
+        """Findings about what the device can have."""
+        return tuple(one for one in self.findings if one.judgement.state is not State.NOT_APPLICABLE)
+
+    @property
+    def readable(self) -> tuple[Finding, ...]:
+        """Of these, what could be read."""
+        return tuple(one for one in self.applicable if one.judgement.state is not State.UNREADABLE)
+
+
+@dataclass(frozen=True)
+class Reaction:
+    """What a run does about a fault of a GPU."""
+
+    quarantine: bool
+    reason: str = ""
+
+
+def reaction(numbers: Collection[int], *, broken: str = "") -> Reaction:
+    """What Xids that a GPU reported, or NVML's word that it is gone, mean for the rest of the run on it."""
+    if broken:
+        return Reaction(quarantine=True, reason=broken)
+    grave = [number for number in xids.roots(numbers) if xids.kind(number) in xids.ENDS_USE]
+    if grave:
+        return Reaction(quarantine=True, reason=f"Xid {grave[0]}: {xids.kind(grave[0])}")
+    return Reaction(quarantine=False)
+
+
+def of_gpu(case: Case, required: Collection[str], *, gap: str = "") -> Opinion:
+    """The verdict on one GPU. gap: why the readings are incomplete, empty where they are not."""
+    if case.board.kind is BoardClass.SLICE:
+        return not_applicable("a slice of a GPU: its signals are those of the whole GPU")
+    findings = tuple(_finding(signal, case, required) for signal in SIGNALS)
+    return _opinion(findings, gap)
+
+
+def not_applicable(note: str) -> Opinion:
+    """The verdict on a device that has no such signals."""
+    return Opinion(Verdict.NOT_APPLICABLE, (), Action.NOTHING, note=note)
+
+
+def of_node(course: Course, *, reboots: int, differences: Sequence[str], gpus: bool) -> Opinion:
+    """The verdict on the machine. differences: in the configuration of identical GPUs. gpus: whether it has any."""
+    reboot = Judgement(State.WARN, "the machine was started anew in the middle of the run", Action.MONITOR)
+    findings = [_plain("reboot", "reboots", reboot if reboots else Judgement(State.PASS))]
+    if gpus:
+        differs = Judgement(State.WARN, "; ".join(differences), Action.MONITOR)
+        well = Judgement(State.PASS)
+        findings.append(_plain("siblings", "identical GPUs are configured alike", differs if differences else well))
+        findings += [_counter(name, title, course, judgement) for name, (title, judgement) in _COUNTERS.items()]
+    return _opinion(tuple(findings), "")
+
+
+def worst(verdicts: Iterable[Verdict]) -> Verdict:
+    """The gravest of several."""
+    return min(verdicts, key=_GRAVEST_FIRST.index, default=Verdict.NOT_APPLICABLE)
+
+
+def broke_off(spans: Sequence[Span], work: Iterable[tuple[str, int]]) -> str:
+    """Why the readings do not cover the work, empty where they do. work: boot and monotonic end of each part of it."""
+    for boot, end_ns in work:
+        watched = [span.last_ns for span in spans if span.boot_id == boot and span.first_ns <= end_ns]
+        if not watched:
+            return "nothing was read: NVML could not be used, or telemetry was off"
+        if end_ns - max(watched) > GAP_NS:
+            return f"the readings broke off {(end_ns - max(watched)) / 1e9:.0f} s before the end of the work"
+    return ""
+
+
+_COUNTERS: Final = {
+    "aer_fatal": ("PCIe errors, fatal", Judgement(State.FAIL, "", Action.REPLACE)),
+    "aer_nonfatal": ("PCIe errors, not fatal", Judgement(State.WARN, "", Action.MONITOR)),
+    "aer_correctable": ("PCIe errors, corrected", Judgement(State.WARN, "", Action.MONITOR)),
+    "memory_uncorrected": ("errors of the machine's memory, uncorrected", Judgement(State.FAIL, "", Action.REPLACE)),
+    "memory_corrected": ("errors of the machine's memory, corrected", Judgement(State.WARN, "", Action.MONITOR)),
+}
+"""Counter of the machine → what it is, and what to say when it rises during the run."""
+
+
+def _finding(signal: Signal, case: Case, required: Collection[str]) -> Finding:
+    course = case.course
+    telling = signal.reads[0] if signal.reads else ""
+    return Finding(
+        name=signal.name,
+        title=signal.title,
+        required=signal.name in required,
+        judgement=_judged(signal, case),
+        start=course.first.get(telling),
+        end=course.last.get(telling),
+        rise=course.rise.get(telling),
+    )
+
+
+def _judged(signal: Signal, case: Case) -> Judgement:
+    if not signal.applies(case.board):
+        return Judgement(State.NOT_APPLICABLE)
+    missing = [name for name in signal.reads if name not in case.course.last]
+    if missing:
+        return Judgement(State.UNREADABLE, case.course.refusals.get(missing[0], "nobody looked at it"))
+    judgement = JUDGES[signal.name](case)
+    refused = [case.course.refusals[name] for name in signal.reads if name in case.course.refusals]
+    if refused and judgement.state is not State.FAIL:
+        return Judgement(State.UNREADABLE, f"no longer read: {refused[0]}")
+    return judgement
+
+
+def _plain(name: str, title: str, judgement: Judgement) -> Finding:
+    return Finding(name, title, required=False, judgement=judgement)
+
+
+def _counter(name: str, title: str, course: Course, risen: Judgement) -> Finding:
+    if name not in course.last:
+        why = course.refusals.get(name, "nobody looked at it")
+        return _plain(name, title, Judgement(State.UNREADABLE, why))
+    rise = course.rise[name]
+    judgement = Judgement(risen.state, f"{rise} in this run", risen.action) if rise else Judgement(State.PASS)
+    return Finding(name, title, False, judgement, course.first[name], course.last[name], rise)
+
+
+def _opinion(findings: tuple[Finding, ...], gap: str) -> Opinion:
+    states = [finding.judgement.state for finding in findings]
+    lacking = tuple(
+        finding.name for finding in findings if finding.required and finding.judgement.state is State.UNREADABLE
+    )
+    read = {State.PASS, State.WARN, State.FAIL} & set(states)
+    if State.FAIL in states:
+        verdict = Verdict.FAIL
+    elif lacking or gap or not read:
+        verdict = Verdict.UNKNOWN
+    else:
+        verdict = Verdict.WARN if State.WARN in states else Verdict.PASS
+    action = max((finding.judgement.action for finding in findings), key=_MILDEST_FIRST.index)
+    return Opinion(verdict, findings, action, lacking, gap)

@@ -1,0 +1,175 @@
+"""Looks after the GPUs of a run from within the telemetry process: a look every ten seconds, events as they come.
+
+It is called at each tick of the sampler, never waits, and writes what it sees at once, so that a kill loses at most ten
+seconds. A GPU that is lost costs its own readings and nobody else's.
+"""
+
+import ctypes
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final
+
+from orchestrator import host
+from orchestrator.frames import FrameFile
+from orchestrator.health import node
+from orchestrator.health.kernel_log import KMSG, KernelLog
+from orchestrator.health.reader import refused, vitals
+from orchestrator.health.records import LOOK_NS, HealthRecord, Watch
+from orchestrator.nvml import Nvml, NvmlError
+from protocol import codec
+from protocol.messages import GpuBroken, XidSeen
+
+MOST_EVENTS: Final = 100
+"""Events that are taken at one tick: a GPU that dies may report thousands."""
+MOST_KEPT: Final = 1000
+"""Errors that one telemetry process keeps: what is the matter is clear by then, and the disk stays free."""
+_OFTEN_NS: Final = 1_000_000_000
+_SAME_NS: Final = 5_000_000_000
+"""Within which NVML and the kernel's log are taken to tell of the same error."""
+
+
+class HealthWatch:
+    """Writes the health of some GPUs to a file. Raises OSError when the file cannot be opened."""
+
+    def __init__(self, nvml: Nvml, uuids: Iterable[str], path: Path, kernel_log: Path = KMSG) -> None:
+        self._nvml = nvml
+        self._uuids = tuple(uuids)
+        self._file = FrameFile(path)
+        self._slots = {slot: uuid for uuid in self._uuids if (slot := self._slot(uuid))}
+        self._events = _Events(nvml, self._uuids)
+        self._kernel_log = KernelLog(self._slots, kernel_log)
+        self._by_nvml: dict[tuple[str, int], int] = {}
+        self._by_kernel: dict[tuple[str, int], int] = {}
+        self._kept = 0
+        self._broken: set[str] = set()
+        self._looked: dict[str, int] = {}
+        self._next_ns = 0
+        self._begun = False
+
+    def tick(self, now_ns: int) -> tuple[XidSeen | GpuBroken, ...]:
+        """Look if it is time for it. Returns errors that are new. Raises OSError when the disk refuses."""
+        if not self._begun:
+            self._begun = True
+            self._write(
+                Watch(
+                    at_ns=now_ns,
+                    boot_id=host.boot_id(),
+                    deaf=self._events.deaf,
+                    kernel_log=self._kernel_log.readable,
+                )
+            )
+        heard = self._listen()
+        if now_ns < self._next_ns:
+            return heard
+        self._next_ns = now_ns + LOOK_NS
+        return (*heard, *self._look())
+
+    def look_at(self, uuid: str) -> tuple[GpuBroken, ...]:
+        """Look at one GPU between the regular looks: a launch on it is over. Not more often than once a second."""
+        if time.monotonic_ns() - self._looked.get(uuid, 0) < _OFTEN_NS:
+            return ()
+        return self._seen(uuid)
+
+    def close(self) -> None:
+        """A last look, then let go of everything. Raises OSError when the disk refuses the last look."""
+        try:
+            self._listen()
+            self._look()
+        finally:
+            self._events.close()
+            self._kernel_log.close()
+            self._file.close()
+
+    def _listen(self) -> tuple[XidSeen, ...]:
+        """Write the errors that have come. One that NVML and the kernel's log both tell of is one error."""
+        now_ns = time.monotonic_ns()
+        fresh: list[tuple[str, int]] = []
+        for heard, own, others in (
+            (self._events.heard(), self._by_nvml, self._by_kernel),
+            (list(self._kernel_log.heard()), self._by_kernel, self._by_nvml),
+        ):
+            fresh += [one for one in heard if now_ns - others.get(one, -_SAME_NS) >= _SAME_NS]
+            own.update(dict.fromkeys(heard, now_ns))
+        told = tuple(XidSeen(uuid=uuid, xid=xid, at_ns=now_ns) for uuid, xid in fresh[: MOST_KEPT - self._kept])
+        self._kept += len(told)
+        for event in told:
+            self._write(event)
+        return told
+
+    def _look(self) -> tuple[GpuBroken, ...]:
+        """Write a look at everything. Returns GPUs that are found broken for the first time."""
+        broken = [one for uuid in self._uuids for one in self._seen(uuid)]
+        self._write(node.look(self._slots))
+        return tuple(broken)
+
+    def _seen(self, uuid: str) -> tuple[GpuBroken, ...]:
+        """Write a look at one GPU. Returns that it is broken, the first time."""
+        seen = vitals(self._nvml, uuid)
+        self._looked[uuid] = seen.at_ns
+        self._write(seen)
+        if not seen.broken or uuid in self._broken:
+            return ()
+        self._broken.add(uuid)
+        return (GpuBroken(uuid=uuid, reason=seen.broken, at_ns=seen.at_ns),)
+
+    def _slot(self, uuid: str) -> str:
+        """The PCI address of a GPU; empty where NVML does not tell."""
+        try:
+            return self._nvml.ask(uuid, lambda lib, gpu: str(lib.nvmlDeviceGetPciInfo(gpu).busId))
+        except NvmlError:
+            return ""
+
+    def _write(self, record: HealthRecord) -> None:
+        self._file.append(codec.encode(record))
+
+
+class _Events:
+    """NVML's event set, for Xids. deaf: GPUs that cannot be heard, and why."""
+
+    def __init__(self, nvml: Nvml, uuids: Iterable[str]) -> None:
+        self._nvml = nvml
+        self._by_handle: dict[int, str] = {}
+        self.deaf: dict[str, str] = {}
+        self._set: Any = None
+        try:
+            self._set = nvml.call(lambda lib: lib.nvmlEventSetCreate())
+        except NvmlError as error:
+            self.deaf = dict.fromkeys(uuids, refused(error))
+            return
+        for uuid in uuids:
+            try:
+                self._by_handle[nvml.ask(uuid, self._register)] = uuid
+            except NvmlError as error:
+                self.deaf[uuid] = refused(error)
+
+    def heard(self) -> list[tuple[str, int]]:
+        """UUID and number of each Xid since the last call, without waiting."""
+        seen: list[tuple[str, int]] = []
+        while self._by_handle and len(seen) < MOST_EVENTS:
+            try:
+                event = self._nvml.call(lambda lib: lib.nvmlEventSetWait_v2(self._set, 0))
+            except NvmlError:
+                break  # nothing has come, or a GPU is lost, which its vitals say
+            uuid = self._by_handle.get(_address(event.device))
+            if uuid is not None:
+                seen.append((uuid, int(event.eventData)))
+        return seen
+
+    def close(self) -> None:
+        """Let go of the set."""
+        if self._set is None:
+            return
+        try:
+            self._nvml.call(lambda lib: lib.nvmlEventSetFree(self._set))
+        except NvmlError:
+            return  # the process ends with it
+
+    def _register(self, lib: Any, gpu: Any) -> int:  # noqa: ANN401 - pynvml has no types
+        lib.nvmlDeviceRegisterEvents(gpu, lib.nvmlEventTypeXidCriticalError, self._set)
+        return _address(gpu)
+
+
+def _address(handle: Any) -> int:  # noqa: ANN401 - a ctypes pointer
+    """What tells one GPU's handle from another's: the pointer itself."""
+    return ctypes.cast(handle, ctypes.c_void_p).value or 0

@@ -1,0 +1,45 @@
+"""What the driver's error numbers (Xid) mean for a GPU. A table, after NVIDIA's documentation; no number is ignored."""
+
+import enum
+from collections.abc import Collection
+from typing import Final
+
+
+class XidKind(enum.StrEnum):
+    """What a number asks for."""
+
+    APPLICATION = "restart the application"
+    MEMORY = "memory was repaired: reset the GPU when it is idle"
+    RESET = "reset the GPU"
+    MACHINE = "reboot the machine"
+    LINK = "NVLink"
+    FOLLOWS = "follows another error"
+    SUSPECT = "unknown number: suspect"
+
+
+_NUMBERS: Final = {
+    XidKind.MEMORY: (63, 92, 94),
+    XidKind.APPLICATION: (8, 11, 13, 25, 31, 32, 39, 40, 41, 60, 68, 69, 80),
+    XidKind.RESET: (46, 48, 62, 64, 95, 109, 110, 119, 120, 136, 140, 143, 155, 156, 158),
+    XidKind.MACHINE: (79,),
+    XidKind.LINK: (74, *range(144, 151)),
+    XidKind.FOLLOWS: (45,),
+}
+_KINDS: Final = {number: kind for kind, numbers in _NUMBERS.items() for number in numbers}
+
+HARDWARE: Final = frozenset({XidKind.RESET, XidKind.MACHINE, XidKind.LINK})
+"""Kinds that are a fault of the hardware, or leave it unusable."""
+ENDS_USE: Final = frozenset({XidKind.RESET, XidKind.MACHINE})
+"""Kinds after which nothing more should be run on the GPU."""
+
+
+def kind(number: int) -> XidKind:
+    """What an Xid asks for."""
+    return _KINDS.get(number, XidKind.SUSPECT)
+
+
+def roots(numbers: Collection[int]) -> tuple[int, ...]:
+    """The numbers without those that only follow another one, in order, each once; all of them where no other is."""
+    distinct = tuple(dict.fromkeys(numbers))
+    own = tuple(number for number in distinct if kind(number) is not XidKind.FOLLOWS)
+    return own or distinct

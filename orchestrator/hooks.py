@@ -1,0 +1,136 @@
+"""Commands of the user's that are told how a run ended: --on-finish and --on-failure.
+
+Run without a shell, in a session of their own, with an empty standard input and a time limit. What they are told is in
+their environment:
+
+    GPUBENCH_EXIT_CODE    how the command ends, 0 to 5
+    GPUBENCH_VERDICT      the report's verdict in a word; empty where there is no report
+    GPUBENCH_SUMMARY      the end in one line: the last of standard output, or the error
+    GPUBENCH_RUN_FOLDER   the run's folder; empty where none was begun
+    GPUBENCH_REPORT       the report's file, the first of them where there are several; empty where there is none
+
+Nothing that they do changes how the run ended: what goes wrong with them is a sentence for the user.
+"""
+
+import os
+import select
+import shlex
+import shutil
+import signal
+import subprocess
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from orchestrator import spawn
+from orchestrator.errors import ConfigError
+
+LIMIT_S: Final = 60.0
+"""Enough for a mail or a web hook that answers slowly; a node that waits for its next job is not held up for long."""
+
+_PATIENCE_S: Final = 5.0
+"""For each step of ending one that takes too long: SIGTERM, SIGKILL."""
+
+
+class End(msgspec.Struct, frozen=True, kw_only=True):
+    """How a run ended. Paths are None, and the verdict is empty, where there is no such thing."""
+
+    exit_code: int
+    verdict: str
+    summary: str
+    folder: Path | None
+    report: Path | None
+
+
+def parse(line: str | None, option: str) -> tuple[str, ...]:
+    """The words of a command; none where the option was not given.
+
+    Raises ConfigError naming the option, for what cannot be split and for a program that is not there: the time to
+    find that out is before the night, not after it.
+    """
+    if line is None:
+        return ()
+    try:
+        words = tuple(shlex.split(line))
+    except ValueError as error:
+        raise ConfigError(f"{option}: {line!r} cannot be split into words: {error}") from error
+    if not words:
+        raise ConfigError(f"{option}: expected a command, got an empty text")
+    if shutil.which(words[0]) is None:
+        raise ConfigError(
+            f"{option}: there is no program {words[0]!r} that you may run. It is called without a shell: for pipes and "
+            f"variables, write {option} \"sh -c '…'\""
+        )
+    return words
+
+
+def call(words: tuple[str, ...], end: End, log: Path | None, limit_s: float = LIMIT_S) -> str:
+    """Run a command to its end, or to its time limit. What went wrong, in words; empty where nothing did.
+
+    log: takes what it prints; None for this process's standard error.
+    """
+    try:
+        output = _open(log)
+        try:
+            process = subprocess.Popen(
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env=os.environ | environment(end),
+                start_new_session=True,
+            )
+        finally:
+            os.close(output)
+    except OSError as error:
+        return f"could not be started: {error.strerror}"
+    try:
+        code = process.wait(limit_s)
+    except subprocess.TimeoutExpired:
+        _end(process)
+        return f"took longer than {limit_s:g} s and was ended"
+    except KeyboardInterrupt:
+        _end(process)
+        return "was interrupted"
+    return "" if code == 0 else f"ended: {_exit_of(code).words}"
+
+
+def environment(end: End) -> Mapping[str, str]:
+    """What a command is told."""
+    return {
+        "GPUBENCH_EXIT_CODE": str(end.exit_code),
+        "GPUBENCH_VERDICT": end.verdict,
+        "GPUBENCH_SUMMARY": end.summary,
+        "GPUBENCH_RUN_FOLDER": "" if end.folder is None else str(end.folder.absolute()),
+        "GPUBENCH_REPORT": "" if end.report is None else str(end.report.absolute()),
+    }
+
+
+def _open(log: Path | None) -> int:
+    """Where a command prints: a descriptor of the caller's own, to be closed."""
+    if log is None:
+        return os.dup(2)
+    return os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a command and what it started. One that cannot be killed is left to the kernel.
+
+    It is reaped last: until then nobody else can have its number, which is also that of its group.
+    """
+    pidfd = os.pidfd_open(process.pid)
+    try:
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            os.killpg(process.pid, number)
+            select.select([pidfd], [], [], _PATIENCE_S)
+    finally:
+        os.close(pidfd)
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(_PATIENCE_S)
+
+
+def _exit_of(code: int) -> spawn.Exit:
+    return spawn.Exit(code=code, signal=None) if code >= 0 else spawn.Exit(code=None, signal=-code)

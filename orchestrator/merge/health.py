@@ -1,0 +1,180 @@
+"""From what was seen of the hardware to what the report says of it, and to what it means for how the run ended."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Final
+
+from orchestrator.archive import Archive
+from orchestrator.evidence import Evidence
+from orchestrator.health import limits, verdict, xids
+from orchestrator.health.clocks import ClockUse
+from orchestrator.health.course import Course, Heard
+from orchestrator.health.judges import Case, State
+from orchestrator.health.signals import Board, board_class
+from orchestrator.health.verdict import Finding, Opinion, Verdict
+from orchestrator.merge.times import iso
+from orchestrator.records import Segment
+from orchestrator.report.health import DeviceHealth, HealthReport, NodeHealth, SignalReport, XidReport
+from protocol.cell import Device, DeviceKind
+
+_ALIKE: Final = {
+    "vbios_version": "VBIOS",
+    "power_limit_w": "power limit in W",
+    "ecc_enabled": "ECC",
+    "mig_enabled": "MIG",
+    "persistence_mode": "persistence mode",
+    "pcie_generation": "PCIe generation",
+    "pcie_width": "PCIe lanes",
+    "memory_total_bytes": "bytes of memory",
+}
+"""What identical GPUs of one machine share where all is well."""
+
+
+def health(archive: Archive, evidence: Evidence) -> HealthReport:
+    """The verdicts on every device of the run and on the machine."""
+    rules, devices = limits.load(), archive.stored.devices
+    gap = verdict.broke_off(evidence.courses.spans, _work(archive))
+    found = tuple(
+        _device(device, _opinion(device, archive, evidence, rules, gap), archive, evidence) for device in devices
+    )
+    node = _node(
+        verdict.of_node(
+            evidence.courses.node,
+            reboots=sum(before.boot_id != after.boot_id for before, after in pairwise(archive.segments)),
+            differences=tuple(_differences(devices)),
+            gpus=any(device.kind is DeviceKind.CUDA for device in devices),
+        )
+    )
+    return HealthReport(
+        level=limits.LEVEL,
+        verdict=verdict.worst([*(device.verdict for device in found), node.verdict]),
+        gpus=found,
+        node=node,
+    )
+
+
+def faults(report: HealthReport) -> tuple[str, ...]:
+    """A sentence for each thing that failed."""
+    return tuple(_said(report, State.FAIL))
+
+
+def warnings(report: HealthReport) -> tuple[str, ...]:
+    """A sentence for each thing to look at."""
+    return tuple(_said(report, State.WARN))
+
+
+def gaps(report: HealthReport) -> tuple[str, ...]:
+    """A sentence for each device that has no verdict although one is required."""
+    return tuple(
+        f"GPU {device.gpu_id}: its health is unknown, and {', '.join(device.lacking)} is required"
+        for device in report.gpus
+        if device.verdict is Verdict.UNKNOWN and device.lacking
+    )
+
+
+def _said(report: HealthReport, state: State) -> Iterator[str]:
+    for device in report.gpus:
+        for signal in device.signals:
+            if signal.state is state:
+                yield f"GPU {device.gpu_id}: {signal.words}"
+    for signal in report.node.signals:
+        if signal.state is state:
+            yield f"the machine: {signal.words}"
+
+
+def _opinion(device: Device, archive: Archive, evidence: Evidence, rules: limits.HealthRules, gap: str) -> Opinion:
+    if device.kind is not DeviceKind.CUDA:
+        return verdict.not_applicable("no GPU")
+    courses = evidence.courses
+    course = courses.gpus.get(device.uuid, Course())
+    siblings = [other for other in archive.stored.devices if other.name == device.name and other is not device]
+    case = Case(
+        board=Board(
+            name=device.name,
+            architecture=device.architecture,
+            kind=board_class(device.name, device.uuid),
+            nvlinks=rules.nvlinks.get(device.name, 0),
+            bridged=course.highest.get("nvlinks_up", 0) > 0,
+        ),
+        course=course,
+        limits=rules.limits,
+        use=evidence.clocks.get(device.uuid, ClockUse()),
+        siblings=tuple(courses.gpus[other.uuid] for other in siblings if other.uuid in courses.gpus),
+        xids=tuple(heard.xid for heard in courses.xids.get(device.uuid, ())),
+    )
+    return verdict.of_gpu(case, rules.levels[limits.LEVEL].required, gap=gap)
+
+
+def _work(archive: Archive) -> Iterator[tuple[str, int]]:
+    """Boot, and when the last launch on a GPU ended, of each segment."""
+    gpus = {device.uuid for device in archive.stored.devices if device.kind is DeviceKind.CUDA}
+    last: dict[Segment, int] = {}
+    for attempt in archive.attempts:
+        if attempt.end is not None and attempt.lasted_ms is not None and attempt.start.device in gpus:
+            last[attempt.segment] = max(last.get(attempt.segment, 0), attempt.end.at_ns)
+    yield from ((segment.boot_id, end_ns) for segment, end_ns in last.items())
+
+
+def _differences(devices: Sequence[Device]) -> Iterator[str]:
+    """What sets a GPU apart from the others of its kind; of two, both are named."""
+    kinds: dict[str, list[Device]] = {}
+    for device in devices:
+        if device.kind is DeviceKind.CUDA:
+            kinds.setdefault(device.name, []).append(device)
+    for alike in kinds.values():
+        for field, words in _ALIKE.items():
+            values = Counter(getattr(device, field) for device in alike)
+            usual = values.most_common(1)[0][0]
+            for device in alike:
+                if getattr(device, field) != usual:
+                    yield f"GPU {device.gpu_id}: {words} {getattr(device, field)}, others {usual}"
+
+
+def _device(device: Device, opinion: Opinion, archive: Archive, evidence: Evidence) -> DeviceHealth:
+    course = evidence.courses.gpus.get(device.uuid, Course())
+    return DeviceHealth(
+        gpu_uuid=device.uuid,
+        gpu_id=device.gpu_id,
+        verdict=opinion.verdict,
+        action=opinion.action,
+        note=opinion.note,
+        applicable=len(opinion.applicable),
+        readable=len(opinion.readable),
+        lacking=opinion.lacking,
+        looks=course.looks,
+        watched_seconds=course.watched_s,
+        xids=tuple(_xid(heard, archive) for heard in evidence.courses.xids.get(device.uuid, ())),
+        signals=tuple(map(_signal, opinion.findings)),
+    )
+
+
+def _node(opinion: Opinion) -> NodeHealth:
+    return NodeHealth(
+        verdict=opinion.verdict,
+        action=opinion.action,
+        applicable=len(opinion.applicable),
+        readable=len(opinion.readable),
+        signals=tuple(map(_signal, opinion.findings)),
+    )
+
+
+def _signal(finding: Finding) -> SignalReport:
+    return SignalReport(
+        name=finding.name,
+        title=finding.title,
+        state=finding.judgement.state,
+        required=finding.required,
+        start=finding.start,
+        end=finding.end,
+        rise=finding.rise,
+        message=finding.judgement.message,
+        action=finding.judgement.action,
+    )
+
+
+def _xid(heard: Heard, archive: Archive) -> XidReport:
+    """Placed on the calendar by the first segment of its boot; by the run's first where the boot is not known."""
+    segment = next((one for one in archive.segments if one.boot_id == heard.boot_id), archive.segments[0])
+    at = segment.wall + (heard.at_ns - segment.monotonic_ns) / 1e9
+    return XidReport(at=iso(at), xid=heard.xid, meaning=xids.kind(heard.xid))

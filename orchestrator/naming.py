@@ -1,0 +1,22 @@
+"""How people see the name of a model: with its input size where a run has several, its front cut off where it is long.
+
+Of an own model the end tells most, "…models/net.py:Net": its file and its class. And how many of something there are.
+Pure.
+"""
+
+from collections.abc import Collection
+
+
+def sized(name: str, size: int | None, sizes: Collection[int | None]) -> str:
+    """The name, with the input size where the run has it at others too. sizes: all those of what is alike else."""
+    return f"{name}@{size}" if size is not None and len(set(sizes)) > 1 else name
+
+
+def shortened(name: str, columns: int, sign: str = "…") -> str:
+    """The name in at most `columns`, cut at its front; `sign` stands for what was cut."""
+    return name if len(name) <= columns else f"{sign}{name[len(name) - columns + len(sign) :]}"
+
+
+def counted(number: int, one: str, more: str = "") -> str:
+    """So many of something: "1 cell", "2 cells"; `more` where the plural has another ending."""
+    return f"{number} {one if number == 1 else more or f'{one}s'}"

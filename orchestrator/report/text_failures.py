@@ -1,0 +1,128 @@
+"""What went wrong, as text: the root cause with its evidence first, then every launch without a result.
+
+The root cause is a failure of the hardware if there is any, else the earliest one that cost a cell its result, else the
+earliest: what follows a failure is often nothing but its consequence.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from orchestrator.explanations import EXPLANATIONS
+from orchestrator.naming import sized
+from orchestrator.outcomes import Status
+from orchestrator.report import layout
+from orchestrator.report.model import FailureReport, Report
+from orchestrator.report.text_left_out import input_sizes
+from orchestrator.stopping import how_it_ended
+from protocol.failure import Category
+
+SHOWN_FAILURES: Final = 20
+_SHOWN_LINES: Final = 8
+_HARDWARE: Final = frozenset(
+    {Category.DEVICE_LOST, Category.DEVICE_HARDWARE, Category.UNKILLABLE, Category.DEVICE_NOT_FREED}
+)
+_ASKED_FOR: Final = frozenset({Category.STOPPED, Category.INTERRUPTED, Category.RESULT_LOST, Category.THROTTLED})
+"""Never the cause of anything else."""
+_WITHOUT: Final = frozenset({Status.FAILED, Status.MISSING})
+_FACTS: Final = {"fault": "Whose fault", "exit": "Exit", "progress": "Progress", "xids": "Xid", "chain": "Raised"}
+_MEMORY: Final = {
+    "device_free_bytes": "{} free on the device",
+    "device_total_bytes": "{} in all",
+    "device_used_bytes": "{} in use on the device, as last read",
+    "available_bytes": "{} available on the host",
+}
+_FILES: Final = {
+    "stderr": ("End of stderr", slice(-_SHOWN_LINES, None)),
+    "stacks": ("Stacks", slice(_SHOWN_LINES)),  # the innermost call comes first
+}
+
+
+def failures(report: Report) -> Iterator[str]:
+    """The chapter, nothing where every launch has its result."""
+    if not report.failures:
+        return
+    yield from layout.chapter("Launches Without a Result")
+    yield from root_cause(report)
+    for index, failure in enumerate(report.failures[:SHOWN_FAILURES], start=1):
+        yield from _failure(index, failure, report)
+    if len(report.failures) > SHOWN_FAILURES:
+        yield f"  ... and {len(report.failures) - SHOWN_FAILURES} more in the JSON report"
+    yield ""
+
+
+def root_cause(report: Report) -> Iterator[str]:
+    """The failure that explains most, with its evidence and what to do; and what the run did about it."""
+    failure = _root(report.failures)
+    if failure is None:
+        return
+    yield from layout.wrap(f"Root cause: {_what(failure, report)}: {_kind(failure)}", "", "  ")
+    yield from layout.wrap(failure.message, "  ")
+    yield from _evidence(failure)
+    if failure.category is not None:
+        yield from layout.wrap(f"What to do: {EXPLANATIONS[Category(failure.category)].advice}", "  ", "  ")
+    yield from layout.wrap(f"Logs: {failure.folder}", "  ", "  ")
+    for device in report.gpu_info:
+        if device.taken_out:
+            label = device.gpu_uuid if device.kind == "cpu" else f"GPU {device.gpu_id}"
+            yield from layout.wrap(f"{label} was taken out of the run: {device.taken_out}", "  ", "  ")
+    skipped = dict.fromkeys(
+        f"{cell.model_name}: {cell.reason}" for cell in report.cells if cell.reason.startswith("the model is skipped")
+    )
+    for line in skipped:
+        yield from layout.wrap(line, "  ", "  ")
+    yield ""
+
+
+def _root(found: Sequence[FailureReport]) -> FailureReport | None:
+    """The earliest of the gravest. Interrupted attempts and those that a person stopped explain nothing."""
+    causes = [one for one in found if one.category is not None and one.category not in _ASKED_FOR]
+    return min(causes, key=_gravity, default=None)
+
+
+def _gravity(failure: FailureReport) -> int:
+    if failure.category in _HARDWARE:
+        return 0
+    return 1 if failure.status in _WITHOUT else 2
+
+
+def _evidence(failure: FailureReport) -> Iterator[str]:
+    known = failure.evidence
+    for name, words in _FACTS.items():
+        if name in known:
+            yield from layout.wrap(f"{words}: {known[name]}", "  ", "  ")
+    memory = [words.format(_gib(known[name])) for name, words in _MEMORY.items() if name in known]
+    if memory:
+        yield from layout.wrap(f"Memory: {', '.join(memory)}", "  ", "  ")
+    for name, (words, shown) in _FILES.items():
+        lines = [line for line in known.get(name, "").splitlines() if line.strip()]
+        if lines:
+            yield f"  {words}:"
+            yield from (f"    {layout.cut(line, layout.WIDTH - 4)}" for line in lines[shown])
+
+
+def _gib(count: str) -> str:
+    return f"{int(count) / 2**30:.1f} GiB" if count.isdecimal() else count
+
+
+def _failure(index: int, failure: FailureReport, report: Report) -> Iterator[str]:
+    yield from layout.wrap(
+        f"{index}. {_what(failure, report)}, attempt {failure.attempt}: {_kind(failure)}",
+        "  ",
+        "   ",
+    )
+    yield from layout.wrap(failure.message, "     ")
+    yield from layout.wrap(
+        f"In the end the cell was: {failure.status.replace('_', ' ')}. Logs: {failure.folder}", "     "
+    )
+
+
+def _what(failure: FailureReport, report: Report) -> str:
+    device = failure.gpu_uuid if failure.gpu_uuid.startswith("cpu:") else f"GPU {failure.gpu_id}"
+    cell = next(cell for cell in report.cells if cell.cell == failure.cell)
+    name = sized(cell.model_name, cell.input_size, input_sizes(cell, report))
+    return f"{device}: {name} {failure.workload} {failure.precision} at batch size {failure.batch_size}"
+
+
+def _kind(failure: FailureReport) -> str:
+    phase = f" while in phase {failure.phase}" if failure.phase else ""
+    return f"{how_it_ended(failure.category or failure.outcome, failure.message)}{phase}"

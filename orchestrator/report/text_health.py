@@ -1,0 +1,49 @@
+"""The hardware's health as text: a line for each verdict, and what led to those that are not PASS."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from orchestrator.health.judges import State
+from orchestrator.health.verdict import Verdict
+from orchestrator.report import layout
+from orchestrator.report.health import DeviceHealth, SignalReport
+from orchestrator.report.model import Report
+
+SHOWN_XIDS: Final = 5
+
+
+def health(report: Report) -> Iterator[str]:
+    """The chapter; nothing where no device has signals and the machine is well."""
+    judged = [device for device in report.health.gpus if device.verdict is not Verdict.NOT_APPLICABLE]
+    node = report.health.node
+    if not judged and node.verdict is Verdict.PASS:
+        return
+    yield from layout.chapter("Health of the Hardware")
+    for device in judged:
+        yield from layout.wrap(_line(f"GPU {device.gpu_id}", device.verdict, device.readable, device.applicable))
+        if device.note:
+            yield from layout.wrap(device.note, "    ")
+        yield from _findings(device.signals)
+        yield from _xids(device)
+    yield from layout.wrap(_line("The machine", node.verdict, node.readable, node.applicable))
+    yield from _findings(node.signals)
+    yield ""
+
+
+def _line(who: str, verdict: Verdict, readable: int, applicable: int) -> str:
+    return f"{who}: {verdict} ({readable} of {applicable} signals were read)"
+
+
+def _findings(signals: Sequence[SignalReport]) -> Iterator[str]:
+    for signal in signals:
+        if signal.state in {State.WARN, State.FAIL}:
+            yield from layout.wrap(f"{signal.state.upper()}: {signal.words}", "    ", "  ")
+        elif signal.required and signal.state is State.UNREADABLE:
+            yield from layout.wrap(f"unread but required: {signal.title}: {signal.message}", "    ", "  ")
+
+
+def _xids(device: DeviceHealth) -> Iterator[str]:
+    for xid in device.xids[:SHOWN_XIDS]:
+        yield from layout.wrap(f"{xid.at}: Xid {xid.xid}, {xid.meaning}", "    ", "  ")
+    if len(device.xids) > SHOWN_XIDS:
+        yield f"    ... and {len(device.xids) - SHOWN_XIDS} more in the JSON report"

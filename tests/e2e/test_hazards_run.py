@@ -1,0 +1,54 @@
+"""Real runs on GPUs that are not there, of which the driver reports errors in the middle."""
+
+from pathlib import Path
+
+from orchestrator.records import TakenOut
+from tests.fakes.cuda import beside
+from tests.fakes.node import NOTHING, Node, leftovers
+from tests.fakes.nvml import FakeNvml, uuid
+
+PREPARE = """
+from pathlib import Path
+from orchestrator import devices
+from tests.fakes import faults
+found = devices.resolve("all", visible=None, cores=(0, 1))
+models = [faults.model(f"m{{number}}", seconds={seconds}) for number in range(3)]
+faults.prepare(Path({folder!r}), *models, machines=found)
+print("null")
+"""
+
+
+def begun(nvml: FakeNvml, folder: Path, seconds: float) -> Node:
+    """A run on every GPU that the fake NVML shows, whose first cells are under way."""
+    nvml.python(PREPARE.format(folder=str(folder), seconds=seconds))
+    node = Node(folder, environment=nvml.environment | beside(nvml))
+    node.until(lambda: node.working("m"))
+    node.until(lambda: node.paths.health.exists() and node.paths.health.stat().st_size > 0)
+    return node
+
+
+def test_a_grave_xid_takes_its_gpu_out_at_once(tmp_path: Path) -> None:
+    """What runs there is ended by that name and not tried again; the other GPU measures everything."""
+    nvml = FakeNvml(tmp_path)
+    node = begun(nvml, tmp_path / "run", seconds=8)
+    nvml.xid(1, 79)
+    assert node.wait(timeout_s=120) != 0, node.output
+    (out,) = [one for one in node.records() if isinstance(one, TakenOut)]
+    assert (out.device, out.reason) == (uuid(1), "Xid 79: reboot the machine")
+    failures = [one for one in node.report()["failures"] if one["gpu_id"] == 1]
+    assert [one["category"] for one in failures] == ["device hardware error"]
+    assert "79" in failures[0]["evidence"]["xids"]
+    measured = [one for one in node.archive().attempts if one.promised]
+    assert sum(one.start.device == uuid(0) for one in measured) == 3
+    assert leftovers(tmp_path / "run") == NOTHING
+
+
+def test_an_xid_of_the_application_takes_nothing_out(tmp_path: Path) -> None:
+    """It is said, and the run goes on with every GPU."""
+    nvml = FakeNvml(tmp_path)
+    node = begun(nvml, tmp_path / "run", seconds=3)
+    nvml.xid(1, 13)
+    node.wait(timeout_s=120)
+    assert "GPU 1: Xid 13 (restart the application)" in node.output
+    assert not any(isinstance(one, TakenOut) for one in node.records())
+    assert node.report()["summary"]["cells"]["ok"] == 6

@@ -1,0 +1,78 @@
+"""Whole runs on an NVML of our own whose GPUs fail in the middle: results are kept, the verdict says what happened."""
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.configuration import StoredRun
+from orchestrator.health import records
+from orchestrator.health.records import Vitals
+from protocol.paths import RunPaths
+from tests.fakes.cuda import beside
+from tests.fakes.node import NOTHING, Node, leftovers
+from tests.fakes.nvml import FakeNvml
+
+PREPARE = """
+from pathlib import Path
+from orchestrator import devices
+from tests.fakes import faults
+found = devices.resolve("all", visible=None, cores=(0, 1))
+faults.prepare(Path({folder!r}), faults.model("busy", seconds=1.0), machines=found)
+print("null")
+"""
+
+
+def prepare(nvml: FakeNvml, folder: Path) -> StoredRun:
+    """A run on every GPU that the fake NVML shows."""
+    from orchestrator import archive
+
+    nvml.python(PREPARE.format(folder=str(folder)))
+    return archive.load_stored(RunPaths(folder))
+
+
+def looked_at(node: Node) -> bool:
+    """Whether the telemetry process has looked at the GPUs once, and so listens too."""
+    return any(isinstance(record, Vitals) for record in records.read(node.paths.health))
+
+
+def test_a_run_on_sound_gpus_passes(tmp_path: Path) -> None:
+    """Nothing happens: every GPU is looked at from beginning to end, and the exit code is 0."""
+    nvml = FakeNvml(tmp_path, gpus=2)
+    folder = tmp_path / "run"
+    prepare(nvml, folder)
+    node = Node(folder, environment=nvml.environment | beside(nvml))
+    assert node.wait() == 0, node.output
+    health = node.report()["health"]
+    assert {gpu["verdict"] for gpu in health["gpus"]} <= {"PASS", "WARN"}
+    assert all(gpu["looks"] >= 2 for gpu in health["gpus"])
+    assert leftovers(folder) == NOTHING
+
+
+def test_an_xid_in_the_middle_fails_its_gpu(tmp_path: Path) -> None:
+    """Exit code 3 with the GPU and the number; the results of all GPUs are in the report."""
+    nvml = FakeNvml(tmp_path, gpus=2)
+    folder = tmp_path / "run"
+    stored = prepare(nvml, folder)
+    node = Node(folder, environment=nvml.environment | beside(nvml))
+    node.until(lambda: looked_at(node))
+    nvml.xid(1, 74)
+    assert node.wait() == 3, node.output
+    report = node.report()
+    assert [gpu["verdict"] == "FAIL" for gpu in report["health"]["gpus"]] == [False, True]
+    assert report["health"]["gpus"][1]["gpu_uuid"] == stored.devices[1].uuid
+    assert report["health"]["gpus"][1]["xids"][0]["xid"] == 74
+    assert report["summary"]["cells"]["ok"] == 2
+
+
+@pytest.mark.slow
+def test_an_nvml_that_hangs_leaves_the_run_alone(tmp_path: Path) -> None:
+    """The run ends with its results and its exit code; health is unknown, never PASS, and nothing is left behind."""
+    nvml = FakeNvml(tmp_path, gpus=2)
+    folder = tmp_path / "run"
+    prepare(nvml, folder)
+    nvml.hang(0, "nvmlDeviceGetTotalEccErrors")
+    node = Node(folder, environment=nvml.environment | beside(nvml))
+    assert node.wait() == 0, node.output
+    assert node.report()["summary"]["cells"]["ok"] == 2
+    assert {gpu["verdict"] for gpu in node.report()["health"]["gpus"]} == {"UNKNOWN"}
+    assert leftovers(folder) == NOTHING

@@ -1,0 +1,64 @@
+"""Looks at GPUs that are not there, for tests of what they mean: values of a GPU that is well, and how to spoil them.
+
+verdict.of_gpu(case(course({}, {"rows_failed": 1})), ())        # well at the first look, then a row that failed
+"""
+
+from orchestrator.health import limits
+from orchestrator.health.clocks import ClockUse
+from orchestrator.health.course import Course
+from orchestrator.health.judges import Case, State
+from orchestrator.health.signals import Board, BoardClass
+from orchestrator.health.verdict import Opinion
+
+SECOND_NS = 1_000_000_000
+H200 = Board("NVIDIA H200", "Hopper", BoardClass.PROFESSIONAL, nvlinks=18, bridged=True)
+RTX = Board("NVIDIA GeForce RTX 4090", "Ada", BoardClass.CONSUMER)
+V100 = Board("Tesla V100-PCIE-16GB", "Volta", BoardClass.PROFESSIONAL)
+WELL = {
+    "ecc_uncorrected": 0,
+    "ecc_corrected": 0,
+    "ecc_uncorrected_lifetime": 0,
+    "sram_threshold": 0,
+    "rows_pending": 0,
+    "rows_failed": 0,
+    "retired_pages": 0,
+    "recovery_action": 0,
+    "thermal_violation_ns": 0,
+    "gpu_margin_c": 40,
+    "memory_margin_c": 40,
+    "gpu_percent": 99,
+    "power_limit_mw": 700_000,
+    "power_default_mw": 700_000,
+    "pcie_replays": 0,
+    "pcie_generation": 5,
+    "pcie_generation_max": 5,
+    "pcie_width": 16,
+    "pcie_width_max": 16,
+    "nvlinks_up": 18,
+    "nvlink_errors": 0,
+    "fabric_state": 3,
+    "fabric_status": 0,
+}
+RULES = limits.load()
+
+
+def course(*looks: dict[str, int], refusals: dict[str, str] | None = None) -> Course:
+    """A minute of looks at one GPU, ten seconds apart; the last of those that are given lasts."""
+    given = [WELL | look for look in looks] or [WELL]
+    made = Course()
+    for number in range(7):
+        values = given[min(number, len(given) - 1)]
+        values = {name: value for name, value in values.items() if name not in (refusals or {})}
+        made.take(values, refusals or {}, 10.0 if number else 0.0)
+    return made
+
+
+def case(seen: Course, board: Board = H200, **others: object) -> Case:
+    """What is known of one GPU that is well but for what is said."""
+    use = others.pop("use", ClockUse(readings=600))
+    return Case(board=board, course=seen, limits=RULES.limits, use=use, **others)  # type: ignore[arg-type]  # Case's own
+
+
+def state(opinion: Opinion, signal: str) -> State:
+    """What became of one signal."""
+    return next(one.judgement.state for one in opinion.findings if one.name == signal)

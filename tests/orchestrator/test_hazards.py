@@ -1,0 +1,56 @@
+"""What the driver says of a GPU, and what it means for the launches there."""
+
+import pytest
+
+from orchestrator.hazards import Hazards
+from protocol.failure import Category
+from protocol.messages import GpuBroken, XidSeen
+
+GPU = "GPU-1"
+
+
+def xid(number: int, at_ns: int = 0, uuid: str = GPU) -> XidSeen:
+    """An error as the sampler reports it."""
+    return XidSeen(uuid=uuid, xid=number, at_ns=at_ns)
+
+
+@pytest.mark.parametrize("number", [46, 48, 64, 79, 95, 119, 120, 140])
+def test_grave_numbers_end_what_runs_there(number: int) -> None:
+    """The failure names the number."""
+    failure = Hazards().heard(xid(number))
+    assert failure is not None
+    assert failure.category is Category.DEVICE_HARDWARE
+    assert str(number) in failure.message
+
+
+@pytest.mark.parametrize("number", [13, 31, 45, 63, 94, 999])
+def test_others_end_nothing(number: int) -> None:
+    """A fault of the application, and what nobody knows, is only kept."""
+    assert Hazards().heard(xid(number)) is None
+
+
+def test_a_lost_gpu_is_lost() -> None:
+    """NVML's own words are the message."""
+    failure = Hazards().heard(GpuBroken(uuid=GPU, reason="the GPU is lost", at_ns=0))
+    assert failure is not None
+    assert (failure.category, failure.message) == (Category.DEVICE_LOST, "the GPU is lost")
+
+
+def test_a_launch_is_explained_by_what_came_meanwhile() -> None:
+    """Not by what came before it, nor on another GPU; the number that only follows others is left out."""
+    hazards = Hazards()
+    for message in (xid(8, 1), xid(31, 5), xid(45, 6), xid(13, 7, uuid="GPU-2")):
+        hazards.heard(message)
+    assert hazards.since(GPU, 5) == "31 (restart the application)"
+    assert hazards.since(GPU, 7) == ""
+
+
+def test_a_storm_is_told_once_and_takes_no_memory() -> None:
+    """A thousand times the same number is one entry, the newest."""
+    hazards = Hazards()
+    news = []
+    for at_ns in range(1_000):
+        news.append(hazards.is_news(xid(31, at_ns)))
+        hazards.heard(xid(31, at_ns))
+    assert news == [True] + [False] * 999
+    assert hazards.since(GPU, 999) == "31 (restart the application)"

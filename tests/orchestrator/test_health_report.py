@@ -1,0 +1,150 @@
+"""From health records to the report: the verdicts in it, its exit code and its text."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from orchestrator.frames import FrameFile
+from orchestrator.health import limits
+from orchestrator.health.limits import Level
+from orchestrator.health.records import HealthRecord, NodeVitals, Vitals, Watch
+from orchestrator.health.verdict import Verdict
+from orchestrator.report.as_text import to_text
+from protocol import codec
+from protocol.messages import XidSeen
+from tests.fakes.health import WELL
+from tests.fakes.runs import BOOT, SECOND_NS, FakeRun, cpus, gpus
+
+
+def write(run: FakeRun, *others: HealthRecord, gpus: int, **changes: int) -> None:
+    """Looks at so many GPUs at the beginning and at the end of a run; `changes` at the last look at GPU 1."""
+    run.paths.telemetry.mkdir(exist_ok=True)
+    file = FrameFile(run.paths.health)
+    file.append(codec.encode(Watch(at_ns=SECOND_NS, boot_id=BOOT)))
+    for record in others:
+        file.append(codec.encode(record))
+    for at_ns in (1_000 * SECOND_NS, run.now_ns):
+        for number, device in enumerate(run.stored.devices[:gpus]):
+            last = changes if number == 1 and at_ns == run.now_ns else {}
+            file.append(codec.encode(Vitals(at_ns=at_ns, uuid=device.uuid, values=WELL | last)))
+        file.append(codec.encode(NodeVitals(at_ns=at_ns, values={"aer_fatal": 0})))
+    file.close()
+
+
+def finished(folder: Path, count: int = 2) -> FakeRun:
+    """A complete run on some GPUs, with samples of all of them."""
+    run = FakeRun(folder, devices=gpus(count))
+    run.everything()
+    for number in range(count):
+        run.samples(number)
+    run.finish()
+    return run
+
+
+def test_a_sound_node_passes(tmp_path: Path) -> None:
+    """All that could be read is well: PASS for each GPU and for the machine, with the number of signals read."""
+    run = finished(tmp_path)
+    write(run, gpus=2)
+    report = run.report()
+    assert report.health.verdict is Verdict.PASS
+    assert [device.verdict for device in report.health.gpus] == [Verdict.PASS, Verdict.PASS]
+    assert report.verdict.exit_code == 0
+    assert "GPU 0: PASS (19 of 19 signals were read)" in to_text(report)
+
+
+def test_a_fault_is_exit_code_3(tmp_path: Path) -> None:
+    """Every cell has its result, and the run still ends with 3, the GPU named and what to do with it."""
+    run = finished(tmp_path)
+    write(run, gpus=2, rows_failed=1)
+    report = run.report()
+    assert (report.verdict.exit_code, report.verdict.word) == (3, "hardware fault")
+    assert report.verdict.reasons[0] == (
+        "GPU 1: memory rows that could not be remapped: remapping has failed (take it out of service)"
+    )
+    assert [device.verdict for device in report.health.gpus] == [Verdict.PASS, Verdict.FAIL]
+    assert "FAIL: memory rows that could not be remapped" in to_text(report)
+
+
+def test_a_warning_leaves_the_exit_code(tmp_path: Path) -> None:
+    """A warning is a remark beside a run that passed."""
+    run = finished(tmp_path)
+    write(run, gpus=2, ecc_corrected=99)
+    report = run.report()
+    assert report.health.verdict is Verdict.WARN
+    assert report.verdict.exit_code == 0
+    assert any("memory errors, corrected: 99 in this run" in reason for reason in report.verdict.reasons)
+
+
+def test_an_xid_stands_in_the_report_with_its_time(tmp_path: Path) -> None:
+    """Number, meaning and moment of the day; the GPU fails, the other one does not."""
+    run = finished(tmp_path)
+    uuid = run.stored.devices[1].uuid
+    write(run, XidSeen(uuid=uuid, xid=79, at_ns=1_000 * SECOND_NS + 5 * SECOND_NS), gpus=2)
+    report = run.report()
+    assert [(xid.xid, xid.meaning) for xid in report.health.gpus[1].xids] == [(79, "reboot the machine")]
+    assert report.health.gpus[1].xids[0].at.startswith("2024-01-15T10:30:0")
+    assert report.verdict.exit_code == 3
+    assert report.health.gpus[0].verdict is Verdict.PASS
+
+
+def test_without_readings_health_is_unknown_and_the_benchmark_counts(tmp_path: Path) -> None:
+    """A benchmark requires no signal: its exit code is that of the measurements, and its health is not called PASS."""
+    report = finished(tmp_path).report()
+    assert report.health.verdict is Verdict.UNKNOWN
+    assert report.verdict.exit_code == 0
+    assert "GPU 0: UNKNOWN" in to_text(report)
+    assert "nothing was read" in to_text(report)
+
+
+def test_where_signals_are_required_the_unknown_is_incomplete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A level that requires a signal cannot end with 0 when that signal was not read."""
+    rules = msgspec.structs.replace(limits.load(), levels={limits.LEVEL: Level(("xid",))})
+    monkeypatch.setattr(limits, "load", lambda: rules)
+    report = finished(tmp_path).report()
+    assert report.verdict.exit_code == 4
+    assert "GPU 0: its health is unknown, and xid is required" in report.verdict.reasons
+
+
+def test_readings_that_break_off_are_unknown(tmp_path: Path) -> None:
+    """The telemetry process hung or died long before the end: what it saw until then is no PASS."""
+    run = finished(tmp_path)
+    write(run, gpus=2)
+    run = FakeRun(tmp_path / "longer", devices=gpus(1))
+    write(run, gpus=1)
+    run.measured(run.cell(batch_size=1), forward_ms=100.0)
+    report = run.report()
+    assert report.health.gpus[0].verdict is Verdict.UNKNOWN
+    assert "the readings broke off" in report.health.gpus[0].note
+
+
+def test_cpu_devices_have_no_health(tmp_path: Path) -> None:
+    """Nothing of NVML applies to them: no verdict, no chapter, and the exit code is that of the measurements."""
+    run = FakeRun(tmp_path, devices=cpus(2))
+    run.everything()
+    run.finish()
+    report = run.report()
+    assert {device.verdict for device in report.health.gpus} == {Verdict.NOT_APPLICABLE}
+    assert report.health.node.verdict is Verdict.PASS
+    assert report.verdict.exit_code == 0
+    assert "Health of the Hardware" not in to_text(report)
+
+
+def test_a_reboot_is_a_finding_about_the_machine(tmp_path: Path) -> None:
+    """A run that was resumed on another boot says that the machine was started anew."""
+    run = FakeRun(tmp_path, devices=cpus(1))
+    run.segment(boot_id="another", now_ns=SECOND_NS)
+    run.everything()
+    run.finish()
+    report = run.report()
+    assert report.health.node.verdict is Verdict.WARN
+    assert "started anew in the middle of the run" in to_text(report)
+
+
+def test_gpus_that_are_configured_differently_are_named(tmp_path: Path) -> None:
+    """One of four GPUs with a lower power limit: the machine's verdict says which, and what the others have."""
+    odd = msgspec.structs.replace(gpus(3)[2], power_limit_w=500.0)
+    run = FakeRun(tmp_path, devices=(*gpus(2), odd, gpus(4)[3]))
+    report = run.report()
+    siblings = next(signal for signal in report.health.node.signals if signal.name == "siblings")
+    assert siblings.message == "GPU 2: power limit in W 500.0, others 700.0"

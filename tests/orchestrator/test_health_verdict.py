@@ -1,0 +1,217 @@
+"""What the health signals mean, row by row: the verdict on one GPU. Pure, without any GPU."""
+
+import pytest
+
+from orchestrator.health import verdict
+from orchestrator.health.clocks import ClockUse
+from orchestrator.health.course import Course
+from orchestrator.health.judges import Action, State
+from orchestrator.health.signals import SIGNALS, Board, BoardClass, board_class
+from orchestrator.health.verdict import Verdict
+from tests.fakes.health import H200, RTX, SECOND_NS, V100, WELL, case, course, state
+
+ROWS = [
+    ("recovery_action", {"recovery_action": 1}, Verdict.FAIL, Action.RESET),
+    ("recovery_action", {"recovery_action": 2}, Verdict.FAIL, Action.REBOOT),
+    ("recovery_action", {"recovery_action": 3}, Verdict.WARN, Action.MONITOR),
+    ("recovery_action", {"recovery_action": 99}, Verdict.FAIL, Action.REBOOT),
+    ("ecc_uncorrected", {"ecc_uncorrected": 1}, Verdict.FAIL, Action.RESET),
+    ("ecc_uncorrected", {"ecc_uncorrected_lifetime": 1}, Verdict.FAIL, Action.RESET),
+    ("ecc_corrected", {"ecc_corrected": 11}, Verdict.WARN, Action.MONITOR),
+    ("sram", {"sram_threshold": 1}, Verdict.FAIL, Action.REPLACE),
+    ("rows_failed", {"rows_failed": 1}, Verdict.FAIL, Action.REPLACE),
+    ("rows_pending", {"rows_pending": 1}, Verdict.FAIL, Action.RESET),
+    ("thermal_violation", {"thermal_violation_ns": 2 * SECOND_NS}, Verdict.WARN, Action.MONITOR),
+    ("gpu_temperature", {"gpu_margin_c": 0}, Verdict.FAIL, Action.REPLACE),
+    ("gpu_temperature", {"gpu_margin_c": 5}, Verdict.WARN, Action.MONITOR),
+    ("memory_temperature", {"memory_margin_c": -1}, Verdict.FAIL, Action.REPLACE),
+    ("pcie_replays", {"pcie_replays": 31}, Verdict.WARN, Action.MONITOR),
+    ("pcie_generation", {"pcie_generation": 3}, Verdict.WARN, Action.MONITOR),
+    ("pcie_width", {"pcie_width": 8}, Verdict.WARN, Action.MONITOR),
+    ("nvlinks", {"nvlinks_up": 17}, Verdict.FAIL, Action.RESET),
+    ("nvlink_errors", {"nvlink_errors": 1}, Verdict.WARN, Action.MONITOR),
+    ("fabric", {"fabric_state": 2}, Verdict.FAIL, Action.REBOOT),
+    ("fabric", {"fabric_status": 999}, Verdict.FAIL, Action.REBOOT),
+]
+
+
+@pytest.mark.parametrize(("signal", "later", "expected", "action"), ROWS)
+def test_each_signal_has_its_limit(signal: str, later: dict[str, int], expected: Verdict, action: Action) -> None:
+    """A value beyond its limit, and it alone, decides the verdict and says what to do."""
+    opinion = verdict.of_gpu(case(course({}, later)), ())
+    assert (opinion.verdict, opinion.action) == (expected, action)
+    unwell = [one.name for one in opinion.findings if one.judgement.state in {State.WARN, State.FAIL}]
+    assert unwell == [signal]
+
+
+@pytest.mark.parametrize(
+    "harmless",
+    [
+        {"ecc_corrected": 10},
+        {"pcie_replays": 30},
+        {"gpu_margin_c": 6},
+        {"thermal_violation_ns": SECOND_NS // 2},
+    ],
+)
+def test_below_its_limit_a_signal_is_well(harmless: dict[str, int]) -> None:
+    """The limit itself, or what stays below it, is no finding."""
+    assert verdict.of_gpu(case(course({}, harmless)), ()).verdict is Verdict.PASS
+
+
+def test_a_moment_of_heat_is_no_failure() -> None:
+    """One look above the limit warns; only two in a row, so ten seconds, fail."""
+    assert verdict.of_gpu(case(course({}, {"gpu_margin_c": -1}, {})), ()).verdict is Verdict.WARN
+
+
+def test_an_idle_link_at_a_low_generation_is_well() -> None:
+    """A link that saves power is no finding; one that was never seen under load is unread, not well."""
+    idle = {"pcie_generation": 1, "gpu_percent": 0}
+    assert verdict.of_gpu(case(course(idle, {})), ()).verdict is Verdict.PASS
+    assert state(verdict.of_gpu(case(course(idle)), ()), "pcie_generation") is State.UNREADABLE
+
+
+def test_old_errors_count_too() -> None:
+    """An error from before the run is a failure as well, and the report says that it is old."""
+    opinion = verdict.of_gpu(case(course({"ecc_uncorrected": 3})), ())
+    finding = next(one for one in opinion.findings if one.name == "ecc_uncorrected")
+    assert (opinion.verdict, finding.start, finding.rise) == (Verdict.FAIL, 3, 0)
+    assert "before this run" in finding.judgement.message
+
+
+@pytest.mark.parametrize(("pages", "expected"), [(62, Verdict.PASS), (63, Verdict.FAIL)])
+def test_pages_are_retired_before_ampere(pages: int, expected: Verdict) -> None:
+    """Boards without row remapping are held against the pages they may retire."""
+    opinion = verdict.of_gpu(case(course({"retired_pages": pages}), V100), ())
+    assert opinion.verdict is expected
+    assert state(opinion, "rows_failed") is State.NOT_APPLICABLE
+
+
+def test_what_a_board_cannot_have_is_not_applicable() -> None:
+    """No ECC, no NVLink and no fabric on a GeForce: it passes without them, also where they are required."""
+    bare = course(refusals=dict.fromkeys([name for name in WELL if "ecc" in name or "nvlink" in name], "not supported"))
+    opinion = verdict.of_gpu(case(bare, RTX), ("ecc_uncorrected", "nvlinks"))
+    assert opinion.verdict is Verdict.PASS
+    assert {state(opinion, name) for name in ("ecc_uncorrected", "nvlinks", "fabric", "sram")} == {State.NOT_APPLICABLE}
+    assert len(opinion.applicable) < len(SIGNALS)
+
+
+def test_a_required_signal_that_cannot_be_read_blocks_the_pass() -> None:
+    """Unreadable is UNKNOWN where it is required, and otherwise a lower number beside the verdict."""
+    seen = course(refusals={"ecc_uncorrected": "no permission"})
+    free, strict = verdict.of_gpu(case(seen), ()), verdict.of_gpu(case(seen), ("ecc_uncorrected", "xid"))
+    assert free.verdict is Verdict.PASS
+    assert len(free.readable) == len(free.applicable) - 1
+    assert (strict.verdict, strict.lacking) == (Verdict.UNKNOWN, ("ecc_uncorrected",))
+
+
+def test_nothing_read_is_unknown() -> None:
+    """A GPU that nobody looked at, or that refuses every answer, is never PASS."""
+    silent = Course()
+    silent.take({}, dict.fromkeys(WELL, "no permission"), 0.0)
+    silent.deaf = "no permission"
+    for seen in (Course(), silent):
+        assert verdict.of_gpu(case(seen, use=ClockUse()), ()).verdict is Verdict.UNKNOWN
+
+
+def test_a_failure_outranks_what_is_unknown() -> None:
+    """Readings that broke off do not hide a fault that was seen before."""
+    assert verdict.of_gpu(case(course({"rows_failed": 1})), (), gap="they broke off").verdict is Verdict.FAIL
+    assert verdict.of_gpu(case(course()), (), gap="they broke off").verdict is Verdict.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("numbers", "expected", "action"),
+    [
+        ((79,), Verdict.FAIL, Action.REBOOT),
+        ((48, 45), Verdict.FAIL, Action.RESET),
+        ((74,), Verdict.FAIL, Action.RESET),
+        ((63,), Verdict.WARN, Action.RESET),
+        ((94,), Verdict.WARN, Action.RESET),
+        ((13,), Verdict.WARN, Action.MONITOR),
+        ((45,), Verdict.WARN, Action.MONITOR),
+        ((12_345,), Verdict.WARN, Action.MONITOR),
+    ],
+)
+def test_xids(numbers: tuple[int, ...], expected: Verdict, action: Action) -> None:
+    """Each number has a meaning, and one that is not known is suspect: none of them leaves a PASS."""
+    opinion = verdict.of_gpu(case(course(), xids=numbers), ())
+    assert (opinion.verdict, opinion.action) == (expected, action)
+
+
+def test_the_root_is_named_and_not_what_follows_it() -> None:
+    """45 comes after another error; alone it is all there is to say."""
+    message = next(
+        one.judgement.message
+        for one in verdict.of_gpu(case(course(), xids=(45, 79, 45)), ()).findings
+        if one.name == "xid"
+    )
+    assert message == "Xid 79: reboot the machine"
+
+
+@pytest.mark.parametrize(
+    ("numbers", "broken", "quarantine"),
+    [
+        ((), "", False),
+        ((13, 45), "", False),
+        ((94,), "", False),
+        *(((number,), "", True) for number in (48, 64, 79, 95, 119, 120, 140)),
+        ((), "it has fallen off the bus", True),
+    ],
+)
+def test_what_a_run_does_about_it(numbers: tuple[int, ...], broken: str, quarantine: bool) -> None:
+    """A fault of the hardware takes the GPU out of the run, with the reason; one of an application does not."""
+    reaction = verdict.reaction(numbers, broken=broken)
+    assert reaction.quarantine is quarantine
+    assert bool(reaction.reason) is quarantine
+
+
+def test_a_gpu_that_is_gone() -> None:
+    """NVML's word that it is lost is a failure, whatever else could be read before."""
+    lost = course()
+    lost.broken = "it has fallen off the bus (NVML error 15)"
+    opinion = verdict.of_gpu(case(lost), ())
+    assert (opinion.verdict, opinion.action) == (Verdict.FAIL, Action.REBOOT)
+
+
+@pytest.mark.parametrize(
+    ("use", "expected"),
+    [
+        (ClockUse(readings=6000, slowed=0.009), Verdict.PASS),
+        (ClockUse(readings=6000, slowed=0.02, slowed_worst=0.59), Verdict.WARN),
+        (ClockUse(readings=6000, slowed=0.02, slowed_worst=0.6), Verdict.FAIL),
+    ],
+)
+def test_clocks_that_are_held_down(use: ClockUse, expected: Verdict) -> None:
+    """More than a hundredth of the time warns; most of ten minutes fails."""
+    assert verdict.of_gpu(case(course(), use=use), ()).verdict is expected
+
+
+def test_a_lowered_power_limit_matters_where_it_is_reached() -> None:
+    """Running into the board's own limit is normal under load; into a lowered one is a finding."""
+    lowered, capped = course({"power_limit_mw": 500_000}), ClockUse(readings=600, capped=0.9)
+    assert verdict.of_gpu(case(course(), use=capped), ()).verdict is Verdict.PASS
+    assert verdict.of_gpu(case(lowered), ()).verdict is Verdict.PASS
+    assert verdict.of_gpu(case(lowered, use=capped), ()).verdict is Verdict.WARN
+
+
+def test_links_are_held_against_siblings_where_no_table_knows_the_board() -> None:
+    """A board with fewer links up than the others of its kind fails; a kind with none up at all is a remark."""
+    unlisted = Board("NVIDIA H800", "Hopper", BoardClass.PROFESSIONAL, bridged=True)
+    eight, seven, none = course({"nvlinks_up": 8}), course({"nvlinks_up": 7}), course({"nvlinks_up": 0})
+    assert verdict.of_gpu(case(eight, unlisted, siblings=(eight, eight)), ()).verdict is Verdict.PASS
+    assert verdict.of_gpu(case(seven, unlisted, siblings=(eight, eight)), ()).verdict is Verdict.FAIL
+    assert verdict.of_gpu(case(none, H200), ()).verdict is Verdict.WARN
+    assert verdict.of_gpu(case(none, H200, siblings=(course(),)), ()).verdict is Verdict.FAIL
+
+
+def test_a_board_without_a_fabric() -> None:
+    """A state of "not supported" is no fault of the fabric."""
+    assert state(verdict.of_gpu(case(course({"fabric_state": 0})), ()), "fabric") is State.NOT_APPLICABLE
+
+
+def test_no_verdict_from_a_slice() -> None:
+    """What a slice of a GPU shows is shared with others, so it is judged by nobody."""
+    kind = board_class("NVIDIA H200 MIG 1g.18gb", "MIG-5317350e")
+    assert kind is BoardClass.SLICE
+    slice_ = Board("NVIDIA H200 MIG 1g.18gb", "Hopper", kind)
+    assert verdict.of_gpu(case(course({"rows_failed": 1}), slice_), ()).verdict is Verdict.NOT_APPLICABLE

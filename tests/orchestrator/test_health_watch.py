@@ -1,0 +1,292 @@
+"""The telemetry process looks after the GPUs' health, really, on an NVML of our own: what it writes, hears and says."""
+
+import os
+import select
+import signal
+import time
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from orchestrator.health import node, records
+from orchestrator.health.course import Courses, follow
+from orchestrator.health.kernel_log import KernelLog
+from orchestrator.health.records import HealthRecord, NodeVitals, Vitals, Watch
+from orchestrator.telemetry import Telemetry
+from protocol.messages import DeviceFree, Digest, FromSampler, GpuBroken, Unavailable, XidSeen
+from protocol.paths import RunPaths
+from tests.fakes.nvml import FakeNvml, uuid
+
+PATIENCE_S = 20.0
+
+
+@pytest.fixture
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeNvml:
+    """Two GPUs, seen by the children of this process."""
+    fake = FakeNvml(tmp_path, gpus=2)
+    fake.install(monkeypatch)
+    return fake
+
+
+@pytest.fixture
+def telemetry(fake: FakeNvml, tmp_path: Path) -> Iterator[Telemetry]:
+    """The process, reading both GPUs."""
+    started = Telemetry.start([uuid(0), uuid(1)], tmp_path, 20)
+    yield started
+    started.stop()
+
+
+def hear(telemetry: Telemetry, wanted: Callable[[FromSampler], bool]) -> FromSampler:
+    """The first message that is wanted."""
+    poller = select.poll()
+    poller.register(telemetry, select.POLLIN)
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        poller.poll(1000)
+        for message in telemetry.receive():
+            if wanted(message):
+                return message
+    raise AssertionError("the telemetry process did not say it")
+
+
+def at_work(telemetry: Telemetry) -> None:
+    """Wait until it has looked once."""
+    hear(telemetry, lambda message: isinstance(message, Digest))
+
+
+def written(folder: Path) -> list[HealthRecord]:
+    """What lies on disk."""
+    return list(records.read(RunPaths(folder).health))
+
+
+def courses(folder: Path) -> Courses:
+    """What that says."""
+    return follow(written(folder))
+
+
+def test_a_look_at_the_beginning_and_at_the_end(fake: FakeNvml, telemetry: Telemetry, tmp_path: Path) -> None:
+    """Every GPU and the machine are looked at when it begins and once more when it ends; the difference is the rise."""
+    at_work(telemetry)
+    fake.set({"gpu.1.ecc_corrected": 12, "gpu.1.field.52": 3, "gpu.0.nvlinks_up": 17})
+    telemetry.stop()
+    kinds = [type(record) for record in written(tmp_path)]
+    assert kinds == [Watch, Vitals, Vitals, NodeVitals, Vitals, Vitals, NodeVitals]
+    seen = courses(tmp_path).gpus
+    assert seen[uuid(0)].lowest["nvlinks_up"] == 17
+    assert seen[uuid(1)].rise["ecc_corrected"] == 12
+    assert seen[uuid(1)].rise["nvlink_errors"] == 3
+    assert seen[uuid(1)].first["gpu_margin_c"] == 53  # 51 degrees to its limit, of which it may exceed 2
+
+
+def test_a_look_after_every_launch(fake: FakeNvml, telemetry: Telemetry, tmp_path: Path) -> None:
+    """The GPU of a launch that is over is looked at, and not more often than once a second."""
+    for _ in range(3):
+        at_work(telemetry)  # so that the first look lies two seconds back
+    for _ in range(3):
+        telemetry.await_free(uuid(1), 0, 10.0)
+        hear(telemetry, lambda message: isinstance(message, DeviceFree))
+    telemetry.stop()
+    looks = [record for record in written(tmp_path) if isinstance(record, Vitals) and record.uuid == uuid(1)]
+    assert len(looks) > 2
+    times = [look.at_ns for look in looks[:-1]]  # without the last one, which comes when it comes
+    assert all(later - earlier >= 1_000_000_000 for earlier, later in pairwise(times))
+
+
+def test_an_xid_is_heard_said_and_kept(fake: FakeNvml, telemetry: Telemetry, tmp_path: Path) -> None:
+    """It is on disk when it is said, so that it outlives a kill right behind it; what came before is not heard."""
+    at_work(telemetry)
+    fake.xid(1, 79)
+    said = hear(telemetry, lambda message: isinstance(message, XidSeen))
+    os.kill(telemetry.pid, signal.SIGKILL)
+    assert isinstance(said, XidSeen)
+    assert (said.uuid, said.xid) == (uuid(1), 79)
+    assert [heard.xid for heard in courses(tmp_path).xids[uuid(1)]] == [79]
+
+
+def test_several_xids_keep_their_order(fake: FakeNvml, telemetry: Telemetry, tmp_path: Path) -> None:
+    """A GPU that dies reports many; none is lost, also those that come while it ends."""
+    at_work(telemetry)
+    for number in (48, 45, 45):
+        fake.xid(0, number)
+    telemetry.stop()
+    assert [heard.xid for heard in courses(tmp_path).xids[uuid(0)]] == [48, 45, 45]
+
+
+def test_gpus_that_cannot_be_heard_are_named(fake: FakeNvml, tmp_path: Path) -> None:
+    """Where events are not supported it says for which GPU and why, and hears the others."""
+    fake.fail("nvmlDeviceRegisterEvents", 4, gpu=0)
+    telemetry = Telemetry.start([uuid(0), uuid(1)], tmp_path, 20)
+    at_work(telemetry)
+    fake.xid(1, 13)
+    hear(telemetry, lambda message: isinstance(message, XidSeen))
+    telemetry.stop()
+    watch = written(tmp_path)[0]
+    assert isinstance(watch, Watch)
+    assert watch.deaf == {uuid(0): "no permission"}
+
+
+def test_the_kernels_log_tells_what_nvml_does_not(tmp_path: Path) -> None:
+    """New Xids of the run's GPUs are taken from it, by their slots; older ones, and those of others, are not."""
+    log = tmp_path / "kmsg"
+    log.write_text("4,1,1,-;NVRM: Xid (PCI:0000:1b:00): 13, pid=1\n")
+    kernel_log = KernelLog({"00000000:1B:00.0": uuid(0)}, log)
+    with log.open("a") as file:
+        file.write("4,2,2,-;NVRM: Xid (PCI:0000:1b:00): 79, pid=4711, name=python3, GPU has fallen off the bus.\n")
+        file.write("4,3,3,-;NVRM: Xid (PCI:0000:2c:00): 48, pid=4711\n6,4,4,-;eth0: link up\n")
+    assert list(kernel_log.heard()) == [(uuid(0), 79)]
+    assert list(kernel_log.heard()) == []
+    kernel_log.close()
+
+
+@pytest.mark.parametrize("path", ["/dev/null", "/nowhere/kmsg"])
+def test_a_kernel_log_that_is_none(path: str) -> None:
+    """What containers put in its place is not taken for it."""
+    kernel_log = KernelLog({}, Path(path))
+    assert not kernel_log.readable
+    assert list(kernel_log.heard()) == []
+
+
+TWO_SOURCES = """
+import json, sys, time
+from pathlib import Path
+from orchestrator.health.watch import HealthWatch
+from orchestrator.nvml import Nvml
+from tests.fakes.nvml import FakeNvml, uuid
+log, script = Path(sys.argv[1]), Path(sys.argv[2])
+line = "4,1,1,-;NVRM: Xid (PCI:0000:1b:00): {}, pid=1\\n"
+with Nvml() as nvml:
+    watch = HealthWatch(nvml, [uuid(0)], log.with_name("health"), log)
+    heard = [list(watch.tick(time.monotonic_ns()))]
+    for xids, events in (((79, 13), "event.1 = 0 79\\n"), ((), "event.2 = 0 13\\n")):
+        with log.open("a") as file:
+            file.writelines(line.format(xid) for xid in xids)
+        with script.open("a") as file:
+            file.write(events)
+        heard.append([one.xid for one in watch.tick(time.monotonic_ns())])
+    watch.close()
+print(json.dumps(heard))
+"""
+
+
+def test_an_error_that_is_told_twice_counts_once(fake: FakeNvml, tmp_path: Path) -> None:
+    """NVML and the kernel's log tell of the same error, in either order."""
+    log = tmp_path / "kmsg"
+    log.touch()
+    source = f"import sys; sys.argv[1:] = [{str(log)!r}, {fake.environment['GPUBENCH_FAKE_NVML']!r}]\n{TWO_SOURCES}"
+    assert fake.python(source) == [[], [79, 13], []]
+
+
+def test_a_disk_that_refuses_costs_health_alone(fake: FakeNvml, tmp_path: Path) -> None:
+    """It is said once, and the readings of the GPUs go on."""
+    RunPaths(tmp_path).health.mkdir(parents=True)
+    telemetry = Telemetry.start([uuid(0)], tmp_path, 20)
+    said = hear(telemetry, lambda message: isinstance(message, Unavailable))
+    at_work(telemetry)
+    telemetry.stop()
+    assert isinstance(said, Unavailable)
+    assert said.reason.startswith("the health of the GPUs cannot be written")
+
+
+STORM = """
+import json, sys, time
+from pathlib import Path
+from orchestrator.health.watch import HealthWatch
+from orchestrator.nvml import Nvml
+from tests.fakes.nvml import uuid
+log = Path(sys.argv[1])
+told = 0
+with Nvml() as nvml:
+    watch = HealthWatch(nvml, [uuid(0)], log.with_name("health"), log)
+    for _ in range(5):
+        with log.open("a") as file:
+            file.write("4,1,1,-;NVRM: Xid (PCI:0000:1b:00): 31, pid=1\\n" * 300)
+        told += sum(hasattr(one, "xid") for one in watch.tick(time.monotonic_ns()))
+    watch.close()
+print(json.dumps(told))
+"""
+
+
+def test_a_storm_of_errors_fills_no_disk(fake: FakeNvml, tmp_path: Path) -> None:
+    """A thousand errors are kept and said; what comes after them changes nothing."""
+    log = tmp_path / "kmsg"
+    log.touch()
+    assert fake.python(f"import sys; sys.argv[1:] = [{str(log)!r}]\n{STORM}") == 1000
+
+
+def test_a_gpu_that_disappears_in_the_middle(fake: FakeNvml, telemetry: Telemetry, tmp_path: Path) -> None:
+    """It is said once and kept; what was read before stays, and the other GPU is still looked at."""
+    for _ in range(3):
+        at_work(telemetry)
+    fake.vanish(0)
+    telemetry.await_free(uuid(0), 0, 10.0)
+    said = hear(telemetry, lambda message: isinstance(message, GpuBroken))
+    telemetry.stop()
+    assert isinstance(said, GpuBroken)
+    assert (said.uuid, said.reason) == (uuid(0), "it has fallen off the bus (NVML error 15)")
+    seen = courses(tmp_path).gpus
+    assert seen[uuid(0)].broken == said.reason
+    assert seen[uuid(0)].last["ecc_uncorrected"] == 0
+    assert not seen[uuid(1)].broken
+
+
+def test_what_cannot_be_read_says_why(fake: FakeNvml, tmp_path: Path) -> None:
+    """A permission, a missing function and a board that has it not are told apart."""
+    fake.fail("nvmlDeviceGetTotalEccErrors", 4, gpu=0)
+    fake.set({"gpu.0.nvlinks": None, "gpu.0.field.230": None})
+    telemetry = Telemetry.start([uuid(0)], tmp_path, 20)
+    at_work(telemetry)
+    telemetry.stop()
+    refusals = courses(tmp_path).gpus[uuid(0)].refusals
+    assert refusals["ecc_uncorrected"] == "no permission"
+    assert refusals["nvlinks_up"] == refusals["recovery_action"] == "not supported by this board or driver"
+
+
+def test_thresholds_stand_in_for_the_t_limit(fake: FakeNvml, tmp_path: Path) -> None:
+    """Before Ada there is no T.Limit: the distance to the slowdown threshold is the same thing."""
+    fake.set({"gpu.0.margin_c": None, "gpu.0.slowdown_c": 90, "gpu.0.temperature_c": 84})
+    telemetry = Telemetry.start([uuid(0)], tmp_path, 20)
+    at_work(telemetry)
+    telemetry.stop()
+    assert courses(tmp_path).gpus[uuid(0)].first["gpu_margin_c"] == 6
+
+
+def test_an_nvml_that_hangs_ends_nothing(fake: FakeNvml, tmp_path: Path) -> None:
+    """A last look that never returns is ended in bounded time; what was written before can be read."""
+    telemetry = Telemetry.start([uuid(0)], tmp_path, 20)
+    at_work(telemetry)
+    fake.hang(0, "nvmlDeviceGetRemappedRows")
+    before = time.monotonic()
+    telemetry.stop()
+    assert time.monotonic() - before < 10.0  # three steps of two seconds
+    assert courses(tmp_path).gpus[uuid(0)].looks == 1
+
+
+def test_the_machines_counters_need_no_root(tmp_path: Path) -> None:
+    """PCIe errors of the GPUs' slots and memory errors of all controllers are added up from sysfs."""
+    for name, fatal in (("0000:1b:00.0", 1), ("0000:1c:00.0", 2)):
+        slot = tmp_path / "bus/pci/devices" / name
+        slot.mkdir(parents=True)
+        (slot / "aer_dev_fatal").write_text(f"Undefined 0\nDLP {fatal}\nTOTAL_ERR_FATAL {fatal}\n")
+        (slot / "aer_dev_correctable").write_text("RxErr 4\nTOTAL_ERR_COR 4\n")
+    for name in ("mc0", "mc1"):
+        controller = tmp_path / "devices/system/edac/mc" / name
+        controller.mkdir(parents=True)
+        (controller / "ce_count").write_text("5\n")
+        (controller / "ue_count").write_text("0\n")
+    seen = node.look(["00000000:1B:00.0", "00000000:1C:00.0"], tmp_path)
+    assert seen.values == {
+        "aer_fatal": 3,
+        "aer_correctable": 8,
+        "memory_corrected": 10,
+        "memory_uncorrected": 0,
+    }
+    assert list(seen.refusals) == ["aer_nonfatal"]
+
+
+def test_a_machine_without_counters_says_so(tmp_path: Path) -> None:
+    """No AER and no EDAC in sysfs, as in many virtual machines: each is named as unread."""
+    seen = node.look(["00000000:1B:00.0"], tmp_path)
+    assert not seen.values
+    assert len(seen.refusals) == 5

@@ -1,0 +1,152 @@
+"""Commands that are told how a run ended: what they get, what they cannot change, and how long they may take."""
+
+import signal
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from orchestrator import hooks
+from orchestrator.errors import ConfigError
+from tests.fakes.commands import TINY, python
+
+END = hooks.End(exit_code=4, verdict="incomplete", summary="it ended", folder=Path("/runs/one"), report=Path("/a.json"))
+SHOW = "import os; print(*sorted(k + '=' + v for k, v in os.environ.items() if k.startswith('GPUBENCH_')), sep='|')"
+
+
+def test_a_command_is_told_through_its_environment(tmp_path: Path) -> None:
+    """Exit code, verdict, summary, run folder and report; what it prints is in the log."""
+    log = tmp_path / "on-finish.log"
+    assert hooks.call((sys.executable, "-c", SHOW), END, log) == ""
+    assert log.read_text() == (
+        "GPUBENCH_EXIT_CODE=4|GPUBENCH_REPORT=/a.json|GPUBENCH_RUN_FOLDER=/runs/one|"
+        "GPUBENCH_SUMMARY=it ended|GPUBENCH_VERDICT=incomplete\n"
+    )
+
+
+def test_no_shell_reads_the_words(tmp_path: Path) -> None:
+    """Quotes keep words together; variables, pipes and semicolons are plain characters."""
+    words = hooks.parse("echo 'a  b' $HOME ; | x", "--on-finish")
+    assert words == ("echo", "a  b", "$HOME", ";", "|", "x")
+    assert hooks.call(words, END, tmp_path / "log") == ""
+    assert (tmp_path / "log").read_text() == "a  b $HOME ; | x\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("mail 'me", "cannot be split into words: No closing quotation"),
+        ("  ", "expected a command, got an empty text"),
+        ("no-such-program --now", "there is no program 'no-such-program' that you may run"),
+    ],
+)
+def test_a_command_that_cannot_be_called_is_refused_at_once(line: str, words: str) -> None:
+    """Before the night, with the option's name."""
+    with pytest.raises(ConfigError, match="--on-failure: ") as caught:
+        hooks.parse(line, "--on-failure")
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("raise SystemExit(7)", "ended: exit code 7"),
+        (f"import os; os.kill(os.getpid(), {int(signal.SIGKILL)})", "ended: killed by SIGKILL"),
+    ],
+)
+def test_a_command_that_fails_is_a_sentence(tmp_path: Path, source: str, words: str) -> None:
+    """And no exception."""
+    assert hooks.call((sys.executable, "-c", source), END, tmp_path / "log") == words
+
+
+def test_a_command_that_hangs_is_ended_with_what_it_started(tmp_path: Path) -> None:
+    """Nothing of it is left after its time."""
+    pids = tmp_path / "pids"
+    source = (
+        "import os, subprocess, time; child = subprocess.Popen(['sleep', '1000']);"
+        f"open({str(pids)!r}, 'w').write(f'{{os.getpid()}} {{child.pid}}'); time.sleep(1000)"
+    )
+    began = time.monotonic()
+    wrong = hooks.call((sys.executable, "-c", source), END, tmp_path / "log", limit_s=3.0)
+    assert wrong == "took longer than 3 s and was ended"
+    assert time.monotonic() - began < 3.0 + 10.0
+    left = [psutil.Process(pid) for pid in map(int, pids.read_text().split()) if psutil.pid_exists(pid)]
+    _, alive = psutil.wait_procs([process for process in left if process.status() != psutil.STATUS_ZOMBIE], timeout=5)
+    assert alive == []
+
+
+# ── from the command line ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def hook(folder: Path) -> str:
+    """A command that appends what it was told to a file, and then fails."""
+    script = folder / "hook.py"
+    script.write_text(
+        "import os, sys\n"
+        "names = ('EXIT_CODE', 'VERDICT', 'RUN_FOLDER', 'REPORT', 'SUMMARY')\n"
+        f"with open({str(folder / 'told')!r}, 'a') as file:\n"
+        "    print(sys.argv[1], *(os.environ['GPUBENCH_' + name] for name in names), sep='|', file=file)\n"
+        "print('words of the hook')\n"
+        "sys.exit(9)\n"
+    )
+    return f"{sys.executable} {script}"
+
+
+def told(folder: Path) -> list[list[str]]:
+    """What the command was told, call by call."""
+    file = folder / "told"
+    return [line.split("|") for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def test_a_run_that_passes_is_finished_and_not_failed(tmp_path: Path) -> None:
+    """--on-finish alone is called; that it fails is said, and the exit code stays 0. --quiet leaves one line."""
+    command = hook(tmp_path)
+    ended = python(
+        *("-m", "orchestrator", *TINY, "-i", "2", "-w", "1", "--quiet", "-o", "out.json"),
+        *("--on-finish", f"{command} finish", "--on-failure", f"{command} failure"),
+        cwd=tmp_path,
+        XDG_CACHE_HOME=str(tmp_path / "cache"),
+    )
+    [folder] = (tmp_path / "runs").iterdir()
+    [line] = ended.stdout.splitlines()
+    report = tmp_path / "out.json"
+    assert line == f"{folder.name}: complete, 1 of 1 cells ok, exit code 0; report: {report}"
+    assert told(tmp_path) == [["finish", "0", "complete", str(folder), str(report), line]]
+    log = folder / "on-finish.log"
+    assert log.read_text() == "words of the hook\n"
+    warning = f"warning: the command of --on-finish ended: exit code 9; what it printed is in {log}\n"
+    assert (ended.returncode, ended.stderr) == (0, warning)
+
+
+def test_a_run_that_never_began_is_told_too(tmp_path: Path) -> None:
+    """Refused before there is a folder: both are called, the failure first, with the error for a summary."""
+    command = hook(tmp_path)
+    ended = python(
+        *("-m", "orchestrator", "--gpu-ids", "cpu:0", "-m", "resnet5", "--quiet"),
+        *("--on-finish", f"{command} finish", "--on-failure", f"{command} failure"),
+        cwd=tmp_path,
+    )
+    assert ended.returncode == 2
+    calls = told(tmp_path)
+    assert [call[:5] for call in calls] == [["failure", "2", "", "", ""], ["finish", "2", "", "", ""]]
+    assert all("no model named 'resnet5'" in call[5] for call in calls)
+
+
+def test_a_terminal_that_goes_at_the_very_end_changes_nothing(tmp_path: Path) -> None:
+    """A hang-up while somebody is told: the command ends with its own exit code, and the next one is told too."""
+    options = ("--on-failure", "sh -c 'kill -HUP $PPID'", "--on-finish", f"{hook(tmp_path)} finish")
+    ended = python("-m", "orchestrator", "--gpu-ids", "cpu:0", "-m", "resnet5", *options, cwd=tmp_path)
+    assert ended.returncode == 2
+    assert [call[:2] for call in told(tmp_path)] == [["finish", "2"]]
+
+
+def test_a_rehearsal_tells_nobody(tmp_path: Path) -> None:
+    """--dry-run runs nothing, so there is nothing to tell; a command that is not there is refused all the same."""
+    command = hook(tmp_path)
+    python("-m", "orchestrator", *TINY, "--dry-run", "--on-finish", command, cwd=tmp_path)
+    assert told(tmp_path) == []
+    refused = python("-m", "orchestrator", *TINY, "--dry-run", "--on-finish", "no-such-program", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["hook.py"]

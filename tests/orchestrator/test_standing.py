@@ -1,0 +1,155 @@
+"""Where a run stands, told from its folder: by journals that were written for it, and by locks of real processes."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from orchestrator import archive, lock, standing
+from orchestrator.errors import RunFolderError
+from orchestrator.journal import Journal
+from orchestrator.records import Finished, Skipped, TakenOut
+from orchestrator.standing import Standing, Status
+from protocol.failure import Category
+from tests.fakes.node import ROOT
+from tests.fakes.runs import FakeRun, gpus
+
+MYSELF = lock.myself()
+
+
+def look(run: FakeRun) -> Status:
+    """The status of a run that a test has written."""
+    return standing.look(archive.load_stored(run.paths), run.paths)[0]
+
+
+def held_by(run: FakeRun, **changes: object) -> None:
+    """Write another process into the run's lock."""
+    run.paths.lock.write_bytes(msgspec.json.encode(msgspec.structs.replace(MYSELF, **changes)))
+
+
+def test_a_run_that_goes_on(tmp_path: Path) -> None:
+    """What is measured, what failed last, what each device does and for how long is still to be done."""
+    run = FakeRun(tmp_path / "run", devices=gpus(1), batch_sizes=(1, 8, 32))
+    run.measured(run.cell(batch_size=1))
+    run.failed(run.cell(batch_size=8), Category.CRASHED, message="killed by SIGSEGV")
+    run.interrupted(run.cell(batch_size=32))
+    held_by(run)
+    status = look(run)
+    assert (status.standing, status.pid) == (Standing.RUNNING, os.getpid())
+    assert (status.planned, status.measured, status.failed) == (3, 1, 1)
+    [work] = status.working
+    assert (work.device, work.cell, work.batch_size, work.attempt) == ("GPU 0", "resnet50 inference fp32", 32, 1)
+    assert status.last_failure == "GPU 0  resnet50 inference fp32 b8: crashed: killed by SIGSEGV"
+    assert status.eta_s is not None
+    assert status.eta_s > 0
+
+
+def test_a_failure_that_was_made_good_does_not_count(tmp_path: Path) -> None:
+    """A launch counts by its last attempt."""
+    run = FakeRun(tmp_path / "run", batch_sizes=(1,))
+    run.failed(run.cell(), Category.CRASHED)
+    run.measured(run.cell())
+    assert (look(run).measured, look(run).failed) == (1, 0)
+
+
+def test_no_time_is_told_before_every_device_has_ended_something(tmp_path: Path) -> None:
+    """Two devices, one of which has ended nothing; once that is taken out the other decides."""
+    run = FakeRun(tmp_path / "run", devices=gpus(2), batch_sizes=(1, 8))
+    run.measured(run.cell(batch_size=1))
+    held_by(run)
+    assert look(run).eta_s is None
+    with Journal(run.paths.journal) as journal:
+        journal.append(TakenOut(device=run.stored.devices[1].uuid, at_ns=run.now_ns, reason="memory not freed"))
+    assert look(run).taken_out == {"GPU 1": "memory not freed"}
+    assert look(run).eta_s is not None
+
+
+def test_a_model_that_is_skipped_is_settled(tmp_path: Path) -> None:
+    """Nothing more is expected of it, and it takes no time."""
+    run = FakeRun(tmp_path / "run", batch_sizes=(1, 8, 32))
+    run.failed(run.cell(batch_size=1), Category.IMPORT_ERROR)
+    held_by(run)
+    assert look(run).settled == 1
+    with Journal(run.paths.journal) as journal:
+        journal.append(Skipped(model="resnet50", at_ns=run.now_ns, reason="import error"))
+    status = look(run)
+    assert (status.settled, status.eta_s, status.skipped) == (3, 0.0, {"resnet50": "import error"})
+
+
+@pytest.mark.parametrize(
+    ("finished", "expected"),
+    [
+        (None, Standing.DIED),
+        (Finished(at_ns=1, interrupted=False), Standing.OVER),
+        (Finished(at_ns=1, interrupted=True, reason="stopped on request"), Standing.INTERRUPTED),
+        (Finished(at_ns=1, interrupted=True, reason="no zygote", broken=True), Standing.BROKEN),
+    ],
+)
+def test_a_run_that_nobody_works_on(tmp_path: Path, finished: Finished | None, expected: Standing) -> None:
+    """The journal says how it ended; where it does not, the process died. Nobody works on anything then."""
+    run = FakeRun(tmp_path / "run", batch_sizes=(1,))
+    run.interrupted(run.cell())
+    if finished is not None:
+        with Journal(run.paths.journal) as journal:
+            journal.append(finished)
+    status = look(run)
+    assert (status.standing, status.pid, status.working, status.eta_s) == (expected, None, (), None)
+
+
+def test_a_folder_without_a_journal_is_a_run_not_begun(tmp_path: Path) -> None:
+    """As it is for the moment between the two."""
+    run = FakeRun(tmp_path / "run", batch_sizes=(1,))
+    run.paths.journal.unlink()
+    assert look(run).standing is Standing.NOT_BEGUN
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, lock.Life.ALIVE),
+        ({"start_ticks": MYSELF.start_ticks + 1}, lock.Life.ENDED),
+        ({"boot_id": "another"}, lock.Life.ENDED),
+        ({"namespace": "pid:[1]"}, lock.Life.ELSEWHERE),
+        ({"hostname": "elsewhere", "boot_id": "another"}, lock.Life.ELSEWHERE),
+    ],
+)
+def test_a_process_is_known_by_more_than_its_number(changes: dict[str, object], expected: lock.Life) -> None:
+    """Its start time, the boot, the container and the host count; what cannot be seen is not called dead."""
+    assert lock.life(msgspec.structs.replace(MYSELF, **changes)) is expected
+
+
+def test_a_run_that_is_taken_elsewhere_is_not_called_dead(tmp_path: Path) -> None:
+    """Its process may be well, in a container whose processes are hidden from here."""
+    run = FakeRun(tmp_path / "run", batch_sizes=(1,))
+    held_by(run, namespace="pid:[1]", pid=12)
+    assert (look(run).standing, look(run).pid) == (Standing.ELSEWHERE, 12)
+
+
+def test_a_lock_names_its_holder_for_as_long_as_it_is_held(tmp_path: Path) -> None:
+    """And looking at it never keeps anybody out."""
+    paths = FakeRun(tmp_path / "run", batch_sizes=(1,)).paths
+    assert lock.holder(paths) is None
+    with lock.held(paths):
+        assert lock.holder(paths) == MYSELF
+        with pytest.raises(RunFolderError, match=r"in use by another process.*`gpubench-orchestrate stop "):
+            lock.held(paths).__enter__()
+    assert lock.holder(paths) is None
+
+
+def test_a_killed_holder_stays_in_the_lock_and_is_known_to_be_gone(tmp_path: Path) -> None:
+    """SIGKILL leaves no time to sign off."""
+    paths = FakeRun(tmp_path / "run", batch_sizes=(1,)).paths
+    source = (
+        "import os, signal, sys\nfrom pathlib import Path\nfrom orchestrator import lock\n"
+        "from protocol.paths import RunPaths\n"
+        "with lock.held(RunPaths(Path(sys.argv[1]))): os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    subprocess.run([sys.executable, "-c", source, paths.folder], cwd=ROOT, check=False, timeout=30)
+    holder = lock.holder(paths)
+    assert holder is not None
+    assert lock.life(holder) is lock.Life.ENDED
+    with lock.held(paths):
+        assert lock.holder(paths) == MYSELF

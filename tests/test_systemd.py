@@ -1,0 +1,69 @@
+"""The units in contrib/systemd: systemd takes them, and gpubench understands the commands in them."""
+
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import click
+import pytest
+
+from orchestrator.cli import orchestrate
+
+UNITS = Path(__file__).parents[1] / "contrib" / "systemd"
+PROGRAM = "/opt/gpubench/.venv/bin/gpubench-orchestrate"
+
+
+def settings() -> dict[str, str]:
+    """What the service says, the last of several lines of one name."""
+    lines = (UNITS / "gpubench.service").read_text(encoding="utf-8").splitlines()
+    return dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
+
+
+def test_systemd_takes_the_units(tmp_path: Path) -> None:
+    """`systemd-analyze verify` has nothing to say; the program is one that is there."""
+    analyze = shutil.which("systemd-analyze")
+    if analyze is None:
+        pytest.skip("no systemd-analyze")
+    program = tmp_path / "program"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    for unit in UNITS.iterdir():
+        (tmp_path / unit.name).write_text(unit.read_text(encoding="utf-8").replace(PROGRAM, str(program)))
+    units = [tmp_path / unit.name for unit in UNITS.iterdir()]
+    done = subprocess.run(
+        [analyze, "verify", "--man=no", *units], capture_output=True, text=True, check=False, timeout=60
+    )
+    said = [line for line in done.stderr.splitlines() if str(tmp_path) in line or "gpubench" in line]
+    assert (done.returncode, said) == (0, []), done.stderr
+
+
+def test_a_mistake_in_a_unit_would_be_found(tmp_path: Path) -> None:
+    """The check above can fail."""
+    analyze = shutil.which("systemd-analyze")
+    if analyze is None:
+        pytest.skip("no systemd-analyze")
+    wrong = tmp_path / "gpubench.service"
+    wrong.write_text((UNITS / "gpubench.service").read_text(encoding="utf-8"))  # its program is not there
+    done = subprocess.run(
+        [analyze, "verify", "--man=no", wrong], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode != 0
+    assert PROGRAM in done.stderr
+
+
+@pytest.mark.parametrize("key", ["ExecStart", "ExecStartPre"])
+def test_the_commands_are_understood(key: str) -> None:
+    """By the command line of today: every option in a unit exists."""
+    program, *words = shlex.split(settings()[key])
+    assert program == PROGRAM
+    command: click.Command = orchestrate
+    if words[0] in orchestrate.commands:
+        command, words = orchestrate.commands[words[0]], words[1:]
+    assert command.make_context("gpubench-orchestrate", words).args == []
+
+
+def test_a_stop_leaves_time_for_the_report() -> None:
+    """SIGTERM goes to the orchestrator alone, which needs most time where a worker cannot be killed."""
+    assert settings()["KillMode"] == "mixed"
+    assert int(settings()["TimeoutStopSec"]) > 20 + 10 + 60

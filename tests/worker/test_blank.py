@@ -1,0 +1,130 @@
+"""Models whose weights are read from a file: nothing is drawn for them, and they are those of the file all the same."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+import torch
+
+from protocol.cell import ModelSpec, Precision, Workload
+from protocol.own import OwnModel
+from tests.fakes.assignments import (
+    AUTOENCODER,
+    BERT,
+    GPT2,
+    LSTM,
+    QWEN,
+    RESNET,
+    ROOT,
+    SHORT,
+    STYLEGAN2,
+    UNET,
+    VAE,
+    VIT,
+    assignment,
+    run_here,
+)
+from worker.blank import Blank
+from worker.models import registry
+from worker.workloads import load
+
+CPU = torch.device("cpu")
+SMALL = (LSTM, BERT, RESNET, GPT2, QWEN, UNET, AUTOENCODER, VAE, STYLEGAN2)
+
+
+def watch(monkeypatch: pytest.MonkeyPatch, model: ModelSpec) -> list[tuple[torch.device, torch.nn.Module]]:
+    """Where a family builds, and what."""
+    built: list[tuple[torch.device, torch.nn.Module]] = []
+    family = registry.family(model)
+
+    class Watched:
+        """The family, with a record of what it builds."""
+
+        def build(self, spec: ModelSpec, device: torch.device, size: int | None) -> torch.nn.Module:
+            built.append((device, family.build(spec, device, size)))
+            return built[-1][1]
+
+    monkeypatch.setattr(load.registry, "family", lambda _: Watched())
+    return built
+
+
+@pytest.mark.parametrize("model", [*SMALL, VIT], ids=lambda spec: spec.name)
+def test_loaded_model_is_the_one_that_the_file_was_made_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: ModelSpec
+) -> None:
+    """Every parameter and every buffer, those included that no file holds."""
+    built = watch(monkeypatch, model)
+    run_here(assignment(model, Workload.LOAD, tmp_path))
+    (_, made), *_, (_, loaded) = built
+    for kept in (torch.nn.Module.named_parameters, torch.nn.Module.named_buffers):
+        wanted, found = dict(kept(made)), dict(kept(loaded))
+        assert wanted.keys() == found.keys()
+        assert [name for name in wanted if not torch.equal(wanted[name], found[name])] == []
+    assert all(bool(parameter.isfinite().all()) for parameter in loaded.parameters())
+
+
+@pytest.mark.parametrize("model", [model for model in SMALL if model is not STYLEGAN2], ids=lambda spec: spec.name)
+def test_nothing_is_drawn_for_a_model_that_is_loaded(model: ModelSpec) -> None:
+    """Neither by layers nor by a library's own initialisation: the generator of random numbers stands still."""
+    build, size = registry.family(model).build, model.sizes.default if model.sizes else None
+    before = torch.get_rng_state()
+    with Blank():
+        build(model, CPU, size)
+    assert torch.equal(before, torch.get_rng_state())
+    build(model, CPU, size)
+    assert not torch.equal(before, torch.get_rng_state()), "it draws where weights are wanted"
+
+
+def test_buffers_are_filled_as_ever_and_parameters_by_no_way() -> None:
+    """A random buffer that is not kept is what the model says; transformers 4 fills `parameter.data`."""
+
+    class Odd(torch.nn.Module):
+        """Fills one of each."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.zeros(3))
+            self.weight.data.normal_()
+            self.register_buffer("noise", torch.zeros(3).normal_(), persistent=False)
+            self.register_buffer("ones", torch.nn.init.ones_(torch.empty(3)))
+
+    with Blank():
+        odd = Odd()
+    assert odd.get_buffer("noise").count_nonzero() == 3
+    assert torch.equal(odd.get_buffer("ones"), torch.ones(3))
+    assert odd.get_parameter("weight").count_nonzero() == 0
+    own = torch.nn.Parameter(torch.zeros(3))
+    with Blank():
+        assert own.normal_() is own
+    assert own.count_nonzero() == 0
+
+
+def test_file_is_made_of_a_model_that_was_drawn_on_the_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawing takes seconds on a CPU; what is loaded is built on the host."""
+    built = watch(monkeypatch, LSTM)
+    monkeypatch.setattr(load, "save_model", lambda _, path: Path(path).write_bytes(b"weights"))
+    meta, assign = torch.device("meta"), assignment(LSTM, Workload.LOAD, tmp_path)
+    loading = load._Loading(load.registry.family(LSTM), assign, meta)
+    loading.make_file()
+    loading.instantiate()
+    assert [place for place, _ in built] == [meta, CPU]
+
+
+def test_code_of_a_user_draws_its_weights_as_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may look at what it has drawn."""
+    own = OwnModel(target=f"{ROOT}/docs/examples/own_model.py:TwoTowers", allowed=True)
+    model = msgspec.structs.replace(LSTM, name="own", family="own", sizes=None, inputs=(), own=own)
+    loading = load._Loading(registry.family(model), assignment(model, Workload.LOAD, tmp_path), CPU)
+    before = torch.get_rng_state()
+    loading.instantiate()
+    assert not torch.equal(before, torch.get_rng_state())
+
+
+def test_profile_in_haste_repeats_a_long_load_once(tmp_path: Path) -> None:
+    """Others repeat it three times, however long it takes."""
+    short = msgspec.structs.replace(SHORT, min_s=1e-6, max_s=1e-6)
+    counts = [
+        len(run_here(assignment(LSTM, Workload.LOAD, tmp_path, measurement=asked, precision=Precision.BF16)).blocks)
+        for asked in (short, msgspec.structs.replace(short, give_up=True))
+    ]
+    assert counts == [3, 1]

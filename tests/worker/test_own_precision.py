@@ -1,0 +1,104 @@
+"""A cell is measured in its own precision, whatever the model's code is made of and whatever it switches."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from protocol.cell import Precision, Workload
+from tests.fakes.assignments import CPU, assignment, run_here
+from tests.fakes.own import LINEAR, Code, code
+from worker import devices
+from worker.errors import ModelCodeError, UnsuitableModelError
+
+TURN = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.turn = nn.Parameter(torch.full((4,), 3 + 4j))
+        self.register_buffer("by", torch.full((4,), 1j))
+        self.layer = nn.Linear(4, 2)
+    def forward(self, x):
+        assert self.turn.dtype is self.by.dtype is torch.complex64
+        return self.layer((x * self.turn * self.by).abs().to(x.dtype))
+    def get_example_inputs(self, batch_size):
+        return torch.randn(batch_size, 4)
+"""
+HALVES = list(devices.HALF)
+
+SWITCHES = [
+    "torch.set_float32_matmul_precision('{high}')",
+    "torch.backends.cuda.matmul.allow_tf32 = {on}",
+    "torch.backends.cudnn.allow_tf32 = {on}",
+]
+if hasattr(torch.backends.cuda.matmul, "fp32_precision"):
+    SWITCHES += [
+        "torch.backends.fp32_precision = '{tf32}'; torch.backends.cudnn.conv.fp32_precision = '{tf32}'",
+        "torch.backends.cuda.matmul.fp32_precision = '{tf32}'",
+        "torch.backends.cudnn.rnn.fp32_precision = '{tf32}'",
+    ]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Iterator[Code]:
+    """Writes a Python file and describes a model in it; switches of this process are as before afterwards."""
+    with code(tmp_path) as written:
+        yield written
+    devices.open_device(CPU, Precision.FP32)
+
+
+def switched(line: str, *, on: bool) -> str:
+    """A line of the user's code."""
+    return line.format(on=on, high="high" if on else "highest", tf32="tf32" if on else "ieee")
+
+
+@pytest.mark.parametrize("workload", [Workload.LOAD, Workload.INFERENCE, Workload.TRAINING])
+def test_complex_numbers_keep_both_their_parts(write: Code, tmp_path: Path, workload: Workload) -> None:
+    """Where a cast to fp32 would take the real part, and measure another model."""
+    assert run_here(assignment(write(TURN), workload, tmp_path)).parameters == 14
+
+
+@pytest.mark.parametrize("precision", HALVES)
+@pytest.mark.parametrize("workload", [Workload.LOAD, Workload.INFERENCE])
+def test_complex_numbers_have_no_half(write: Code, tmp_path: Path, workload: Workload, precision: Precision) -> None:
+    """The tensor is named, and what may be done; a buffer is refused like a parameter."""
+    for text, name in [(TURN, "turn"), (TURN.replace("nn.Parameter(torch.full((4,), 3 + 4j))", "nn.ReLU()"), "by")]:
+        spec = write(text, file=f"{name}.py")
+        with pytest.raises(UnsuitableModelError, match=f"^{name} is of type complex64.*with -p fp32"):
+            run_here(assignment(spec, workload, tmp_path, precision=precision))
+
+
+def test_complex_numbers_are_trained_under_autocast(write: Code, tmp_path: Path) -> None:
+    """Weights stay as they are there."""
+    assert run_here(assignment(write(TURN), Workload.TRAINING, tmp_path, precision=Precision.BF16)).loss is not None
+
+
+@pytest.mark.parametrize("precision", list(Precision))
+@pytest.mark.parametrize("line", SWITCHES)
+def test_a_switch_before_the_measurement_is_set_right(
+    write: Code, tmp_path: Path, line: str, precision: Precision
+) -> None:
+    """Wherever the code sets it, by either of torch's interfaces, even where both were used and reading one raises."""
+    wanted = precision is Precision.TF32
+    text = LINEAR.replace(
+        "        return torch.randn", f"        {switched(line, on=not wanted)}\n        return torch.randn"
+    )
+    result = run_here(assignment(write(text), Workload.INFERENCE, tmp_path, precision=precision))
+    flags = {name: value for name, value in result.environment.flags.items() if name.endswith("allow_tf32")}
+    assert set(flags.values()) == {str(wanted)}
+    assert (torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32) == (wanted, wanted)
+
+
+@pytest.mark.parametrize("workload", [Workload.INFERENCE, Workload.TRAINING])
+@pytest.mark.parametrize("precision", list(Precision))
+@pytest.mark.parametrize("line", SWITCHES)
+def test_a_switch_in_the_measurement_is_a_failure_that_says_so(
+    write: Code, tmp_path: Path, line: str, precision: Precision, workload: Workload
+) -> None:
+    """TF32 by the name of fp32 would be a wrong number."""
+    wanted = precision is Precision.TF32
+    text = LINEAR.replace("        return self", f"        {switched(line, on=not wanted)}\n        return self")
+    with pytest.raises(ModelCodeError, match=f"switched TF32 {'off' if wanted else 'on'} while.* in {precision}"):
+        run_here(assignment(write(text), workload, tmp_path, precision=precision))
+    assert set(devices.environment(torch.device("cpu"), "fork").flags) >= {"cuda.matmul.allow_tf32", "cudnn.allow_tf32"}

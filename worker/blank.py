@@ -1,0 +1,47 @@
+"""Building a model without drawing its weights, for what reads them from a file a moment later.
+
+Left out is what torch does when it is asked to fill a parameter at random, whoever asks: layers, torch.nn.init, or a
+library's own initialisation, be it through `parameter` or `parameter.data`. The numbers are then whatever lay in that
+memory. Everything else is done as ever, so that what the file does not hold is right: buffers, also those that
+are not kept in a state, and whatever a model computes from its configuration.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+_FILLS: Final = frozenset(
+    {
+        *("normal_", "uniform_", "bernoulli_", "exponential_", "log_normal_", "cauchy_", "geometric_", "random_"),
+        *("kaiming_normal_", "kaiming_uniform_", "xavier_normal_", "xavier_uniform_", "trunc_normal_", "orthogonal_"),
+    }
+)
+"""By name, of a tensor's method or of a function of torch.nn.init, in whose place transformers 5 puts its own."""
+_DATA: Final = torch.Tensor.data.__get__  # type: ignore[attr-defined]  # torch declares it as a plain tensor
+_OF_A_PARAMETER: Final = "_gpubench_of_a_parameter"
+
+
+class Blank(TorchFunctionMode):
+    """While it is active, parameters are not filled at random."""
+
+    def __torch_function__(
+        self,
+        func: Callable[..., object],
+        types: object,
+        args: tuple[object, ...] = (),
+        kwargs: dict[str, object] | None = None,
+    ) -> object:
+        named = kwargs or {}
+        target = args[0] if args else named.get("tensor")
+        if getattr(func, "__name__", "") in _FILLS and _is_parameter(target):
+            return target
+        result = func(*args, **named)
+        if func == _DATA and _is_parameter(target):
+            setattr(result, _OF_A_PARAMETER, True)
+        return result
+
+
+def _is_parameter(target: object) -> bool:
+    return isinstance(target, torch.nn.Parameter) or hasattr(target, _OF_A_PARAMETER)
