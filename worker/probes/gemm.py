@@ -16,7 +16,7 @@ from worker.probes.base import Bench, Probe
 
 SIDES: Final = {"cuda": (4096, 8192, 12288, 16384), "cpu": (256, 512, 1024)}
 _LONGEST_MS: Final = 60.0
-"""No larger shape is tried once a product would take longer: the quick profile has to see 20 of them in 1.5 s."""
+"""No larger shape is tried once a product would take longer: the quick profile measures for a second at the most."""
 
 
 @dataclass(frozen=True)
