@@ -1,8 +1,8 @@
 """What each cell of a default run on one H200 should take, in seconds, from start to device free again: not measured.
 
-Worked out from the ledgers of the run of 2026-11-20 (torch 2.11, driver 580, quick profile), of the 76 cells that it got to. Since
-then the profile measures for less time (a second at the most, given up early, latencies for 0.15 s), and loads draw no
-weights: what that leaves of each ledger is written here, and no run has confirmed it.
+Worked out from the ledgers of the run of 2026-11-20 (torch 2.11, driver 580, quick profile), of the 76 cells that it
+got to. Since then the profile measures for less time (a second at the most, given up early, latencies for 0.15 s), and
+loads draw no weights: what that leaves of each ledger is written here, and no run has confirmed it.
 """
 
 from typing import Final
