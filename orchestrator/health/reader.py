@@ -6,13 +6,14 @@ Celsius, milliwatts. What a value means is decided in signals.py and judges.py.
 
 import time
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any, Final
 
 from orchestrator.health.records import Vitals
 from orchestrator.nvml import Nvml, NvmlError
 
-Question = Callable[[Any, Any], int]
-"""From the module pynvml and a GPU's handle, neither of which has types, to a value."""
+Question = Callable[[ModuleType, object], int]
+"""From the module pynvml, which has no types, and a GPU's handle to a value."""
 
 _NOT_SUPPORTED: Final = 3
 _INVALID_ARGUMENT: Final = 2
@@ -59,38 +60,38 @@ def refused(error: NvmlError) -> str:
 
 
 def _ecc(kind: str, lifetime: str) -> Question:
-    def ask(lib: Any, gpu: Any) -> int:  # noqa: ANN401 - see Question
+    def ask(lib: ModuleType, gpu: object) -> int:
         return int(lib.nvmlDeviceGetTotalEccErrors(gpu, getattr(lib, kind), getattr(lib, lifetime)))
 
     return ask
 
 
 def _simple(function: str) -> Question:
-    def ask(lib: Any, gpu: Any) -> int:  # noqa: ANN401 - see Question
+    def ask(lib: ModuleType, gpu: object) -> int:
         return int(getattr(lib, function)(gpu))
 
     return ask
 
 
-def _sram_threshold(lib: Any, gpu: Any) -> int:  # noqa: ANN401 - see Question
+def _sram_threshold(lib: ModuleType, gpu: object) -> int:
     status = lib.c_nvmlEccSramErrorStatus_v1_t()
     lib.nvmlDeviceGetSramEccErrorStatus(gpu, lib.byref(status))
     return int(status.bThresholdExceeded)
 
 
 def _rows(place: int) -> Question:
-    def ask(lib: Any, gpu: Any) -> int:  # noqa: ANN401 - see Question
+    def ask(lib: ModuleType, gpu: object) -> int:
         return int(lib.nvmlDeviceGetRemappedRows(gpu)[place])
 
     return ask
 
 
-def _retired_pages(lib: Any, gpu: Any) -> int:  # noqa: ANN401 - see Question
+def _retired_pages(lib: ModuleType, gpu: object) -> int:
     causes = range(lib.NVML_PAGE_RETIREMENT_CAUSE_COUNT)
     return sum(len(lib.nvmlDeviceGetRetiredPages(gpu, cause)) for cause in causes)
 
 
-def _fields(lib: Any, gpu: Any, *numbers: int) -> list[Any]:  # noqa: ANN401 - see Question
+def _fields(lib: ModuleType, gpu: object, *numbers: int) -> list[Any]:
     """The values of the fields that can be read, at least one. Raises pynvml's error for none."""
     answers = list(lib.nvmlDeviceGetFieldValues(gpu, list(numbers)))
     good = [answer.value for answer in answers if answer.nvmlReturn == lib.NVML_SUCCESS]
@@ -99,15 +100,15 @@ def _fields(lib: Any, gpu: Any, *numbers: int) -> list[Any]:  # noqa: ANN401 - s
     return good
 
 
-def _recovery_action(lib: Any, gpu: Any) -> int:  # noqa: ANN401 - see Question
+def _recovery_action(lib: ModuleType, gpu: object) -> int:
     return int(_fields(lib, gpu, _RECOVERY_ACTION)[0].uiVal)
 
 
-def _thermal_violation(lib: Any, gpu: Any) -> int:  # noqa: ANN401 - see Question
+def _thermal_violation(lib: ModuleType, gpu: object) -> int:
     return int(lib.nvmlDeviceGetViolationStatus(gpu, lib.NVML_PERF_POLICY_THERMAL).violationTime)
 
 
-def _gpu_margin(lib: Any, gpu: Any) -> int:  # noqa: ANN401 - see Question
+def _gpu_margin(lib: ModuleType, gpu: object) -> int:
     """Degrees left until the GPU slows itself down: from Ada on by its T.Limit, before by a threshold."""
     try:
         margin = int(lib.nvmlDeviceGetMarginTemperature(gpu))
@@ -119,13 +120,13 @@ def _gpu_margin(lib: Any, gpu: Any) -> int:  # noqa: ANN401 - see Question
     return int(limit) - int(lib.nvmlDeviceGetTemperature(gpu, lib.NVML_TEMPERATURE_GPU))
 
 
-def _memory_margin(lib: Any, gpu: Any) -> int:  # noqa: ANN401 - see Question
+def _memory_margin(lib: ModuleType, gpu: object) -> int:
     """Degrees left until the memory is hotter than it may be."""
     limit = lib.nvmlDeviceGetTemperatureThreshold(gpu, lib.NVML_TEMPERATURE_THRESHOLD_MEM_MAX)
     return int(limit) - int(_fields(lib, gpu, _MEMORY_TEMPERATURE)[0].uiVal)
 
 
-def _nvlinks_up(lib: Any, gpu: Any) -> int:  # noqa: ANN401 - see Question
+def _nvlinks_up(lib: ModuleType, gpu: object) -> int:
     up = 0
     for link in range(lib.NVML_NVLINK_MAX_LINKS):
         try:
@@ -137,12 +138,12 @@ def _nvlinks_up(lib: Any, gpu: Any) -> int:  # noqa: ANN401 - see Question
     return up
 
 
-def _nvlink_errors(lib: Any, gpu: Any) -> int:  # noqa: ANN401 - see Question
+def _nvlink_errors(lib: ModuleType, gpu: object) -> int:
     return sum(int(value.ullVal) for value in _fields(lib, gpu, *_NVLINK_ERRORS))
 
 
 def _fabric(part: str) -> Question:
-    def ask(lib: Any, gpu: Any) -> int:  # noqa: ANN401 - see Question
+    def ask(lib: ModuleType, gpu: object) -> int:
         info = lib.c_nvmlGpuFabricInfo_t()
         lib.nvmlDeviceGetGpuFabricInfo(gpu, lib.byref(info))
         return int(getattr(info, part))
