@@ -9,6 +9,8 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from orchestrator import host
+
 T = TypeVar("T", int, float)
 
 _ROOT: Final = Path("/sys/fs/cgroup")
@@ -43,7 +45,7 @@ def _tightest(root: Path, own: Path, controller: str, read: Callable[[Path], T |
 
 def _folders(root: Path, own: Path, controller: str) -> Iterator[Path]:
     """Folders of our groups, ours first. In a container the path may be the host's: then only the root is there."""
-    for line in _text(own).splitlines():
+    for line in host.text(own).splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers and controller not in controllers.split(","):
             continue
@@ -54,29 +56,16 @@ def _folders(root: Path, own: Path, controller: str) -> Iterator[Path]:
 
 
 def _memory(folder: Path) -> int | None:
-    value = _number(folder / "memory.max") or _number(folder / "memory.limit_in_bytes")
+    value = host.number(folder / "memory.max") or host.number(folder / "memory.limit_in_bytes")
     return value if value is not None and value < _UNLIMITED_BYTES else None
 
 
 def _cores(folder: Path) -> float | None:
-    quota, _, period = _text(folder / "cpu.max").strip().partition(" ")
+    quota, _, period = host.text(folder / "cpu.max").strip().partition(" ")
     if not quota:
-        quota, period = _text(folder / "cpu.cfs_quota_us").strip(), _text(folder / "cpu.cfs_period_us").strip()
+        quota, period = host.text(folder / "cpu.cfs_quota_us").strip(), host.text(folder / "cpu.cfs_period_us").strip()
     return int(quota) / int(period) if quota.isdigit() and period.isdigit() and int(period) else None
 
 
 def _processes(folder: Path) -> int | None:
-    return _number(folder / "pids.max")
-
-
-def _number(path: Path) -> int | None:
-    """The number in a file; None for "max", and where there is no such file."""
-    text = _text(path).strip()
-    return int(text) if text.isdigit() else None
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
+    return host.number(folder / "pids.max")

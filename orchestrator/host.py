@@ -13,7 +13,7 @@ _VMSTAT: Final = Path("/proc/vmstat")
 
 def boot_id() -> str:
     """Identity of this boot; empty where the kernel does not tell."""
-    return _first_line(_BOOT_ID)
+    return text(_BOOT_ID).strip()
 
 
 def start_ticks(pid: int) -> int | None:
@@ -41,7 +41,7 @@ def oom_kills() -> int | None:
         _CGROUP / "memory" / "memory.oom_control",
         _VMSTAT,
     ):
-        for line in _lines(path):
+        for line in text(path).splitlines():
             key, _, value = line.partition(" ")
             if key == "oom_kill":
                 return int(value)
@@ -50,19 +50,22 @@ def oom_kills() -> int | None:
 
 def _own_cgroup(controller: str) -> str:
     """This process's cgroup below the folder of a controller of version 1, or, for "", of version 2."""
-    for line in _lines(_OWN_CGROUP):
+    for line in text(_OWN_CGROUP).splitlines():
         _, controllers, path = line.split(":", 2)
         if controller in controllers.split(","):
             return path.lstrip("/")
     return ""
 
 
-def _lines(path: Path) -> list[str]:
+def text(path: Path) -> str:
+    """What a file of the kernel says; empty where there is none, or it cannot be read."""
     try:
-        return path.read_text(encoding="utf-8", errors="replace").splitlines()
+        return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
-        return []
+        return ""
 
 
-def _first_line(path: Path) -> str:
-    return next(iter(_lines(path)), "").strip()
+def number(path: Path) -> int | None:
+    """The whole number in a file of the kernel; None for anything else ("max"), and where there is no such file."""
+    said = text(path).strip()
+    return int(said) if said.isdigit() else None

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
+from orchestrator import host
 from orchestrator.health.records import NodeVitals
 
 SYSFS: Final = Path("/sys")
@@ -32,7 +33,7 @@ def look(pci_addresses: Iterable[str], sysfs: Path = SYSFS) -> NodeVitals:
             refusals[name] = "the kernel does not count PCIe errors of these GPUs"
     controllers = sorted((sysfs / "devices/system/edac/mc").glob("mc[0-9]*"))
     for name, file in _EDAC.items():
-        counts = [_number(controller / file) for controller in controllers]
+        counts = [host.number(controller / file) for controller in controllers]
         known = [count for count in counts if count is not None]
         if known:
             values[name] = sum(known)
@@ -48,17 +49,5 @@ def kernel_name(pci_address: str) -> str:
 
 
 def _total(path: Path) -> int | None:
-    found = _TOTAL.search(_text(path))
+    found = _TOTAL.search(host.text(path))
     return int(found.group(1)) if found else None
-
-
-def _number(path: Path) -> int | None:
-    text = _text(path).strip()
-    return int(text) if text.isdigit() else None
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
