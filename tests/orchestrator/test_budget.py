@@ -26,7 +26,8 @@ from protocol.cell import AUTO, Cell, Device, Workload
 from protocol.failure import Category, Failure, Phase
 from protocol.result import Result
 from tests.fakes.configurations import configuration, cpu, gpu
-from tests.fakes.runs import result, shipped
+from tests.fakes.results import result
+from tests.fakes.runs import shipped
 
 QUICK = catalogue.load().profiles["quick"].measurement(iterations=None, warm_up_iterations=None)
 ASKED = configuration(

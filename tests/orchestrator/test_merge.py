@@ -12,7 +12,8 @@ from protocol.cell import Precision, Workload
 from protocol.exit_codes import ExitCode
 from protocol.failure import Category, Phase
 from protocol.result import SteadyState
-from tests.fakes.runs import MIB, SECOND_NS, FakeRun, cpus, gpus, shipped
+from tests.fakes.results import MIB
+from tests.fakes.runs import SECOND_NS, FakeRun, cpus, gpus, shipped
 
 EVERYTHING = (Workload.LOAD, Workload.INFERENCE, Workload.TRAINING)
 

@@ -10,7 +10,8 @@ from orchestrator.report.cells import GenerationMetrics, Measured, ProbeMetrics
 from protocol import floats
 from protocol.cell import Precision, Workload
 from protocol.result import Memory, SteadyState, WarmUp
-from tests.fakes.runs import MIB, FakeRun, cpus, gpus, result, shipped
+from tests.fakes.results import MIB, result
+from tests.fakes.runs import FakeRun, cpus, gpus, shipped
 
 EVERYTHING = (Workload.LOAD, Workload.INFERENCE, Workload.TRAINING, Workload.GENERATION)
 TRUST = ("steady_state", "stop_reason", "relative_half_width", "launches", "drift_percent", "measured_seconds")

@@ -13,7 +13,8 @@ from protocol import floats
 from protocol.cell import Cell, Precision, Workload
 from protocol.failure import Category
 from protocol.result import Result, SteadyState
-from tests.fakes.runs import FakeRun, gpus, result, shipped
+from tests.fakes.results import result
+from tests.fakes.runs import FakeRun, gpus, shipped
 
 GB = 10**9
 DEVICE = Reached(tflops={"fp32": 50.0, "bf16": 700.0}, gb_per_sec=4_000.0)

@@ -19,7 +19,8 @@ from protocol.failure import Category, Failure, Phase
 from protocol.messages import LaunchSpec
 from protocol.result import Block, Result
 from tests.fakes.configurations import configuration, cpu
-from tests.fakes.runs import result, shipped
+from tests.fakes.results import result
+from tests.fakes.runs import shipped
 
 DEVICE = cpu(0)
 

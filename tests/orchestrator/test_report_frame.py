@@ -8,7 +8,8 @@ import pytest
 from orchestrator.report.as_text import to_text
 from protocol.cell import Workload
 from protocol.failure import Category
-from tests.fakes.runs import FakeRun, gpus, result
+from tests.fakes.results import result
+from tests.fakes.runs import FakeRun, gpus
 
 EVERYTHING = (Workload.LOAD, Workload.INFERENCE, Workload.TRAINING)
 

@@ -12,7 +12,8 @@ from protocol import floats
 from protocol.cell import Precision, Workload
 from protocol.failure import Category
 from protocol.result import SteadyState
-from tests.fakes.runs import FakeRun, cpus, gpus, result, shipped
+from tests.fakes.results import result
+from tests.fakes.runs import FakeRun, cpus, gpus, shipped
 
 EVERYTHING = (Workload.LOAD, Workload.INFERENCE, Workload.TRAINING, Workload.GENERATION)
 

@@ -9,7 +9,8 @@ from orchestrator import scan
 from orchestrator.scan import Figures, Room, Tried
 from protocol.cell import Cell, Precision, Workload
 from protocol.failure import Category
-from tests.fakes.runs import cpus, gpus, result
+from tests.fakes.results import result
+from tests.fakes.runs import cpus, gpus
 
 MIB = 2**20
 ROOM = Room(memory_bytes=140_000 * MIB, largest=16_384, longest_s=5.0)

@@ -13,7 +13,7 @@ from orchestrator.stats import launch, series
 from protocol import floats
 from protocol.cell import Cell, Precision, Workload
 from protocol.result import Block
-from tests.fakes.runs import result
+from tests.fakes.results import result
 
 CELL = Cell(devices=("GPU-0",), model="resnet50", workload=Workload.INFERENCE, precision=Precision.FP32, batch_size=8)
 
