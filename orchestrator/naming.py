@@ -4,7 +4,7 @@ Of an own model the end tells most, "…models/net.py:Net": its file and its cla
 Pure.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
 
 
 def sized(name: str, size: int | None, sizes: Collection[int | None]) -> str:
@@ -20,3 +20,15 @@ def shortened(name: str, columns: int, sign: str = "…") -> str:
 def counted(number: int, one: str, more: str = "") -> str:
     """So many of something: "1 cell", "2 cells"; `more` where the plural has another ending."""
     return f"{number} {one if number == 1 else more or f'{one}s'}"
+
+
+def by_reason(left_out: Iterable[tuple[str, str, str]]) -> Iterator[tuple[str, str, set[str]]]:
+    """Each reason once, with the names of all models that it holds for, and the devices that it concerns.
+
+    left_out: reason, model and device of everything that was asked for and not planned, in the order it is told.
+    """
+    reasons: dict[str, dict[str, set[str]]] = {}
+    for reason, model, device in left_out:
+        reasons.setdefault(reason, {}).setdefault(model, set()).add(device)
+    for reason, models in reasons.items():
+        yield reason, ", ".join(models), set().union(*models.values())

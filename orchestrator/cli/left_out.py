@@ -3,17 +3,14 @@
 from collections.abc import Sequence
 
 from orchestrator.configuration import Plan
+from orchestrator.naming import by_reason
 from protocol.cell import Device
 
 
 def sentences(plan: Plan, devices: Sequence[Device]) -> list[str]:
     """One for each reason, with every model that it holds for. Devices are named where it does not hold for all."""
-    reasons: dict[str, dict[str, set[str]]] = {}
-    for one in plan.left_out:
-        reasons.setdefault(one.why, {}).setdefault(one.model, set()).add(one.device)
     said = []
-    for why, models in reasons.items():
-        concerned = set().union(*models.values())
+    for why, models, concerned in by_reason((one.why, one.model, one.device) for one in plan.left_out):
         where = ", ".join(device.label for device in devices if device.uuid in concerned)
-        said.append(f"{', '.join(models)}: {why}" + ("" if len(concerned) == len(devices) else f" ({where})"))
+        said.append(f"{models}: {why}" + ("" if len(concerned) == len(devices) else f" ({where})"))
     return said

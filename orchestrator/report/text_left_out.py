@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from orchestrator.naming import sized
+from orchestrator.naming import by_reason, sized
 from orchestrator.outcomes import Status
 from orchestrator.report import layout
 from orchestrator.report.model import CellEntry, Report
@@ -24,13 +24,11 @@ def not_measured(report: Report) -> Iterator[str]:
 
 def _left_out(report: Report) -> Iterator[str]:
     """Each reason once, with every model that it holds for, and with the devices where it does not hold for all."""
-    reasons: dict[str, dict[str, set[str]]] = {}
-    for one in report.left_out:
-        reasons.setdefault(one.reason, {}).setdefault(one.model_name, set()).add(one.gpu_uuid)
-    for reason, models in reasons.items():
-        concerned = [device for device in report.gpu_info if device.gpu_uuid in set().union(*models.values())]
+    told = ((one.reason, one.model_name, one.gpu_uuid) for one in report.left_out)
+    for reason, models, uuids in by_reason(told):
+        concerned = [device for device in report.gpu_info if device.gpu_uuid in uuids]
         where = "" if len(concerned) == len(report.gpu_info) else f" ({labels(concerned)})"
-        yield f"{', '.join(models)}: {reason}{where}"
+        yield f"{models}: {reason}{where}"
 
 
 def _by_reason(dropped: Sequence[CellEntry]) -> dict[str, list[CellEntry]]:
