@@ -48,8 +48,8 @@ class Timed:
 class Harness:
     """Makes launches of the cells of one configuration."""
 
-    def __init__(self, stored: StoredRun, folder: Path, opened: ExitStack) -> None:
-        self._link = opened.enter_context(Link("bench"))
+    def __init__(self, stored: StoredRun, folder: Path, opened: ExitStack, *, telemetry: bool) -> None:
+        self._link = opened.enter_context(Link(folder.name))
         deadlines = stored.configuration.deadlines
         patience_s = deadlines.start + deadlines.import_
         self.nursery = Nursery(run.preload(stored), folder / "zygote.log", patience_s)
@@ -57,7 +57,7 @@ class Harness:
         self._gpus = [device.uuid for device in stored.devices if device.kind is DeviceKind.CUDA]
         self._folder = folder
         self._telemetry: Telemetry | None = None
-        self.telemetry(wanted=True)
+        self.telemetry(wanted=telemetry)
         opened.callback(self.telemetry, wanted=False)
         self.fleets = {
             isolation: Fleet(
@@ -76,6 +76,10 @@ class Harness:
     def start_zygote(self) -> float:
         """Start it; how long it took until it was ready, in milliseconds."""
         self.nursery.start()
+        return self.await_zygote()
+
+    def await_zygote(self) -> float:
+        """Wait until the zygote that was started is ready; how long that took, in milliseconds."""
         while not self.nursery.ready:
             select.select([self.nursery.fileno()], [], [])
             list(self.nursery.receive())
@@ -167,12 +171,12 @@ class Harness:
 
 
 @contextmanager
-def harness(stored: StoredRun) -> Iterator[Harness]:
-    """A harness in a folder of its own, everything ended at the end."""
+def harness(stored: StoredRun, *, telemetry: bool = True) -> Iterator[Harness]:
+    """A harness in a folder of its own, everything ended at the end; with telemetry where there is a GPU."""
     spawn.become_subreaper()
     with ExitStack() as opened:
         folder = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="gpubench-bench-")))
-        yield Harness(stored, folder, opened)
+        yield Harness(stored, folder, opened, telemetry=telemetry)
 
 
 def stored_run(gpu_ids: str, *options: str) -> StoredRun:

@@ -6,22 +6,25 @@
 
 Where the GPU waits for the host, a time is as much the host's as the program's: on a shared host single launches of the
 same kind differ by a factor of two, depending on core and minute. So all take turns on one core, within seconds of
-each other, and none works beside another. Address space layout and hash seeds, by which processes of one kind differ
-for good, are held fixed for all. Of a launch counts the 10th percentile of its iterations: what disturbs only adds,
-and the iteration in which a turn ends holds the wait for the next one.
+each other, and none works beside another. Of a launch counts the 10th percentile of its iterations: what disturbs only
+adds, and the iteration in which a turn ends holds the wait for the next one.
+
+The addresses at which a process has its libraries and its heap make it faster or slower for good, by percents. All
+forks of one zygote have the same, and all exec'd launches have the same where the layout of address spaces is not
+random: comparing those compares two layouts. So layouts are random, and each forked launch has a zygote of its own.
 
 The model is tests/bench/chain.py, unless another is named (resnet50). With more than 45 launches of each kind at once
 the contexts, 1.2 GiB each, fill the GPU.
 """
 
-import ctypes
 import math
 import os
 import random
 import signal
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from statistics import fmean, median, variance
 from typing import Final
@@ -31,37 +34,31 @@ import msgspec
 from orchestrator.configuration import Isolation, StoredRun
 from orchestrator.fleet import Concluded, Fleet, Happening, Live
 from orchestrator.slots import NextLaunch
-from protocol.cell import Workload
+from protocol.cell import Cell, Workload
 from protocol.failure import Phase
 from protocol.result import Result
 from tests.bench.harness import Harness, default_device, harness, stored_run
 
 TURN_S: Final = 0.2
+LISTENS_EVERY_S: Final = 0.01
 ITERATIONS_A_TURN: Final = {"resnet50": 40, "tests/bench/chain.py:Chain": 400}
 """About as many as a turn has time for: a launch that measured faster would be done before it was stopped."""
-NO_RANDOM_LAYOUT: Final = 0x0040000
-"""ADDR_NO_RANDOMIZE of personality(2)."""
 HOURS_S: Final = 36_000.0
 Z_90: Final = 1.645
 
 
 def main(device: str, launches: int, turns: int, crowds: int, model: str) -> None:
-    """Measure and print; each crowd has a zygote of its own."""
-    ctypes.CDLL(None).personality(NO_RANDOM_LAYOUT)
-    os.environ["PYTHONHASHSEED"] = "0"
+    """Measure and print."""
     options = ("-m", model, "--allow-code", "-b", "1", "-p", "bf16", "--phases", "inference", "-w", "20")
     stored = _patient(stored_run(device, *options, "-i", str(ITERATIONS_A_TURN[model] * turns)))
     cell = next(cell for cell in stored.plan.cells if cell.workload is Workload.INFERENCE)
     lows_ms: dict[Isolation, list[float]] = {isolation: [] for isolation in Isolation}
     bound = set()
     for number in range(crowds):
-        with harness(stored) as bench:
-            bench.start_zygote()
-            crowd = Crowd(bench, random.Random(number))
-            for which in range(launches * len(Isolation)):
-                following = NextLaunch(slot=(cell.id, 0), cell=cell, launch=which, attempt=which + 1)
-                crowd.start(following, list(Isolation)[which % len(Isolation)])
-            crowd.gather()
+        with ExitStack() as opened:
+            benches = [opened.enter_context(harness(stored, telemetry=False)) for _ in range(launches)]
+            crowd = Crowd(benches, random.Random(number))
+            crowd.gather(cell)
             for isolation, results in crowd.take_turns().items():
                 lows_ms[isolation] += [low(one, crowd.gathered_ns) for one in results]
                 bound |= {str(one.launch_bound) for one in results}
@@ -78,29 +75,31 @@ def _patient(stored: StoredRun) -> StoredRun:
 
 
 class Crowd:
-    """Launches of both kinds, all alive at once."""
+    """Launches of both kinds, all alive at once: in each harness one of each."""
 
-    def __init__(self, bench: Harness, chance: random.Random) -> None:
-        self._bench = bench
+    def __init__(self, benches: Sequence[Harness], chance: random.Random) -> None:
+        self._benches = benches
         self._chance = chance
         self._core = min(os.sched_getaffinity(0))
         self._waiting: dict[int, tuple[Isolation, Live]] = {}
         self._results: dict[Isolation, list[Result]] = {isolation: [] for isolation in Isolation}
-        self._expected = 0
         self.gathered_ns = 0
 
-    def start(self, following: NextLaunch, isolation: Isolation) -> None:
-        """Ask for one."""
-        self._expected += 1
-        self._handle(isolation, self._bench.fleets[isolation].request(following, time.monotonic()))
-
-    def gather(self) -> None:
-        """Wait until each is about to measure, and stop it there."""
-        while len(self._waiting) < self._expected:
+    def gather(self, cell: Cell) -> None:
+        """Start all, wait until each is about to measure, and stop it there."""
+        for bench in self._benches:
+            bench.nursery.start()
+        for bench in self._benches:
+            bench.await_zygote()
+            for number, isolation in enumerate(Isolation):
+                following = NextLaunch(slot=(cell.id, 0), cell=cell, launch=number, attempt=number + 1)
+                self._handle(bench, isolation, bench.fleets[isolation].request(following, time.monotonic()))
+        while len(self._waiting) < len(self._benches) * len(Isolation):
             if self._listen(0.05):
                 raise RuntimeError("a launch was done before it could be stopped; give it more turns")
-            for isolation, fleet in self._bench.fleets.items():
-                self._park(isolation, fleet)
+            for bench in self._benches:
+                for isolation, fleet in bench.fleets.items():
+                    self._park(isolation, fleet)
         self.gathered_ns = time.monotonic_ns()
         print(f"{len(self._waiting)} launches wait for their turns", flush=True)
 
@@ -130,20 +129,22 @@ class Crowd:
     def _listen(self, seconds: float) -> bool:
         """Hear what there is to hear, for so long; less, and True, when a launch tells its outcome."""
         until = time.monotonic() + seconds
-        while (left := until - time.monotonic()) > 0:
-            for isolation, happening in self._bench.wait_for_any(left):
-                if self._handle(isolation, [happening]):
-                    return True
+        while time.monotonic() < until:
+            for bench in self._benches:
+                for isolation, happening in bench.wait_for_any(0.0):
+                    if self._handle(bench, isolation, [happening]):
+                        return True
+            time.sleep(LISTENS_EVERY_S)
         return False
 
-    def _handle(self, isolation: Isolation, happenings: Iterable[Happening]) -> bool:
+    def _handle(self, bench: Harness, isolation: Isolation, happenings: Iterable[Happening]) -> bool:
         concluded = [one for one in happenings if isinstance(one, Concluded)]
         for happening in concluded:
             if not isinstance(happening.outcome, Result):
                 raise RuntimeError(f"{isolation}: {happening.outcome}")
             self._results[isolation].append(happening.outcome)
             self._waiting.pop(happening.live.pid or 0, None)
-            self._bench.fleets[isolation].acknowledge(happening.live)
+            bench.fleets[isolation].acknowledge(happening.live)
         return bool(concluded)
 
 
