@@ -188,9 +188,10 @@ def test_generation_on_a_gpu(launched: Callable[[Case], Result], case: Case) -> 
     assert result.launch_bound is None
 
 
-def test_load_on_a_gpu(gpu: Device, tmp_path: Path) -> None:
-    """The model is on the device at the end of every repetition."""
-    result = measured(launch(gpu, RESNET, Workload.LOAD, tmp_path))
+@pytest.mark.parametrize("model", [RESNET, LSTM], ids=lambda model: model.name)
+def test_load_on_a_gpu(gpu: Device, tmp_path: Path, model: ModelSpec) -> None:
+    """Also of a model whose weights a GPU lays out as views of one buffer: an LSTM's."""
+    result = measured(launch(gpu, model, Workload.LOAD, tmp_path))
     assert result.launch_bound is None
     assert len(result.blocks) >= 3
     assert result.ledger.load_ms > 0

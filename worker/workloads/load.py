@@ -99,7 +99,8 @@ class _Loading:
         self._file.parent.mkdir(parents=True, exist_ok=True)
         temporary = self._file.with_name(f"{self._file.name}.{os.getpid()}.tmp")
         try:
-            save_model(self._built(self._device), str(temporary))
+            # On a GPU torch lays an LSTM's weights out as views of one buffer, which safetensors refuses to save.
+            save_model(self._built(self._device).cpu(), str(temporary))
             with temporary.open("rb+") as written:
                 os.fsync(written.fileno())
             temporary.replace(self._file)
