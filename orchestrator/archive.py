@@ -15,10 +15,11 @@ from typing import Final
 import msgspec
 import yaml
 
-from orchestrator import TOOL_VERSION, journal
+from orchestrator import TOOL_VERSION, coherence, journal, yaml_file
 from orchestrator.configuration import StoredRun
-from orchestrator.errors import RunFolderError
+from orchestrator.errors import ConfigError, RunFolderError
 from orchestrator.records import (
+    Beside,
     Dropped,
     End,
     Finished,
@@ -50,7 +51,7 @@ class Attempt:
     """One try at a cell. `end` is None when it was interrupted (or still goes on), `left` when nobody saw it leave.
 
     segment: in which it was started; monotonic times of another segment do not compare with it (a reboot sets them
-    back), so `lasted_ms` is None for an end that a later segment wrote.
+    back), so `lasted_ms` is None for an end that a later segment wrote. beside: who else computed on its GPU.
     """
 
     segment: Segment
@@ -58,6 +59,7 @@ class Attempt:
     end: End | None = None
     left: Left | None = None
     lasted_ms: float | None = None
+    beside: str = ""
 
     @property
     def promised(self) -> str | None:
@@ -80,8 +82,8 @@ class Archive:
     """One run.
 
     durations_s: of each segment, up to its last record. taken_out: devices that were given up in the newest segment,
-    and why, by UUID. skipped: models of which nothing more was launched, and why. dropped: planned launches (cell,
-    round) that there was no time for, and why. finished: None while nobody has written that the run is over.
+    and why, by UUID. skipped: what nothing more was launched of (slots.scopes), and why. dropped: planned launches
+    (cell, round) that there was no time for, and why. finished: None while nobody has written that the run is over.
     """
 
     paths: RunPaths
@@ -95,6 +97,13 @@ class Archive:
     skipped: Mapping[str, str]
     dropped: Mapping[tuple[str, int], str]
     finished: Finished | None
+
+    def so_far(self) -> "Archive":
+        """The same without the attempts that somebody is still working on."""
+        now = self.segments[-1]
+        return dataclasses.replace(
+            self, attempts=tuple(one for one in self.attempts if one.end is not None or one.segment != now)
+        )
 
     def folder(self, attempt: Attempt) -> LaunchPaths:
         """Where the files of an attempt lie."""
@@ -110,23 +119,27 @@ class Archive:
             raise ValueError(f"launch {attempt.start.launch} has no result")
         path = self.folder(attempt).result
         try:
-            data = path.read_bytes()
+            with path.open("rb") as file:
+                data = file.read(codec.MAX_MESSAGE_BYTES + 1)
         except OSError as error:
             raise ResultFileError(f"{path}: cannot be read: {error.strerror}") from error
         if hashlib.sha256(data).hexdigest() != attempt.promised:
             raise ResultFileError(f"{path}: not the result that the journal promised ({len(data)} bytes, another hash)")
         try:
-            return codec.decode(data, Result)
+            result = codec.decode(data, Result)
         except ProtocolError as error:
             raise ResultFileError(f"{path}: {error}") from error
+        if result.flaw is not None:
+            raise ResultFileError(f"{path}: not a measurement: {result.flaw}")
+        return result
 
 
-def load(paths: RunPaths) -> Archive:
-    """The run in a folder, also one that still goes on.
+def load(paths: RunPaths, stored: StoredRun | None = None) -> Archive:
+    """The run in a folder, also one that still goes on. stored: its run.yaml, where that was read before.
 
     Raises RunFolderError when there is no run, it is damaged, or its files belong to different runs.
     """
-    return assemble(load_stored(paths), paths, journal.read(paths.journal))
+    return assemble(stored or load_stored(paths), paths, journal.read(paths.journal))
 
 
 def assemble(stored: StoredRun, paths: RunPaths, records: tuple[Record, ...]) -> Archive:
@@ -135,17 +148,15 @@ def assemble(stored: StoredRun, paths: RunPaths, records: tuple[Record, ...]) ->
     if not isinstance(header, Header):
         raise RunFolderError(f"{paths.journal}: the journal does not say which run it belongs to")
     require_one_run(stored, header, paths)
-    try:
-        return _assemble(paths, stored, header, records)
-    except (KeyError, IndexError):
-        raise RunFolderError(f"{paths.journal}: damaged: an attempt ends that was never started") from None
+    if words := coherence.wrong(stored, records):
+        raise RunFolderError(f"{paths.journal}: damaged: {words}")
+    return _assemble(paths, stored, header, records)
 
 
 def require_own_journal(stored: StoredRun, paths: RunPaths) -> None:
     """Make sure that the journal, as far as it was begun, is that of `stored`. Raises RunFolderError."""
-    records = journal.read(paths.journal) if paths.journal.exists() else ()
-    if records and isinstance(records[0], Header):
-        require_one_run(stored, records[0], paths)
+    if records := journal.read(paths.journal) if paths.journal.exists() else ():
+        assemble(stored, paths, records)
 
 
 def store(stored: StoredRun, paths: RunPaths) -> None:
@@ -165,11 +176,13 @@ def load_stored(paths: RunPaths) -> StoredRun:
         raise RunFolderError(f"{paths.config}: not the folder of a run: {error.strerror}") from error
     if len(data) > MAX_RUN_BYTES:
         raise RunFolderError(f"{paths.config}: larger than {MAX_RUN_BYTES} bytes, so not written by gpubench")
-    told: object = None
     try:
-        told = yaml.load(data, yaml.SafeLoader)
+        told = yaml_file.parse(data, str(paths.config)).value
+    except ConfigError as error:
+        raise RunFolderError(f"damaged: {error}") from error
+    try:
         return msgspec.convert(told, StoredRun)
-    except (yaml.YAMLError, msgspec.ValidationError, UnicodeDecodeError, ValueError, RecursionError) as error:
+    except msgspec.ValidationError as error:
         version = told.get("tool_version") if isinstance(told, dict) else None
         if isinstance(version, str) and version != TOOL_VERSION:
             raise RunFolderError(f"{paths.config}: {_of_another_version(version)}: {error}") from error
@@ -234,10 +247,12 @@ def _assemble(paths: RunPaths, stored: StoredRun, header: Header, records: Itera
                 attempts[record.launch] = _ended(attempts[record.launch], record, segments[-1])
             case Left():
                 attempts[record.launch] = dataclasses.replace(attempts[record.launch], left=record)
+            case Beside():
+                attempts[record.launch] = dataclasses.replace(attempts[record.launch], beside=record.by)
             case TakenOut():
                 taken_out[record.device] = record.reason
             case Skipped():
-                skipped.setdefault(record.model, record.reason)
+                skipped.setdefault(f"{record.model} {record.only}".rstrip(), record.reason)
             case Dropped():
                 dropped[record.cell, record.round] = record.reason
             case Finished():

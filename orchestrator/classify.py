@@ -1,8 +1,14 @@
-"""Why a process ended that did not say so itself. Pure: evidence in, failure out."""
+"""Why a process ended that did not say so itself, and what a failure is that has a cause outside of it.
+
+Pure: evidence in, failure out.
+"""
 
 import signal
 from typing import Final
 
+import msgspec
+
+from orchestrator.policy import BEFORE_FIRST_FORWARD
 from orchestrator.spawn import Exit
 from protocol.exit_codes import WorkerExit
 from protocol.failure import Category, Failure, Phase
@@ -45,6 +51,22 @@ def ended(exit_: Exit | None, phase: Phase, *, host_oom_kills: bool, memory_limi
     return Failure(
         category=category, message=message, phase=phase, code=exit_.code, signal=exit_.signal, evidence=evidence
     )
+
+
+_OF_CUDA: Final = frozenset({Category.CUDA_STICKY, Category.CUDA_ERROR, Category.CRASHED})
+"""Kinds of failure that CUDA's start-up may end in."""
+
+
+def collateral(failure: Failure, broken: str) -> Failure:
+    """The failure as it is to be read after the hardware of other GPUs, named in `broken`, has failed.
+
+    A lost GPU can keep CUDA from starting on the sound ones too. Such a failure tells nothing of its own GPU or model,
+    and must not count against them.
+    """
+    if not broken or failure.category not in _OF_CUDA or failure.phase not in BEFORE_FIRST_FORWARD:
+        return failure
+    message = f"{failure.message} (maybe a consequence: {broken} had failed before)"
+    return msgspec.structs.replace(failure, category=Category.DEVICE_UNAVAILABLE, message=message)
 
 
 def _signalled(number: int, words: str, *, host_oom_kills: bool) -> tuple[Category, str]:

@@ -1,14 +1,14 @@
 """Evidence that only the parent can collect when a launch has failed: for the journal, the report and `explain`.
 
-Names of what is kept beside what the worker said itself: exit (in words), progress (phase and share), stderr and stacks
-(the ends of its files), available_bytes (of the host), device_used_bytes (as last read by the sampler), xids (that the
-driver reported of its GPU meanwhile).
+Names of what is kept beside what the worker said itself: exit (in words), state (of its process, when it was to be
+ended), progress (phase and share), stderr and stacks (the ends of its files), available_bytes (of the host),
+device_used_bytes (as last read by the sampler), xids (that the driver reported of its GPU meanwhile).
 """
 
 import msgspec
 import psutil
 
-from orchestrator import logs
+from orchestrator import host, logs
 from orchestrator.fleet import Live
 from protocol.failure import Category, Failure
 from protocol.messages import Sample
@@ -24,6 +24,7 @@ def with_clues(failure: Failure, live: Live, sample: Sample | None, xids: str) -
     launch = live.launch
     found = {
         "exit": "" if launch.exit is None else launch.exit.words,
+        "state": host.process_state(live.pid or 0) if failure.category is Category.UNKILLABLE else live.state,
         "progress": f"{launch.phase}, {launch.fraction:.0%} done" if launch.fraction else "",
         "stderr": logs.tail(live.paths.stderr),
         "stacks": logs.tail(live.paths.fault),

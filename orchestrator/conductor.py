@@ -13,10 +13,11 @@ from dataclasses import dataclass
 
 import zmq
 
-from orchestrator import clues, cooling, estimate, progress, state, validity
+from orchestrator import blocking, classify, clues, estimate, progress, state, validity
 from orchestrator.budget import Budget
 from orchestrator.configuration import StoredRun
 from orchestrator.fleet import Concluded, Fleet, Gone, Happening, Live
+from orchestrator.foreign import ForeignUse
 from orchestrator.gates import Gates, Passed
 from orchestrator.hazards import Hazards
 from orchestrator.journal import Journal
@@ -41,6 +42,7 @@ from orchestrator.slots import (
 from orchestrator.stopping import GENTLE_GRACE_S, OUT_OF_TIME, Order
 from orchestrator.telemetry import Telemetry
 from orchestrator.view import Display, Notice
+from orchestrator.waiting import Waiting
 from orchestrator.witness import Witness
 from protocol.cell import Device
 from protocol.failure import Category, Failure, Phase
@@ -67,21 +69,24 @@ class Surroundings:
 class Conductor:
     """The run's state and its launches. poller: where it puts the processes that the loop is to wait for.
 
-    telemetry: None from the moment on in which there is none. samples: the newest of each GPU, by UUID.
+    telemetry: None from the moment on in which there is none. samples: the newest of each GPU, by UUID. foreign: who
+    else computes on them.
     Every method raises StorageError when something can no longer be recorded.
     """
 
     def __init__(self, around: Surroundings, begun: RunState, poller: zmq.Poller) -> None:
         stored = around.stored
         self.state = begun
-        self.fleet = Fleet(stored.configuration, stored.devices, around.paths, around.link, around.nursery.fork)
+        self.fleet = Fleet(stored, around.paths, around.link, around.nursery.fork)
         self.gates = Gates(stored.devices)
         self.recorder = Recorder(around.journal)
         self.telemetry = around.telemetry
         self.samples: dict[str, Sample] = {}
+        self.foreign = ForeignUse()
         self._display = around.display
         self._devices = {device.uuid: device for device in stored.devices}
-        self._durations: dict[str, list[float]] = {}
+        self._durations: dict[str, tuple[int, float]] = {}  # how many launches, how many seconds in all
+        self._alike = progress.sizes(stored.plan.cells)
         self._expected_s = {
             cell.id: estimate.launch_s(cell, stored.configuration, self._devices[cell.devices[0]])
             for cell in stored.plan.cells
@@ -90,11 +95,12 @@ class Conductor:
         self._poller = poller
         self._witness = Witness(stored.devices, around.paths)
         self._results: dict[int, Result] = {}
-        self._resting: dict[str, cooling.Rest] = {}
+        self._waiting = Waiting()
+        self._shares = stored.configuration.allow_busy
         self._budget = around.budget
         self._hazards = Hazards()
-        for model in begun.skipped:  # also where the one who found out was killed before it was written down
-            self._skipped(model, "")
+        for scope in begun.skipped:  # also where the one who found out was killed before it was written down
+            self._skipped(scope, "")
 
     @property
     def work_left(self) -> bool:
@@ -103,9 +109,9 @@ class Conductor:
 
     @property
     def busy(self) -> bool:
-        """Whether a launch is under way, or its device not free or not cool yet, and there is time to wait for that."""
+        """Whether a launch is under way, or a device is waited for, and there is time for that."""
         in_time = self._budget is None or time.monotonic() < self._budget.latest
-        return in_time and (bool(self.fleet.live) or bool(self.gates) or bool(self._resting))
+        return in_time and any((self.fleet.live, self.gates, self._waiting))
 
     def launch_what_is_due(self) -> bool:
         """Begin every launch that has its device. Says whether it began any."""
@@ -140,13 +146,14 @@ class Conductor:
             return
         self.recorder.left(passed)
         uuid = passed.device.uuid
-        if passed.obstacle:
+        if passed.gone.unkillable:
             self._step(Quarantined(uuid, passed.obstacle))
         live = passed.gone.live
         self._doubt(live, passed.device)
         if self._budget is not None and self.state.slots[live.next.slot].status is SlotStatus.MEASURED:
             self._budget.finished(live.next.cell, time.monotonic() - live.begun)
-        if uuid not in self._resting:
+        self._block(passed)
+        if uuid not in self._waiting:
             self._step(Freed(uuid))
 
     def beware(self, message: XidSeen | GpuBroken) -> None:
@@ -164,12 +171,13 @@ class Conductor:
         for live in [one for one in self.fleet.live.values() if one.next.device == device.uuid]:
             self.carry_out(self.fleet.end(live, failure, now))
 
-    def wake_the_rested(self, now: float) -> None:
-        """GPUs that have cooled down may be used again; once the run stops, none is waited for."""
-        for uuid, resting in tuple(self._resting.items()):
-            if self.state.stopping or cooling.over(resting, self.samples.get(uuid), now):
-                del self._resting[uuid]
-                self._step(Freed(uuid))
+    def look_after_the_waiting(self, now: float) -> None:
+        """GPUs that have cooled down, or that others have left, may be used again; a run that stops waits for none."""
+        over = self._waiting.over(now, self.samples, self.foreign.here, stopping=self.state.stopping)
+        for uuid, given_up in over:
+            if given_up:
+                self._step(Quarantined(uuid, given_up))
+            self._step(Freed(uuid))
 
     def obey(self, order: Order, now: float) -> None:
         """A person asked to stop, or the time is up."""
@@ -193,8 +201,9 @@ class Conductor:
                 tuple(self._devices.values()),
                 self.fleet.live,
                 self.samples,
+                self._alike,
                 elapsed_s=time.monotonic() - self._began,
-                launch_s={device: sum(times) / len(times) for device, times in self._durations.items()},
+                launch_s={device: total_s / number for device, (number, total_s) in self._durations.items()},
                 expected_s=self._expected_s,
                 left_s=None if self._budget is None else self._budget.ends - time.monotonic(),
                 note=note,
@@ -227,7 +236,12 @@ class Conductor:
 
     def _record(self, live: Live, outcome: Result | Failure) -> None:
         if isinstance(outcome, Failure):
+            self.recorder.require_room()
             uuid = live.next.device
+            who = "" if self._shares else self.foreign.during(uuid, live.spec.requested_ns)
+            broken = " and ".join(self._devices[other].label for other in self._hazards.broken_beside(uuid))
+            outcome = classify.collateral(validity.beside(outcome, who), broken)
+            self._hazards.ended(uuid, outcome)
             xids = self._hazards.since(uuid, live.spec.requested_ns)
             outcome = clues.with_clues(outcome, live, self.samples.get(uuid), xids)
         end = self.recorder.ended(live, outcome)
@@ -237,28 +251,54 @@ class Conductor:
         self._step(Ended(live.spec.launch, end.failure, end.figures), why)
         if isinstance(outcome, Result):
             self._results[live.spec.launch] = outcome
-        self._durations.setdefault(live.next.device, []).append(time.monotonic() - live.begun)
-        self._display.tell(progress.ended(self.state, live, self._devices[live.next.device], outcome))
+        device = self._devices[live.next.device]
+        number, total_s = self._durations.get(device.uuid, (0, 0.0))
+        self._durations[device.uuid] = number + 1, total_s + time.monotonic() - live.begun
+        self._display.tell(progress.ended(self.state, live, device, outcome, self._alike))
 
     def _doubt(self, live: Live, device: Device) -> None:
-        """Take a result back whose GPU was slowed down, and let the GPU rest.
+        """Take a result back that must not be believed: somebody else computed on its GPU, or it was slowed down.
 
-        It stays, marked, where that was done often enough, or where nothing would be measured in its place.
+        One beside others stays, marked, where the user has allowed that. One that was slowed down stays, marked, where
+        that was done often enough, or where nothing would be measured in its place; else the GPU rests.
         """
         result = self._results.pop(live.spec.launch, None)
-        final = self.state.stopping or self._budget is not None or self.state.devices[device.uuid].quarantined
-        if result is None or final:
+        if result is None:
+            return
+        if who := self.foreign.during(device.uuid, live.spec.requested_ns):
+            if self._shares:
+                self.recorder.beside(live, who)
+            else:
+                self._withdraw(live, device, validity.contaminated(who))
+                return
+        if self.state.stopping or self._budget is not None or self.state.devices[device.uuid].quarantined:
             return
         readings = self._witness.readings(device, result)
         failure = validity.judge(readings)
         if failure is None or not state.worth_repeating(self.state, live.spec.launch, failure.category):
             return
+        self._waiting.rest(device.uuid, readings.temperature_max_c, time.monotonic())
+        self._withdraw(live, device, failure)
+
+    def _withdraw(self, live: Live, device: Device, failure: Failure) -> None:
+        """The result stays where it is, and does not count."""
         self.recorder.withdrawn(live, failure)
         self._step(Withdrawn(live.spec.launch, failure))
-        self._resting[device.uuid] = cooling.rest(readings.temperature_max_c, time.monotonic())
-        self.tell(
-            "warning", f"{device.label}: {live.next.cell.id}: {failure.message}. It rests, then it is measured again."
-        )
+        again = self.state.slots[live.next.slot].status is SlotStatus.WAITING
+        rests = "It rests, then it" if device.uuid in self._waiting else "It"
+        then = f"{rests} is measured again." if again else "It is not measured again: that was done often enough."
+        self.tell("warning", f"{device.label}: {live.next.cell.id}: {failure.message}. {then}")
+
+    def _block(self, passed: Passed) -> None:
+        """Let a GPU wait on which somebody else computes, or whose memory stays taken."""
+        uuid = passed.device.uuid
+        who = self.foreign.here(uuid)
+        out = self.state.stopping or self.state.devices[uuid].quarantined or (who and self._shares)
+        if out or not (who or passed.obstacle):
+            return
+        self._waiting.block(uuid, self.gates.limit_bytes(uuid), time.monotonic())
+        why = f"{who} computes on it" if who else passed.obstacle
+        self.tell("warning", f"{passed.device.label} waits: {why}. After {blocking.PATIENCE_S:.0f} s it is given up.")
 
     def _step(self, event: Event, why: str = "") -> None:
         """The run's next state; what it decides about devices and models is written down and said. why: it failed."""
@@ -267,18 +307,18 @@ class Conductor:
             if device.quarantined and not before.devices[uuid].quarantined:
                 self.recorder.taken_out(uuid, device.quarantined)
                 self.tell("error", f"{self._devices[uuid].label} is taken out of this run: {device.quarantined}")
-        for model in self.state.skipped.keys() - before.skipped.keys():
-            self._skipped(model, why)
+        for scope in self.state.skipped.keys() - before.skipped.keys():
+            self._skipped(scope, why)
         if self.state.most < before.most:
             self.tell("warning", f"the host ran out of memory: from now on {self.state.most} at once")
 
-    def _skipped(self, model: str, why: str) -> None:
+    def _skipped(self, scope: str, why: str) -> None:
         """Nothing more of a model is launched."""
-        skip = self.state.skipped[model]
+        skip = self.state.skipped[scope]
         where = " and ".join(self._devices[uuid].label for uuid in skip.devices)
         reason = f"{skip.category} on {where}" + (f": {why}" if why else "")
-        self.recorder.skipped(model, reason)
-        self.tell("warning", f"{model} is skipped on every device: {reason}")
+        self.recorder.skipped(skip, reason)
+        self.tell("warning", f"{scope} is skipped on every device: {reason}")
 
 
 def _out_of_time() -> Failure:

@@ -13,6 +13,7 @@ from orchestrator import shapes
 from orchestrator.catalogue import Catalogue
 from orchestrator.configuration import Configuration, Isolation, ReportFormat
 from orchestrator.errors import ConfigError
+from orchestrator.health import signals
 from orchestrator.settings import Auto, Said, Settings, from_defaults, from_file
 from orchestrator.yaml_schema import did_you_mean, listed
 from protocol.cell import AUTO, MemoryFormat, Mode, ModelSpec, Precision, SizeUnit, Workload
@@ -56,7 +57,8 @@ def resolve(said: Said, catalogue: Catalogue, places: Places) -> Configuration:
     profile = catalogue.profiles[_name(said, "benchmark.profile", benchmark.profile, catalogue.profiles, "profile")]
     monitoring = _need(settings.monitoring, "monitoring")
     run = _need(settings.run, "run")
-    output_path, formats = _report(said, places)
+    current = places.current
+    output_path, formats = report_place(said, current)
     configuration = Configuration(
         models=_models(said, catalogue),
         probes=catalogue.probes,
@@ -78,9 +80,10 @@ def resolve(said: Said, catalogue: Catalogue, places: Places) -> Configuration:
         allow_busy=_need(_need(settings.gpu, "gpu").allow_busy, "gpu.allow_busy"),
         monitor=_need(monitoring.enabled, "monitoring.enabled"),
         monitor_interval_ms=_need(monitoring.interval_ms, "monitoring.interval_ms"),
+        required_signals=_required_signals(said),
         deadlines=_deadlines(settings),
-        cache_folder=_absolute(said, "run.cache", run.cache, places) if run.cache is not None else str(places.cache),
-        runs_folder=_absolute(said, "run.folder", _need(run.folder, "run.folder"), places),
+        cache_folder=str(places.cache) if run.cache is None else _absolute(said, "run.cache", run.cache, current),
+        runs_folder=_absolute(said, "run.folder", _need(run.folder, "run.folder"), current),
         output_path=output_path,
         formats=formats,
     )
@@ -218,6 +221,18 @@ def _gpu_ids(settings: Settings) -> str:
     return ",".join(map(str, gpu.ids)) if isinstance(gpu.ids, tuple) else str(gpu.ids)
 
 
+def _required_signals(said: Said) -> tuple[str, ...]:
+    """The signals of health that somebody requires, each once; a word may mean several."""
+    asked = said.settings.health
+    if asked is None or asked.require is None:
+        return ()
+    words = [
+        _known(word, origin, signals.names(), "signal")
+        for word, origin in _list(said, "health.require", asked.require, "signal")
+    ]
+    return tuple(dict.fromkeys(name for word in words for name in signals.named(word)))
+
+
 def _deadlines(settings: Settings) -> Deadlines:
     said = _need(settings.deadlines, "deadlines")
     return Deadlines(
@@ -230,23 +245,26 @@ def _deadlines(settings: Settings) -> Deadlines:
     )
 
 
-def _absolute(said: Said, key: str, path: str, places: Places) -> str:
+def _absolute(said: Said, key: str, path: str, current: Path) -> str:
     """The path as any process sees it, whatever folder a later `resume` is started in."""
     if not path.strip():
         raise ConfigError(f"{said.origin(key)}: expected a path, got an empty text")
     if "\0" in path:
         raise ConfigError(f"{said.origin(key)}: {path!r}: no path contains a NUL character")
     try:
-        return str(places.current / Path(path).expanduser())
+        return str(current / Path(path).expanduser())
     except RuntimeError:
         raise ConfigError(f"{said.origin(key)}: {path}: there is no home folder to put in the place of ~") from None
 
 
-def _report(said: Said, places: Places) -> tuple[str, tuple[ReportFormat, ...]]:
-    """Where the report goes, and its formats: those asked for, else the one that the name's suffix says, else JSON."""
+def report_place(said: Said, current: Path) -> tuple[str, tuple[ReportFormat, ...]]:
+    """Where the report goes, and its formats: those asked for, else the one that the name's suffix says, else JSON.
+
+    Raises ConfigError for a name that is none of a report's.
+    """
     output = _need(said.settings.output, "output")
     path = _need(output.path, "output.path")
-    absolute = _absolute(said, "output.path", path, places)
+    absolute = _absolute(said, "output.path", path, current)
     suffix = Path(path).suffix[1:].lower()
     origin = said.origin("output.path")
     if path.endswith("/"):

@@ -33,7 +33,9 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     training_batch_sizes: those of training, which needs more memory; batch_sizes: those of inference.
     sequence_lengths, input_sizes: of models that count in tokens or in pixels; empty: each model's own.
     memory_format: of images; None: each model's own.
+    required_signals: of a GPU's health, without which there is no PASS, beyond what configs/health.yaml requires.
     preset, time_limit_s: of `quick`, whose process ends within the limit; None for every other run.
+    tainted: faults are injected on purpose, so nothing of the run is a measurement.
     launches: rounds, so launches for each cell. iterations and warm-up within `measurement` are None when adaptive.
     """
 
@@ -57,6 +59,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     allow_busy: bool
     monitor: bool
     monitor_interval_ms: int
+    required_signals: tuple[str, ...] = ()
     deadlines: Deadlines
     cache_folder: str
     runs_folder: str
@@ -64,6 +67,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     formats: tuple[ReportFormat, ...]
     preset: str | None = None
     time_limit_s: float | None = None
+    tainted: bool = False
 
     @property
     def by_name(self) -> dict[str, ModelSpec]:

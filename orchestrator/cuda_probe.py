@@ -13,7 +13,7 @@ import os
 import select
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -44,8 +44,8 @@ _WHAT_TO_DO: Final = {
     35: "the driver is too old for this CUDA: update the driver, or install the versions in constraints-cu12.txt",
     46: "a GPU is busy, or in exclusive or prohibited mode: `nvidia-smi -q -d COMPUTE` shows the mode, "
     "`nvidia-smi -c DEFAULT` (as root) allows CUDA again",
-    _NO_DEVICE: "in a container give it the GPUs (docker run --gpus all); a GPU in MIG mode must leave "
-    "it (nvidia-smi -mig 0)",
+    _NO_DEVICE: "in a container give it the GPUs (docker run --gpus all); a slice may have been destroyed since "
+    "(nvidia-smi -L lists them)",
     101: "a GPU cannot be opened: `nvidia-smi` and the kernel log (Xid) may say which; leave it out with --gpu-ids",
     802: "the fabric manager that connects the GPUs is not running or not ready: start it (systemctl start "
     "nvidia-fabricmanager, of the driver's own version) and wait until `nvidia-smi -q` shows Fabric State: Completed",
@@ -84,15 +84,23 @@ class Silence(msgspec.Struct, frozen=True, kw_only=True):
 def require(devices: Sequence[Device]) -> None:
     """Make sure that CUDA works and shows the GPUs among `devices`. Does nothing where there are none.
 
-    Took half a second on a node with one H200; takes TIMEOUT_S at most. Raises DeviceError, saying what to do.
+    Took half a second on a node with one H200, and takes it for each slice; TIMEOUT_S at most for each process. Raises
+    DeviceError, saying what to do.
     """
+    for gpus in together(devices):
+        spawn.check_rooms()
+        wrong = trouble(look([gpu.uuid for gpu in gpus]), gpus)
+        if wrong is not None:
+            raise DeviceError(f"CUDA cannot be used on the GPUs of this run: {wrong}. Nothing was started.")
+
+
+def together(devices: Sequence[Device]) -> Iterator[tuple[Device, ...]]:
+    """The GPUs that one process can see at once: all whole ones, and each MIG slice alone."""
     gpus = [device for device in devices if device.kind is DeviceKind.CUDA]
-    if not gpus:
-        return
-    spawn.check_rooms()
-    wrong = trouble(look([gpu.uuid for gpu in gpus]), gpus)
-    if wrong is not None:
-        raise DeviceError(f"CUDA cannot be used on the GPUs of this run: {wrong}. Nothing was started.")
+    whole = tuple(gpu for gpu in gpus if gpu.slice_of is None)
+    if whole:
+        yield whole
+    yield from ((gpu,) for gpu in gpus if gpu.slice_of is not None)
 
 
 def trouble(heard: Finding | Silence, gpus: Sequence[Device]) -> str | None:

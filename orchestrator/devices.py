@@ -1,31 +1,32 @@
-"""Which devices there are, which of them a run was asked to use, and who uses them already.
+"""Which devices there are, and which of them a run was asked to use.
 
 For the command line, before anything starts. GPUs are found with NVML alone: a CUDA context in the parent would take
 memory on every GPU. Words of --gpu-ids:
 
-    all              every GPU that CUDA_VISIBLE_DEVICES leaves, or every GPU of the machine
+    all              every GPU that CUDA_VISIBLE_DEVICES leaves, or of the machine; for one in MIG mode its slices
     0,1,2            places in that same list; without CUDA_VISIBLE_DEVICES, the numbers of nvidia-smi
-    GPU-5317350e…    a UUID, or the beginning of one
+    GPU-5317350e…    a UUID, or the beginning of one; MIG-… for a slice
     cpu:0,cpu:1      slices of the cores
 """
 
 import enum
-import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
-import psutil
+from msgspec.structs import replace
 
+from orchestrator import mig
 from orchestrator.cores import cpu_devices, share_near_cores
 from orchestrator.errors import DeviceError
-from orchestrator.nvml import Nvml, NvmlAbsentError, NvmlError, UnreadableGpu
+from orchestrator.nvml import Nvml, UnreadableGpu, is_slice
+from orchestrator.nvml_errors import NvmlAbsentError, NvmlError
 from orchestrator.visible import visible_gpus
-from protocol.cell import Device, DeviceKind
+from protocol.cell import Device
 
 _TRY_CPU: Final = "To try it on the CPU, use --gpu-ids cpu:0,cpu:1"
-_WORD: Final = re.compile(r"all|[0-9]{1,6}|GPU-[0-9A-Za-z-]*|cpu:[0-9]{1,6}")
+_WORD: Final = re.compile(r"all|[0-9]{1,6}|(GPU|MIG)-[0-9A-Za-z-]*|cpu:[0-9]{1,6}")
 
 
 class NvmlStatus(enum.StrEnum):
@@ -37,7 +38,7 @@ class NvmlStatus(enum.StrEnum):
 
 
 class Inventory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All GPUs of the machine in NVML's order, and whether that list can be relied on.
+    """All GPUs of the machine in NVML's order, slices of those in MIG mode, and whether that can be relied on.
 
     unreadable: index → why, for a GPU that is counted but cannot be opened. reason: in words, empty where there is
     nothing to say. Versions are None without NVML.
@@ -46,38 +47,22 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     gpus: tuple[Device, ...]
     nvml: NvmlStatus
     reason: str = ""
+    slices: tuple[Device, ...] = ()
     unreadable: dict[int, str] = {}
     driver_version: str | None = None
     cuda_driver_version: str | None = None
-
-
-class Busy(msgspec.Struct, frozen=True, kw_only=True):
-    """A foreign process on a GPU.
-
-    name: of its program, None where it cannot be read (another container, say); used_bytes: None where the driver does
-    not tell; compute: it can run kernels, and does not only draw.
-    """
-
-    device: Device
-    pid: int
-    name: str | None
-    used_bytes: int | None
-    compute: bool
-
-    def __str__(self) -> str:
-        who = f"PID {self.pid}" + (f" {self.name}" if self.name else "")
-        memory = "" if self.used_bytes is None else f", {self.used_bytes / 2**30:.1f} GiB"
-        return f"{self.device.label} ({self.device.uuid[:12]}…) is used by another process ({who}{memory})"
 
 
 def inventory() -> Inventory:
     """What NVML shows of this machine, whatever CUDA_VISIBLE_DEVICES says. Never raises for what NVML cannot do."""
     try:
         with Nvml() as nvml:
-            found = nvml.gpus()
+            found = [_with_slices(nvml, gpu) for gpu in nvml.gpus()]
             unreadable = {gpu.index: gpu.reason for gpu in found if isinstance(gpu, UnreadableGpu)}
+            readable = [gpu for gpu in found if not isinstance(gpu, UnreadableGpu)]
             return Inventory(
-                gpus=tuple(gpu for gpu in found if isinstance(gpu, Device)),
+                gpus=tuple(gpu for gpu, *_ in readable),
+                slices=tuple(one for _, *slices in readable for one in slices),
                 nvml=NvmlStatus.OK,
                 reason="; ".join(f"GPU {index} cannot be used: {reason}" for index, reason in unreadable.items()),
                 unreadable=unreadable,
@@ -88,6 +73,16 @@ def inventory() -> Inventory:
         return Inventory(gpus=(), nvml=NvmlStatus.ABSENT, reason=str(error))
     except NvmlError as error:
         return Inventory(gpus=(), nvml=NvmlStatus.BROKEN, reason=str(error))
+
+
+def _with_slices(nvml: Nvml, gpu: Device | UnreadableGpu) -> tuple[Device, ...] | UnreadableGpu:
+    """A GPU, and behind it its slices; a GPU that does not tell them cannot be used."""
+    if isinstance(gpu, UnreadableGpu):
+        return gpu
+    try:
+        return (gpu, *mig.slices(nvml, gpu))
+    except NvmlError as error:
+        return UnreadableGpu(index=gpu.gpu_id, reason=str(error))
 
 
 def resolve(
@@ -116,68 +111,11 @@ def resolve(
         elif gpus is not None:
             chosen += gpus.named(word)
     _require_distinct(chosen, origin)
-    return share_near_cores(chosen, cores)
-
-
-def busy(devices: Sequence[Device]) -> tuple[Busy, ...]:
-    """The processes, other than this one, that have a context on one of the GPUs. Raises DeviceError without NVML.
-
-    A process in another container is not seen by every driver.
-    """
-    gpus = [device for device in devices if device.kind is DeviceKind.CUDA]
-    if not gpus:
-        return ()
-    try:
-        with Nvml() as nvml:
-            return tuple(
-                Busy(
-                    device=gpu,
-                    pid=process.pid,
-                    name=_process_name(process.pid),
-                    used_bytes=process.used_bytes,
-                    compute=process.compute,
-                )
-                for gpu in gpus
-                for process in nvml.processes(gpu.uuid)
-                if process.pid != os.getpid()
-            )
-    except NvmlError as error:
-        raise DeviceError(f"Who uses the GPUs cannot be read: {error}. Nothing was started") from error
-
-
-def marked(devices: Sequence[Device], found: Sequence[Busy]) -> tuple[Device, ...]:
-    """The devices, those that others compute on marked with who does."""
-    users = {one.device.uuid: str(one) for one in found if one.compute}
-    return tuple(msgspec.structs.replace(device, busy_with=users.get(device.uuid)) for device in devices)
-
-
-def refusal(devices: Sequence[Device], found: Sequence[Busy]) -> str | None:
-    """Why a run on `devices` is not started while `found` use them, and what to do; None where it may start.
-
-    A process that only draws (a display server) does not stand against a run.
-    """
-    blocking = [one for one in found if one.compute]
-    if not blocking:
-        return None
-    taken = {one.device.uuid for one in blocking}
-    rest = [_word(device) for device in devices if device.uuid not in taken]
-    leave_out = f"Leave {'it' if len(taken) == 1 else 'them'} out with --gpu-ids {','.join(rest)}, or measure"
-    return (
-        f"{'; '.join(_users(blocking))}. Nothing was started. {leave_out if rest else 'Measure'} beside it with "
-        "--allow-busy (results will be marked contaminated)."
-    )
-
-
-def _users(found: Sequence[Busy]) -> Iterator[str]:
-    """A line for each device: its process, or the largest of many."""
-    for device in dict.fromkeys(one.device for one in found):
-        here = sorted((one for one in found if one.device == device), key=lambda one: one.used_bytes or 0, reverse=True)
-        others = f", and by {len(here) - 1} more" if len(here) > 1 else ""
-        yield f"{here[0]}{others}"
+    return mig.sharing(share_near_cores(chosen, cores))
 
 
 class _Gpus:
-    """The GPUs that may be named, by place; None for one that is there but cannot be opened."""
+    """The GPUs and slices that may be named: by place in `_list` (None: there, but it cannot be opened), or by UUID."""
 
     def __init__(self, machine: Inventory, visible: str | None, order: str | None, origin: str) -> None:
         if machine.nvml is NvmlStatus.BROKEN:
@@ -189,59 +127,99 @@ class _Gpus:
         self._machine = machine
         self._visible = visible
         self._origin = origin
-        self._list = visible_gpus(everything, visible, order)
+        named = visible_gpus(everything, visible, order, machine.slices)
+        # A slice that CUDA_VISIBLE_DEVICES names has its place there for a number.
+        self._list = [one and replace(one, gpu_id=place, slice_index=None) for place, one in enumerate(named)]
+        self._slices = {
+            gpu.uuid: tuple(replace(one, gpu_id=gpu.gpu_id) for one in machine.slices if one.slice_of == gpu.uuid)
+            for gpu in self._list
+            if gpu is not None
+        }
 
     def named(self, word: str) -> tuple[Device, ...]:
-        """The GPUs that one word names."""
+        """The devices that one word names."""
         if word == "all":
             return self._all()
-        return (self._by_uuid(word) if word.startswith("GPU-") else self._at(int(word)),)
+        return (self._at(int(word)) if word.isdecimal() else self._by_uuid(word),)
 
     def _all(self) -> tuple[Device, ...]:
         if not self._list:
             where = "" if self._visible is None else f" (CUDA_VISIBLE_DEVICES is {self._visible!r})"
             raise DeviceError(f"No NVIDIA GPU was found{where}. {_TRY_CPU}")
-        return tuple(self._at(place) for place in range(len(self._list)))
+        return tuple(device for place, gpu in enumerate(self._list) for device in self._parts(place, gpu))
+
+    def _parts(self, place: int, gpu: Device | None) -> tuple[Device, ...]:
+        """What is usable of an entry: the GPU itself, or its slices."""
+        return (gpu and self._slices[gpu.uuid]) or (self._at(place),)
 
     def _at(self, place: int) -> Device:
         if place >= len(self._list):
             raise DeviceError(f"{self._origin}: there is no GPU {place}; there are {self._places}")
         gpu = self._list[place]
         if gpu is None:
-            usable = ",".join(str(other) for other, found in enumerate(self._list) if found)
-            advice = f"Leave it out with --gpu-ids {usable}" if usable else _TRY_CPU
-            raise DeviceError(f"{self._machine.reason}. Nothing was started. {advice}")
-        return msgspec.structs.replace(gpu, gpu_id=place)
+            raise DeviceError(f"{self._machine.reason}. Nothing was started. {self._advice()}")
+        return self._usable(gpu)
+
+    def _usable(self, device: Device) -> Device:
+        """The device, which must not be a GPU whose place its slices have taken."""
+        if not device.mig_enabled or device.slice_of is not None:
+            return device
+        slices = self._slices[device.uuid]
+        whole = f"{self._origin}: {device.label} ({device.uuid}) is in MIG mode, in which CUDA sees slices of it alone"
+        if slices:
+            raise DeviceError(f"{whole}. Name slices of it: {mig.listed(slices)}; all names every one of them")
+        raise DeviceError(
+            f"{whole}, and it has none that can be used here. Make some (nvidia-smi mig -cgi … -C, as root), or switch "
+            f"MIG off (nvidia-smi -i {device.uuid} -mig 0). {self._advice()}"
+        )
 
     def _by_uuid(self, word: str) -> Device:
-        places = [place for place, gpu in enumerate(self._list) if gpu and gpu.uuid.startswith(word)]
-        if len(places) > 1:
-            matches = ", ".join(gpu.uuid for gpu in self._list if gpu and gpu.uuid.startswith(word))
+        own = [gpu for gpu in self._list if gpu is not None]
+        known = {one.uuid: one for one in (*(part for parts in self._slices.values() for part in parts), *own)}
+        found = [device for uuid, device in known.items() if uuid.startswith(word)]
+        if len(found) > 1:
+            matches = ", ".join(device.uuid for device in found)
             raise DeviceError(f"{self._origin}: {word} is the beginning of several UUIDs: {matches}. Give more of it")
-        if places:
-            return self._at(places[0])
-        if any(gpu.uuid.startswith(word) for gpu in self._machine.gpus):
+        if found:
+            return self._usable(found[0])
+        if any(one.uuid.startswith(word) for one in (*self._machine.gpus, *self._machine.slices)):
             raise DeviceError(f"{self._origin}: {word} is hidden by CUDA_VISIBLE_DEVICES={self._visible}")
-        raise DeviceError(f"{self._origin}: no GPU has the UUID {word}. `torch-gpu-benchmark info` shows them all")
+        what = "no slice" if is_slice(word) else "no GPU"
+        raise DeviceError(
+            f"{self._origin}: {what} has the UUID {word}{self._slices_there}. `torch-gpu-benchmark info` shows them all"
+        )
+
+    def _advice(self) -> str:
+        """What to say instead of a word that cannot be meant."""
+        usable = [
+            one.uuid if one.slice_of else str(one.gpu_id)
+            for gpu in self._list
+            if gpu is not None
+            for one in (self._slices[gpu.uuid] or ([] if gpu.mig_enabled and gpu.slice_of is None else [gpu]))
+        ]
+        return f"Leave it out with --gpu-ids {','.join(usable)}" if usable else _TRY_CPU
 
     @property
     def _places(self) -> str:
-        """The indices there are, in words."""
+        """The indices there are, in words, and the slices."""
         within = "" if self._visible is None else f" within CUDA_VISIBLE_DEVICES={self._visible}"
         last = len(self._list) - 1
-        return ("none" if last < 0 else "only 0" if last == 0 else f"0 to {last}") + within
+        return ("none" if last < 0 else "only 0" if last == 0 else f"0 to {last}") + within + self._slices_there
+
+    @property
+    def _slices_there(self) -> str:
+        """The slices that may be named, behind a list; empty where there are none."""
+        there = [one for slices in self._slices.values() for one in slices]
+        return f"; slices are {mig.listed(there)}" if there else ""
 
 
 def _cpu_number(word: str, origin: str) -> int | None:
     """N of cpu:N, None for the name of a GPU. Raises DeviceError for a word that can be neither."""
     if not _WORD.fullmatch(word):
-        raise DeviceError(f"{origin}: {word!r} is no device. Give all, or a list of indices, UUIDs (GPU-…) and cpu:0")
+        raise DeviceError(
+            f"{origin}: {word!r} is no device. Give all, or a list of indices, UUIDs (GPU-…, MIG-…) and cpu:0"
+        )
     return int(word.removeprefix("cpu:")) if word.startswith("cpu:") else None
-
-
-def _word(device: Device) -> str:
-    """How --gpu-ids names a device."""
-    return device.uuid if device.kind is DeviceKind.CPU else str(device.gpu_id)
 
 
 def _require_distinct(devices: Sequence[Device], origin: str) -> None:
@@ -251,10 +229,3 @@ def _require_distinct(devices: Sequence[Device], origin: str) -> None:
             name = device.label if device.label == device.uuid else f"{device.label} ({device.uuid})"
             raise DeviceError(f"{origin}: {name} is named twice. Name each device once")
         seen.add(device.uuid)
-
-
-def _process_name(pid: int) -> str | None:
-    try:
-        return psutil.Process(pid).name()
-    except psutil.Error:
-        return None

@@ -10,13 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 
-from orchestrator import outcomes
+from orchestrator import outcomes, suspicion
 from orchestrator.archive import Archive, Attempt, ResultFileError
 from orchestrator.health import clocks, course, records
 from orchestrator.health.clocks import ClockUse
 from orchestrator.health.course import Courses
 from orchestrator.outcomes import CellOutcome
-from orchestrator.readings import Readings, over
+from orchestrator.readings import Readings, of_slice, over
 from orchestrator.samples import read_samples
 from orchestrator.stats import launch as figures
 from orchestrator.stats.launch import CellFigures, LaunchFigures
@@ -27,7 +27,10 @@ from protocol.result import Environment, Ledger, Memory, Result, StopReason, War
 
 @dataclass(frozen=True)
 class LaunchEvidence:
-    """One good launch, without its raw times. The counters are those of Result, where they are explained."""
+    """One good launch, without its raw times. The counters are those of Result, where they are explained.
+
+    beside: who else computed on its GPU, empty for nobody.
+    """
 
     parameters: int
     figures: LaunchFigures
@@ -42,6 +45,7 @@ class LaunchEvidence:
     bytes_per_iteration: Mapping[str, int]
     environment: Environment
     readings: Readings
+    beside: str = ""
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,7 @@ class Evidence:
 
     launches: good launches by their number. cells: figures by cell. damaged: launch → what is wrong with its file.
     courses: what was seen of the hardware's health; clocks: how each GPU's clocks were held down over the run.
+    goes_on: somebody still works on the run.
     """
 
     outcomes: Mapping[str, CellOutcome]
@@ -67,10 +72,15 @@ class Evidence:
     devices: Mapping[str, DeviceEvidence] = field(default_factory=dict)
     courses: Courses = field(default_factory=Courses)
     clocks: Mapping[str, ClockUse] = field(default_factory=dict)
+    goes_on: bool = False
+    suspect: tuple[str, ...] = ()
 
 
-def gather(archive: Archive) -> Evidence:
-    """Read the result of every attempt that has one, and the telemetry around it. Damaged results are named."""
+def gather(archive: Archive, *, goes_on: bool = False) -> Evidence:
+    """Read the result of every attempt that has one, and the telemetry around it. Damaged results are named.
+
+    goes_on: somebody still works on the run, so that what is missing is still to come.
+    """
     damaged: dict[int, str] = {}
     launches: dict[int, LaunchEvidence] = {}
     cells: dict[str, CellFigures] = {}
@@ -84,24 +94,30 @@ def gather(archive: Archive) -> Evidence:
             results = dict(_results(archive, attempts, damaged))
             for attempt in attempts:
                 if result := results.get(attempt.start.launch):
-                    launches[attempt.start.launch] = _launch(result, samples[attempt.segment.boot_id])
+                    during = samples[attempt.segment.boot_id]
+                    launches[attempt.start.launch] = _launch(device, result, during, attempt.beside)
             if counted := outcomes.counted(attempts, damaged):
                 cells[attempts[0].start.cell] = figures.of_cell([results[number] for number in counted])
+    found = outcomes.derive(
+        archive.stored.plan,
+        archive.attempts,
+        damaged,
+        dropped=archive.dropped,
+        skipped=archive.skipped,
+        taken_out=archive.taken_out,
+    )
+    suspect, explained = suspicion.raised(archive.stored.devices, archive.stored.plan.cells, found)
+    found |= suspect | explained
     return Evidence(
-        outcomes=outcomes.derive(
-            archive.stored.plan,
-            archive.attempts,
-            damaged,
-            dropped=archive.dropped,
-            skipped=archive.skipped,
-            taken_out=archive.taken_out,
-        ),
+        outcomes=outcomes.awaited(archive.stored.plan, found, archive.taken_out) if goes_on else found,
         launches=launches,
         cells=cells,
         damaged=damaged,
         devices=devices,
         courses=course.follow(records.read(archive.paths.health)),
         clocks=uses,
+        goes_on=goes_on,
+        suspect=tuple(suspect),
     )
 
 
@@ -146,8 +162,8 @@ def _average(archive: Archive, samples: Mapping[str, Sequence[Sample]]) -> Devic
     )
 
 
-def _launch(result: Result, samples: Sequence[Sample]) -> LaunchEvidence:
-    windows = [(block.start_ns, block.end_ns) for block in result.blocks]
+def _launch(device: Device, result: Result, samples: Sequence[Sample], beside: str) -> LaunchEvidence:
+    readings = over(samples, [(block.start_ns, block.end_ns) for block in result.blocks])
     return LaunchEvidence(
         parameters=result.parameters,
         figures=figures.of_launch(result),
@@ -161,7 +177,8 @@ def _launch(result: Result, samples: Sequence[Sample]) -> LaunchEvidence:
         flops_per_iteration=result.flops_per_iteration,
         bytes_per_iteration=result.bytes_per_iteration,
         environment=result.environment,
-        readings=over(samples, windows),
+        readings=readings if device.slice_of is None else of_slice(readings),
+        beside=beside,
     )
 
 

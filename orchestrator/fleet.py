@@ -12,14 +12,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from msgspec import structs
+
 import protocol
-from orchestrator import classify, host, launches, logs, spawn
-from orchestrator.configuration import Configuration, Isolation
+from orchestrator import classify, host, launches, logs, preload, spawn
+from orchestrator.configuration import Isolation, StoredRun
+from orchestrator.errors import StorageError
 from orchestrator.launches import Launch
 from orchestrator.link import Link
 from orchestrator.slots import NextLaunch
 from orchestrator.spawn import Exit
-from protocol.cell import Device, DeviceKind
+from protocol.cell import DeviceKind
 from protocol.failure import Category, Failure, Phase
 from protocol.messages import Ack, Assign, Dismiss, FromWorker, Hello, LaunchSpec, Outcome, PhaseEntered, Progress
 from protocol.paths import LaunchPaths, RunPaths
@@ -30,7 +33,8 @@ from protocol.result import Result
 class Live:
     """A launch under way.
 
-    pidfd: open from its birth until it is gone. noted: the loop watches it. over_ns: when its outcome was known.
+    pidfd: open from its birth until it is gone. noted: the loop watches it. over_ns: when its outcome was known. state:
+    what its process did when it was to be ended.
     """
 
     next: NextLaunch
@@ -42,6 +46,7 @@ class Live:
     pidfd: int | None = None
     noted: bool = False
     over_ns: int | None = None
+    state: str = ""
 
     @property
     def paths(self) -> LaunchPaths:
@@ -70,23 +75,26 @@ Happening = Concluded | Gone
 
 
 class Fleet:
-    """All launches under way, by number. `fork` makes a process for a spec, or raises OSError."""
+    """All launches under way, by number. `fork` makes a process for a spec, or raises OSError.
 
-    def __init__(
-        self,
-        configuration: Configuration,
-        devices: tuple[Device, ...],
-        paths: RunPaths,
-        link: Link,
-        fork: Callable[[LaunchSpec], None],
-    ) -> None:
+    A new interpreter imports before it says anything what a zygote has imported, and has as long for it.
+
+    Raises StorageError when a launch's folder cannot be made.
+    """
+
+    def __init__(self, stored: StoredRun, paths: RunPaths, link: Link, fork: Callable[[LaunchSpec], None]) -> None:
         self.live: dict[int, Live] = {}
-        self._configuration = configuration
-        self._devices = {device.uuid: device for device in devices}
+        self._configuration = configuration = stored.configuration
+        self._devices = {device.uuid: device for device in stored.devices}
         self._models = configuration.by_name
         self._paths = paths
+        self._logs = logs.Kept(paths.launches)
         self._link = link
         self._fork = fork
+        anew = configuration.isolation is Isolation.EXEC
+        self._preload = preload.modules(stored) if anew else ()
+        patience = configuration.deadlines
+        self._deadlines = structs.replace(patience, start=patience.start + patience.import_) if anew else patience
 
     def request(self, following: NextLaunch, now: float) -> Iterator[Happening]:
         """Ask for the process of a launch that the journal knows of."""
@@ -189,7 +197,10 @@ class Fleet:
     def _prepare(self, following: NextLaunch, now: float) -> Live:
         device = self._devices[following.device]
         folder = self._paths.launch(following.planned, following.attempt).folder
-        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StorageError(f"{folder}: cannot be made: {error.strerror}") from error
         visible = device.uuid if device.kind is DeviceKind.CUDA else ""
         spec = LaunchSpec(
             launch=following.launch,
@@ -202,8 +213,9 @@ class Fleet:
             isolation=str(self._configuration.isolation),
             requested_ns=time.monotonic_ns(),
             root=str(spawn.rooms_root()),
+            preload=self._preload,
         )
-        launch = launches.requested(self._configuration.deadlines, self._configuration.measurement, now)
+        launch = launches.requested(self._deadlines, self._configuration.measurement, now)
         return Live(next=following, spec=spec, launch=launch, begun=now, oom_kills=host.oom_kills())
 
     def _greet(self, live: Live, hello: Hello, now: float) -> Iterator[Happening]:
@@ -228,6 +240,7 @@ class Fleet:
                     self._link.send(live.spec.token, self._assignment(live))
                 case launches.Terminate():
                     assert live.pid is not None
+                    live.state = host.process_state(live.pid)
                     spawn.signal_quietly(live.pid, signal.SIGCONT)
                     spawn.signal_quietly(live.pid, signal.SIGTERM)
                 case launches.Kill():
@@ -266,8 +279,8 @@ class Fleet:
 
     def _forget(self, live: Live, *, unkillable: bool) -> Gone:
         del self.live[live.spec.launch]
-        logs.compact(live.paths.stdout)
-        logs.compact(live.paths.stderr)
+        self._logs.compact(live.paths.stdout)
+        self._logs.compact(live.paths.stderr)
         return Gone(live, live.launch.exit, unkillable)
 
 

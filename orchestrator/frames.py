@@ -26,6 +26,11 @@ class FrameFile:
         self._size = max((end for end, _ in frames(path.read_bytes())), default=0)
         os.ftruncate(self._fd, self._size)
 
+    @property
+    def size(self) -> int:
+        """Bytes of whole frames."""
+        return self._size
+
     def append(self, body: bytes) -> None:
         """Write one frame, whole or not at all. Raises OSError when the disk refuses; later ones may fit again."""
         frame = _FRAME.pack(len(body), zlib.crc32(body)) + body

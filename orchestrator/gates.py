@@ -22,7 +22,7 @@ _PATIENCE_S: Final = 5.0
 
 @dataclass(frozen=True)
 class Passed:
-    """A device whose launch is over. obstacle: why it must not be used again, empty when it may."""
+    """A device whose launch is over. obstacle: why it must not be used now, empty when it may."""
 
     gone: Gone
     device: Device
@@ -43,15 +43,21 @@ class Gates:
         """Whether any device is being waited for."""
         return bool(self._waiting)
 
+    def limit_bytes(self, uuid: str) -> int | None:
+        """Memory in use up to which a device counts as free; None where nothing was read when the run began."""
+        used = self._devices[uuid].memory_used_bytes
+        return None if used is None else used + TOLERANCE_BYTES
+
     def admit(self, gone: Gone, telemetry: Telemetry | None) -> Passed | None:
         """A process is gone. Returns the passage where there is nothing to wait for."""
         device = self._devices[gone.live.next.device]
         if gone.unkillable:
             return self._pass(gone, "a process on it cannot be killed")
-        if device.kind is not DeviceKind.CUDA or device.memory_used_bytes is None or telemetry is None or self._deaf:
+        limit_bytes = self.limit_bytes(device.uuid)
+        if device.kind is not DeviceKind.CUDA or limit_bytes is None or telemetry is None or self._deaf:
             return self._pass(gone, "")
         try:
-            telemetry.await_free(device.uuid, device.memory_used_bytes + TOLERANCE_BYTES, TIMEOUT_S)
+            telemetry.await_free(device.uuid, limit_bytes, TIMEOUT_S)
         except EOFError:  # its end is seen in the poller too, and told there
             return self._pass(gone, "")
         self._waiting[device.uuid] = gone

@@ -5,9 +5,13 @@
 An Xid that asks for no more than a new process is kept: it explains a launch that fails on that GPU.
 """
 
+from typing import Final
+
 from orchestrator.health import verdict, xids
 from protocol.failure import Category, Failure, Phase
 from protocol.messages import GpuBroken, XidSeen
+
+_HARDWARE: Final = frozenset({Category.DEVICE_LOST, Category.DEVICE_HARDWARE})
 
 
 class Hazards:
@@ -15,6 +19,7 @@ class Hazards:
 
     def __init__(self) -> None:
         self._last_ns: dict[str, dict[int, int]] = {}
+        self._broken: dict[str, None] = {}
 
     def is_news(self, message: XidSeen | GpuBroken) -> bool:
         """Whether nothing like it was heard of this GPU: an Xid may come a thousand times."""
@@ -29,7 +34,17 @@ class Hazards:
             category, reaction = Category.DEVICE_HARDWARE, verdict.reaction((message.xid,))
         if not reaction.quarantine:
             return None
+        self._broken[message.uuid] = None
         return Failure(category=category, message=reaction.reason, phase=Phase.MEASURE)
+
+    def ended(self, uuid: str, failure: Failure) -> None:
+        """A launch on a GPU has failed: its hardware may be why."""
+        if failure.category in _HARDWARE:
+            self._broken[uuid] = None
+
+    def broken_beside(self, uuid: str) -> tuple[str, ...]:
+        """Other GPUs of the run whose hardware has failed, in that order."""
+        return tuple(other for other in self._broken if other != uuid)
 
     def since(self, uuid: str, at_ns: int) -> str:
         """The Xids of a GPU from a monotonic time on, in words, each once; empty where there was none."""

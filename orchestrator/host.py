@@ -9,6 +9,7 @@ _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 _CGROUP: Final = Path("/sys/fs/cgroup")
 _OWN_CGROUP: Final = Path("/proc/self/cgroup")
 _VMSTAT: Final = Path("/proc/vmstat")
+_PROC: Final = Path("/proc")
 
 
 def boot_id() -> str:
@@ -24,6 +25,30 @@ def start_ticks(pid: int) -> int | None:
         return None
     # The name in field 2 may hold spaces and brackets: count from the last bracket.
     return int(stat.rpartition(")")[2].split()[19])
+
+
+def parent(pid: int) -> int | None:
+    """The parent of a process; 0 for the first of all, None where there is no such process."""
+    stat = text(Path(f"/proc/{pid}/stat"))
+    return int(stat.rpartition(")")[2].split()[1]) if stat else None
+
+
+def process_state(pid: int) -> str:
+    """What a process does, in the kernel's words, and how long it has computed; empty where there is no such process.
+
+    "T (stopped), 0.3 s of CPU time"; D is a process that waits in the kernel, where no signal reaches it.
+    """
+    state = next((line for line in text(_PROC / str(pid) / "status").splitlines() if line.startswith("State:")), "")
+    stat = text(_PROC / str(pid) / "stat").rpartition(")")[2].split()
+    if not state or not stat:
+        return ""
+    computed_s = (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
+    return f"{state.removeprefix('State:').strip()}, {computed_s:.1f} s of CPU time"
+
+
+def process_name(pid: int) -> str | None:
+    """The name that the kernel has for a process; None where there is no such process."""
+    return text(Path(f"/proc/{pid}/comm")).strip() or None
 
 
 def age_s() -> float:

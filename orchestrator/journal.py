@@ -4,7 +4,8 @@
     record  length (u32)  CRC of the body (u32)  sequence number (u64)  CRC of these three (u32)  │  body, MessagePack
 
 One writer. Each record is on the disk before `append` returns. A record that was being written when the machine died is
-cut off when the file is opened again; damage anywhere else is an error, never skipped.
+cut off when the file is opened again; damage anywhere else is an error, never skipped. While the file is open, room on
+the disk is kept beside it (reserve.py), so that a full disk has place for `last_word`.
 """
 
 import os
@@ -15,6 +16,7 @@ from typing import Final, Self
 
 from orchestrator.errors import RunFolderError, StorageError
 from orchestrator.records import Record
+from orchestrator.reserve import Reserve
 from protocol import codec
 from protocol.errors import ProtocolError
 
@@ -43,7 +45,10 @@ class Journal:
         try:
             self.recovered, whole = _scan(path.read_bytes(), path)
             self._sequence = len(self.recovered)
+            self._whole = whole
+            self._synced = True
             self._repair(whole, fresh=fresh)
+            self._reserve = self._kept()
         except BaseException:
             os.close(self._fd)
             raise
@@ -56,13 +61,36 @@ class Journal:
         """
         if self._broken:
             raise StorageError(f"{self._path}: an earlier write failed; nothing more can be recorded")
-        body = codec.encode(record)
-        header = _HEADER.pack(len(body), zlib.crc32(body), self._sequence)
-        self._write(header + _HEADER_CRC.pack(zlib.crc32(header)) + body)
+        self._write(_framed(record, self._sequence))
         self._sequence += 1
+
+    def require_room(self) -> None:
+        """Make sure that the disk is not full. Raises StorageError."""
+        try:
+            self._reserve.require_more()
+        except OSError as error:
+            raise StorageError(f"{self._path.parent}: cannot be written: {error.strerror}") from error
+
+    def last_word(self, record: Record) -> bool:
+        """Write a record where no other can be written any more, in the room that was kept. Says whether it is there.
+
+        A record that was cut short goes; one whose sync has failed stays as it may be, and nothing is written after it.
+        """
+        self._reserve.give_up()
+        if not self._synced:
+            return False
+        try:
+            os.ftruncate(self._fd, self._whole)
+            self._write(_framed(record, self._sequence))
+        except (OSError, StorageError):
+            return False
+        finally:
+            self._broken = True
+        return True
 
     def close(self) -> None:
         """Give the file back."""
+        self._reserve.give_up()
         os.close(self._fd)
 
     def __enter__(self) -> Self:
@@ -70,6 +98,13 @@ class Journal:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _kept(self) -> Reserve:
+        path = self._path.with_suffix(".reserve")
+        try:
+            return Reserve(path)
+        except OSError as error:
+            raise StorageError(f"{path}: no room can be kept for the run's last words: {error.strerror}") from error
 
     def _repair(self, whole: int, *, fresh: bool) -> None:
         """Cut a torn tail off, or begin a new file and make its name durable too."""
@@ -90,10 +125,20 @@ class Journal:
         try:
             while rest:
                 rest = rest[os.write(self._fd, rest) :]
+            self._synced = False
             os.fdatasync(self._fd)
+            self._synced = True
         except OSError as error:
             raise StorageError(f"{self._path}: cannot be written: {error.strerror}") from error
+        self._whole += len(data)
         self._broken = False
+
+
+def _framed(record: Record, sequence: int) -> bytes:
+    """A record as it lies in the file."""
+    body = codec.encode(record)
+    header = _HEADER.pack(len(body), zlib.crc32(body), sequence)
+    return header + _HEADER_CRC.pack(zlib.crc32(header)) + body
 
 
 def read(path: Path) -> tuple[Record, ...]:
@@ -122,17 +167,22 @@ def write_durably(path: Path, data: bytes) -> None:
 
     Raises StorageError when the disk refuses.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    unfinished = temporary(path, os.getpid())
     try:
-        with temporary.open("wb") as file:
+        with unfinished.open("wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        temporary.rename(path)
+        unfinished.rename(path)
         sync_folder(path.parent)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
+        unfinished.unlink(missing_ok=True)
         raise StorageError(f"{path}: cannot be written: {error.strerror}") from error
+
+
+def temporary(path: Path, pid: int) -> Path:
+    """The name under which a process writes what is to be at `path`."""
+    return path.with_name(f".{path.name}.{pid}.tmp")
 
 
 def _scan(data: bytes, path: Path) -> tuple[tuple[Record, ...], int]:
@@ -148,7 +198,7 @@ def _scan(data: bytes, path: Path) -> tuple[tuple[Record, ...], int]:
         if body is None:
             if _later_record(data, offset + 1, len(records)):
                 raise RunFolderError(
-                    f"{path}: damaged at byte {offset}: record {len(records)} is unreadable, but later ones follow. "
+                    f"{path}: damaged at byte {offset}: record {len(records)} is unreadable, but more follows. "
                     "The results are still in the folder launches/; the run cannot be continued."
                 )
             break
@@ -174,10 +224,10 @@ def _body_at(data: bytes, offset: int, sequence: int) -> bytes | None:
 
 
 def _later_record(data: bytes, start: int, sequence: int) -> bool:
-    """Whether a sound header of a later record stands anywhere behind `start`: then damage is not a torn tail."""
+    """Whether a sound header of this record or a later one stands behind `start`: then damage is not a torn tail."""
     for offset in range(start, len(data) - _PREFIX + 1):
         header = data[offset : offset + _HEADER.size]
         (check,) = _HEADER_CRC.unpack_from(data, offset + _HEADER.size)
-        if check == zlib.crc32(header) and _HEADER.unpack(header)[2] > sequence:
+        if check == zlib.crc32(header) and _HEADER.unpack(header)[2] >= sequence:
             return True
     return False

@@ -23,7 +23,7 @@ from orchestrator.errors import UserError
 from protocol import codec
 from protocol.cell import slug
 from protocol.errors import ProtocolError
-from protocol.messages import FromWorker, ToWorker
+from protocol.messages import FromWorker, Outcome, ToWorker
 
 _MAX_SOCKET_PATH: Final = 107
 _NAME_LENGTH: Final = 24
@@ -36,9 +36,8 @@ class Link:
 
     def __init__(self, name: str) -> None:
         """Bind a socket for the run `name`. Raises UserError when no private folder can be made."""
-        base = _base()
-        with _sweeping(base):
-            self._folder = base / f"{slug(name)[:_NAME_LENGTH]}-{os.getpid()}"
+        self._folder = socket_folder(name)
+        with _sweeping(self._folder.parent):
             self._folder.mkdir(mode=0o700)
             self._lock = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -67,6 +66,8 @@ class Link:
             message = _FROM_WORKER.decode(frames[1])
             if frames[0] != message.token.encode():
                 raise ProtocolError(f"a message of launch {message.launch} came from another worker")
+            if isinstance(message, Outcome) and message.result is not None and message.result.flaw is not None:
+                raise ProtocolError(f"the result of launch {message.launch} is no measurement: {message.result.flaw}")
         except ProtocolError as error:
             return error
         return message
@@ -93,6 +94,11 @@ class Link:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def socket_folder(name: str) -> Path:
+    """Where the link of a run `name` that this process works on lives, while it does. Raises UserError as Link does."""
+    return _base() / f"{slug(name)[:_NAME_LENGTH]}-{os.getpid()}"
 
 
 def _base() -> Path:

@@ -74,7 +74,7 @@ def holder(paths: RunPaths) -> Holder | None:
     try:
         with paths.lock.open("rb") as file:
             return msgspec.json.decode(file.read(_MAX_BYTES), type=Holder)
-    except (OSError, msgspec.DecodeError):
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return None
 
 

@@ -2,6 +2,9 @@
 
 The process appends and is never blocked. When a file has grown past the cap, the middle of it is given back to the file
 system: the beginning tells what was done, the end tells what went wrong. 300 MB of print were held to 8 MB that way.
+
+A run has thousands of launches. Once their logs take ALL_BYTES together, some kilobytes of each further one are kept:
+the first lines, and at the end a traceback.
 """
 
 import ctypes
@@ -10,8 +13,11 @@ from pathlib import Path
 from typing import Final
 
 CAP_BYTES: Final = 8 * 1024 * 1024
+ALL_BYTES: Final = 1024 * 1024 * 1024
 _HEAD_BYTES: Final = 1024 * 1024
 _TAIL_BYTES: Final = 3 * 1024 * 1024
+_BRIEF_HEAD_BYTES: Final = 16 * 1024
+_BRIEF_TAIL_BYTES: Final = 48 * 1024
 _TAIL_TEXT_BYTES: Final = 2_000
 _BLOCK: Final = 512
 _FALLOC_FL_KEEP_SIZE: Final = 1
@@ -35,22 +41,40 @@ def hold_below_cap(path: Path) -> None:
         os.close(fd)
 
 
-def compact(path: Path) -> None:
-    """Take the hole out of a file whose process has ended, and say in the file how much is missing."""
+class Kept:
+    """The logs of one run: how much they take in all. folder: the one of its launches."""
+
+    def __init__(self, folder: Path) -> None:
+        self.bytes = sum(path.stat().st_size for path in folder.glob("*/*/std*.log"))
+
+    def compact(self, path: Path) -> None:
+        """Compact the log of a process that has ended; to a few kilobytes where there is much of others."""
+        if self.bytes < ALL_BYTES:
+            compact(path, CAP_BYTES, _HEAD_BYTES, _TAIL_BYTES)
+        else:
+            compact(path, _BRIEF_HEAD_BYTES + _BRIEF_TAIL_BYTES, _BRIEF_HEAD_BYTES, _BRIEF_TAIL_BYTES)
+        self.bytes += path.stat().st_size if path.exists() else 0
+
+
+def compact(path: Path, cap: int = CAP_BYTES, head: int = _HEAD_BYTES, tail: int = _TAIL_BYTES) -> None:
+    """Take the middle out of a file above `cap` whose process has ended, and say in the file how much is missing."""
     try:
         size = path.stat().st_size
     except FileNotFoundError:
         return
-    if size <= CAP_BYTES:
+    if size <= cap:
         return
-    missing = size - _HEAD_BYTES - _TAIL_BYTES
+    missing = size - head - tail
     temporary = path.with_suffix(".tmp")
-    with path.open("rb") as source, temporary.open("wb") as target:
-        target.write(source.read(_HEAD_BYTES))
-        target.write(f"\n[… {missing:,} bytes were cut out here …]\n".encode())
-        source.seek(-_TAIL_BYTES, os.SEEK_END)
-        target.write(source.read())
-    temporary.rename(path)
+    try:
+        with path.open("rb") as source, temporary.open("wb") as target:
+            target.write(source.read(head))
+            target.write(f"\n[… {missing:,} bytes were cut out here …]\n".encode())
+            source.seek(-tail, os.SEEK_END)
+            target.write(source.read())
+        temporary.rename(path)
+    except OSError:  # a full disk: the file stays with its hole
+        temporary.unlink(missing_ok=True)
 
 
 def tail(path: Path) -> str:

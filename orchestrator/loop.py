@@ -22,11 +22,13 @@ from orchestrator.nursery import ZygoteError
 from orchestrator.slots import RunState
 from orchestrator.stopping import Stopping
 from orchestrator.telemetry import Telemetry
+from orchestrator.wall_clock import WallClock
 from protocol.errors import ProtocolError
 from protocol.failure import Category
 from protocol.messages import (
     DeviceFree,
     Digest,
+    ForeignSeen,
     Forked,
     ForkFailed,
     GpuBroken,
@@ -48,6 +50,7 @@ class Loop:
         self._nursery = around.nursery
         self._forks = around.stored.configuration.isolation is Isolation.FORK
         self._refreshed = time.monotonic()
+        self._clock = WallClock(time.time(), time.monotonic())
         self._stopping = Stopping() if around.budget is None else Stopping(around.budget.ends)
         self._hopeless: ZygoteError | None = None
         self._poller = zmq.Poller()
@@ -134,6 +137,8 @@ class Loop:
                         self._conductor.samples.update(samples)
                     case DeviceFree():
                         self._conductor.let_pass(self._conductor.gates.answered(message))
+                    case ForeignSeen():
+                        self._conductor.foreign.heard(message)
                     case XidSeen() | GpuBroken():
                         self._conductor.beware(message)
                     case Unavailable(reason=reason):
@@ -158,15 +163,17 @@ class Loop:
         self._conductor.carry_out(self._fleet.time_passed(now))
         self._nursery.kill_if_stuck(now, self._fleet.oldest_request())
         self._fleet.hold_logs()
+        self._nursery.hold_log()
         gates = self._conductor.gates
         for passed in gates.open_all() if now >= self._stopping.over_by else gates.overdue(now):
             self._conductor.let_pass(passed)
-        self._conductor.wake_the_rested(now)
+        self._conductor.look_after_the_waiting(now)
         for order in self._stopping.time_passed(now):
             self._conductor.obey(order, now)
         if now >= self._refreshed + REFRESH_S:
             self._refreshed = now
             self._reap_orphans()
+            self._look_at_the_clock()
             self._show()
 
     def _launch_what_can_be(self) -> bool:
@@ -219,6 +226,12 @@ class Loop:
         known.add(None if self._around.telemetry is None else self._around.telemetry.pid)
         while spawn.reap_orphan(known) is not None:
             pass
+
+    def _look_at_the_clock(self) -> None:
+        wall = time.time()
+        if by_s := self._clock.jumped(wall, time.monotonic()):
+            self._conductor.recorder.clock_set(wall, by_s)
+            self._conductor.tell("warning", f"the host's clock has jumped by {by_s:+,.0f} s; no deadline depends on it")
 
     def _show(self) -> None:
         self._conductor.show("loading the frameworks" if self._waiting_for_zygote() else "")

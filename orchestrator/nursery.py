@@ -88,6 +88,10 @@ class Nursery:
             raise ZygoteError(f"the zygote {words} while it was importing; see {self._log}\n{logs.tail(self._log)}")
         return exit_
 
+    def hold_log(self) -> None:
+        """Keep what zygotes print below the cap of a log."""
+        logs.hold_below_cap(self._log)
+
     def close(self) -> Exit | None:
         """End the zygote, if there is one."""
         zygote, self._zygote = self._zygote, None

@@ -1,15 +1,10 @@
 """NVML, typed: what each GPU is, how it is now, and who uses it.
 
-A thin shell over nvidia-ml-py (module `pynvml`). Two questions are answered here for everybody: whether NVML can be
-used at all (absent and broken are different things), and which of its errors mean "this GPU does not tell" (the field
-is None) and which mean that the GPU is gone.
+A thin shell over nvidia-ml-py (module `pynvml`). It answers for everybody which refusals mean "this GPU does not tell"
+(the field is None) and which mean that the GPU is gone (nvml_errors.py).
 
-NVML's order is that of the PCI bus; it ignores CUDA_VISIBLE_DEVICES. Everything here is keyed by UUID.
-
-NvmlError
-├── NvmlAbsentError    no NVIDIA driver on this machine
-├── NvmlBrokenError    a driver that does not work; the message says what to do
-└── GpuLostError       one GPU that no longer answers
+NVML's order is that of the PCI bus; it ignores CUDA_VISIBLE_DEVICES. Everything here is keyed by UUID. A MIG slice has
+memory and processes of its own; all else that is asked of it is answered by its GPU, which its neighbours share.
 """
 
 import contextlib
@@ -22,52 +17,19 @@ from typing import Any, Final, Self, TypeVar
 
 import msgspec
 
+from orchestrator.nvml_errors import FATAL, LOST, NvmlError, typed, unusable
 from protocol.cell import Device, DeviceKind
 from protocol.messages import Sample
 
 T = TypeVar("T")
 
-# Return codes of nvml.h, named here because this module must be importable without loading pynvml.
-_UNINITIALIZED: Final = 1
-_NO_PERMISSION: Final = 4
-_DRIVER_NOT_LOADED: Final = 9
-_LIBRARY_NOT_FOUND: Final = 12
-_GPU_IS_LOST: Final = 15
-_RESET_REQUIRED: Final = 16
-_VERSION_MISMATCH: Final = 18
-
-_LOST: Final = frozenset({_GPU_IS_LOST, _RESET_REQUIRED})
-_FATAL: Final = frozenset({_UNINITIALIZED, _DRIVER_NOT_LOADED, _VERSION_MISMATCH})
-
-_WHAT_TO_DO: Final = {
-    _NO_PERMISSION: "allow this user to open /dev/nvidia*",
-    _DRIVER_NOT_LOADED: "load it (modprobe nvidia), or reinstall the driver",
-    _LIBRARY_NOT_FOUND: "install the driver's libnvidia-ml.so.1; in a container, start it with the NVIDIA runtime",
-    _GPU_IS_LOST: "a GPU has fallen off the bus; the kernel log says why, a reboot may bring it back",
-    _RESET_REQUIRED: "reset the GPU (nvidia-smi --gpu-reset) or reboot",
-    _VERSION_MISMATCH: "driver/library version mismatch: the driver was updated while in use; reboot",
-}
 _DRIVER_IS_THERE: Final = Path("/dev/nvidiactl")
+_SLICE: Final = "MIG-"
 
 
-class NvmlError(Exception):
-    """NVML could not be used. `code` is its return code, 0 where there was none."""
-
-    def __init__(self, message: str, code: int = 0) -> None:
-        super().__init__(message)
-        self.code = code
-
-
-class NvmlAbsentError(NvmlError):
-    """There is no NVIDIA driver on this machine."""
-
-
-class NvmlBrokenError(NvmlError):
-    """There is a driver, and it does not work."""
-
-
-class GpuLostError(NvmlError):
-    """One GPU does not answer any more; the others may."""
+def is_slice(uuid: str) -> bool:
+    """Whether a UUID is that of a MIG slice."""
+    return uuid.startswith(_SLICE)
 
 
 class UnreadableGpu(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,7 +51,7 @@ class GpuProcess(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Nvml:
-    """NVML, open from construction until `close`; a context manager. GPUs are named by UUID.
+    """NVML, open from construction until `close`; a context manager. GPUs and slices of them are named by UUID.
 
     Raises NvmlAbsentError or NvmlBrokenError when it cannot be opened.
     """
@@ -102,7 +64,7 @@ class Nvml:
         try:
             pynvml.nvmlInit()
         except pynvml.NVMLError as error:
-            raise _unusable(error, driver_is_there=_DRIVER_IS_THERE.exists()) from error
+            raise unusable(error, driver_is_there=_DRIVER_IS_THERE.exists()) from error
 
     def __enter__(self) -> Self:
         return self
@@ -134,7 +96,7 @@ class Nvml:
 
     def read(self, uuid: str) -> Sample:
         """One reading of one GPU, now. Raises GpuLostError when it does not answer any more."""
-        lib, handle = self._lib, self._handle(uuid)
+        lib, handle = self._lib, self._whole(uuid)
         at_ns = time.monotonic_ns()
         utilization = self._known(lib.nvmlDeviceGetUtilizationRates, handle)
         thermal = self._known(lib.nvmlDeviceGetViolationStatus, handle, lib.NVML_PERF_POLICY_THERMAL)
@@ -156,7 +118,14 @@ class Nvml:
         )
 
     def ask(self, uuid: str, question: Callable[[Any, Any], T]) -> T:
-        """What NVML answers about one GPU to a question that gets pynvml and the GPU's handle. Raises NvmlError."""
+        """What NVML answers about one GPU to a question that gets pynvml and the GPU's handle. Raises NvmlError.
+
+        Of a slice its GPU is asked, never the slice itself; see ask_slice.
+        """
+        return self._required(question, self._lib, self._whole(uuid))
+
+    def ask_slice(self, uuid: str, question: Callable[[Any, Any], T]) -> T:
+        """What NVML answers about a slice itself. Raises NvmlError."""
         return self._required(question, self._lib, self._handle(uuid))
 
     def call(self, question: Callable[[Any], T]) -> T:
@@ -167,6 +136,11 @@ class Nvml:
         """Bytes in use, without what the driver keeps for itself; None where NVML does not tell."""
         memory = self._memory(self._handle(uuid))
         return None if memory is None else int(memory.used)
+
+    def memory_total(self, uuid: str) -> int | None:
+        """Bytes in all; None where NVML does not tell."""
+        memory = self._memory(self._handle(uuid))
+        return None if memory is None else int(memory.total)
 
     def processes(self, uuid: str) -> tuple[GpuProcess, ...]:
         """Who has a context on the GPU, by PID; empty also where NVML does not tell."""
@@ -236,12 +210,19 @@ class Nvml:
             self._handles[uuid] = self._required(self._lib.nvmlDeviceGetHandleByUUID, uuid)
         return self._handles[uuid]
 
+    def _whole(self, uuid: str) -> Any:  # noqa: ANN401 - a ctypes pointer of pynvml
+        """The GPU itself, also where `uuid` names a slice of it."""
+        own = self._handle(uuid)
+        if not is_slice(uuid):
+            return own
+        return self._required(self._lib.nvmlDeviceGetDeviceHandleFromMigDeviceHandle, own)
+
     def _required(self, call: Callable[..., T], *arguments: object) -> T:
         """What NVML answers, or NvmlError."""
         try:
             return call(*arguments)
         except self._lib.NVMLError as error:
-            raise _typed(error) from error
+            raise typed(error) from error
         except UnicodeDecodeError as error:
             raise NvmlError(f"{call.__name__} gave text that cannot be read: {error}") from error
 
@@ -250,30 +231,11 @@ class Nvml:
         try:
             return call(*arguments)
         except self._lib.NVMLError as error:
-            if error.value in _LOST | _FATAL:
-                raise _typed(error) from error
+            if error.value in LOST | FATAL:
+                raise typed(error) from error
             return None
         except UnicodeDecodeError:
             return None  # a damaged InfoROM gives bytes that are no text
-
-
-def _unusable(error: Any, *, driver_is_there: bool) -> NvmlError:  # noqa: ANN401 - pynvml has no types
-    """The error for an NVML that could not be opened."""
-    code = int(error.value)
-    if code == _DRIVER_NOT_LOADED or (code == _LIBRARY_NOT_FOUND and not driver_is_there):
-        return NvmlAbsentError(f"no NVIDIA driver on this machine ({error})", code)
-    return NvmlBrokenError(_words(error, "The NVIDIA driver is there but NVML cannot be used"), code)
-
-
-def _typed(error: Any) -> NvmlError:  # noqa: ANN401 - pynvml has no types
-    code = int(error.value)
-    kind = GpuLostError if code in _LOST else NvmlBrokenError if code in _FATAL else NvmlError
-    return kind(_words(error, "NVML"), code)
-
-
-def _words(error: Any, subject: str) -> str:  # noqa: ANN401 - pynvml has no types
-    advice = _WHAT_TO_DO.get(int(error.value), "`nvidia-smi` and the kernel log may say more")
-    return f"{subject}: {error} (code {error.value}); {advice}"
 
 
 def _architecture(lib: Any, number: int | None) -> str | None:  # noqa: ANN401 - the module pynvml, which has no types

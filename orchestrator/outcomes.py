@@ -26,7 +26,7 @@ from orchestrator import scan, scans
 from orchestrator.archive import Attempt
 from orchestrator.configuration import Plan
 from orchestrator.policy import BEFORE_FIRST_FORWARD, POLICY, Reaction
-from orchestrator.slots import SlotState, SlotStatus
+from orchestrator.slots import SlotState, SlotStatus, scopes
 from protocol.cell import AUTO, Cell
 from protocol.failure import Category
 
@@ -41,6 +41,10 @@ class Status(enum.StrEnum):
     FAILED = "failed"
     DROPPED = "dropped"
     MISSING = "missing"
+
+
+NOT_YET: Final = "not measured yet: the run still goes on"
+"""Why a cell has no result while somebody works on the run."""
 
 
 class CellOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,7 +62,7 @@ class CellOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _ENDED_WITH_THE_RUN: Final = frozenset(
-    {Category.INTERRUPTED, Category.STOPPED, Category.RESULT_LOST, Category.THROTTLED}
+    {Category.INTERRUPTED, Category.STOPPED, Category.RESULT_LOST, Category.THROTTLED, Category.CONTAMINATED}
 )
 """What is measured again in any case, so that an attempt which is the last one was so because the run ended."""
 
@@ -77,14 +81,15 @@ def derive(
     """The outcome of every planned cell, by its id.
 
     attempts: of the whole run, in order. damaged: launches whose result file is not what the journal promised; they
-    count as failed. dropped: planned launches for which there was no time, skipped: models of which nothing more was
-    launched, taken_out: devices that are not used any more; each with the reason.
+    count as failed. dropped: planned launches for which there was no time, skipped: what nothing more was launched of
+    (slots.scopes), taken_out: devices that are not used any more; each with the reason.
     """
     given = {cell: CellOutcome(status=Status.DROPPED, reason=why) for (cell, _), why in dropped.items()}
     given |= {
-        cell.id: CellOutcome(status=Status.FAILED, reason=f"the model is skipped: {skipped[cell.model]}")
+        cell.id: CellOutcome(status=Status.FAILED, reason=f"the model is skipped: {skipped[scope]}")
         for cell in plan.cells
-        if cell.model in skipped
+        for scope in scopes(cell)
+        if scope in skipped
     }
     tries: dict[str, list[Attempt]] = defaultdict(list)
     for attempt in attempts:
@@ -103,6 +108,16 @@ def derive(
         family = _Family(members, tries, damaged, out, given)
         outcomes.update(family.outcomes())
     return outcomes
+
+
+def awaited(plan: Plan, found: Mapping[str, CellOutcome], taken_out: Collection[str]) -> dict[str, CellOutcome]:
+    """The outcomes of a run that still goes on: what is missing is still to come, except on devices taken out."""
+    return {
+        cell.id: msgspec.structs.replace(found[cell.id], reason=NOT_YET)
+        if found[cell.id].status is Status.MISSING and cell.devices[0] not in taken_out
+        else found[cell.id]
+        for cell in plan.cells
+    }
 
 
 def counted(tries: Sequence[Attempt], damaged: Collection[int]) -> tuple[int, ...]:
@@ -216,13 +231,17 @@ class _Family:
             return CellOutcome(status=Status.FAILED, reason="its result file is missing or damaged")
         if last.failure is None or self._will_be_resumed(here, last.failure.category):
             return given or CellOutcome(status=Status.MISSING, reason="interrupted before it had a result")
+        if self._quarantine and self._retries_left(here, last.failure.category):
+            return given or CellOutcome(status=Status.MISSING, reason=self._quarantine)
         return CellOutcome(status=Status.FAILED, reason=f"{last.failure.category}: {last.failure.message}")
 
-    @staticmethod
-    def _will_be_resumed(here: Sequence[Attempt], category: Category) -> bool:
+    def _will_be_resumed(self, here: Sequence[Attempt], category: Category) -> bool:
         """Whether the last attempt ended with the run, and `resume` would make another."""
-        if category not in _ENDED_WITH_THE_RUN:
-            return False
+        return category in _ENDED_WITH_THE_RUN and self._retries_left(here, category)
+
+    @staticmethod
+    def _retries_left(here: Sequence[Attempt], category: Category) -> bool:
+        """Whether a fresh process would have tried once more on the same device."""
         same = sum(attempt.failure is not None and attempt.failure.category is category for attempt in here)
         return same <= POLICY[category].retries
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from orchestrator.policy import STRIKES
-from orchestrator.slots import RunState, Skip, Slot, SlotStatus, with_device
+from orchestrator.slots import RunState, Skip, Slot, SlotStatus, is_skipped, scopes, with_device
 from protocol.cell import Cell
 from protocol.failure import Category
 
@@ -59,7 +59,7 @@ def twins(cell: Cell, kinds: Mapping[str, str]) -> Iterator[Cell]:
 def ask(state: RunState, slot: Slot) -> RunState:
     """A failure is final here: have the same cell run next on another device, an idle one where there is any."""
     others = tuple(_slots(state, slot))
-    if not others or state.cells[slot[0]].model in state.skipped:
+    if not others or is_skipped(state, state.cells[slot[0]]):
         return state
     state = msgspec.structs.replace(state, asked=(*state.asked, slot))
     waiting = [twin for twin in others if state.slots[twin].status is SlotStatus.WAITING and not _out(state, twin)]
@@ -94,20 +94,23 @@ def conclude(state: RunState) -> RunState:
 def skip_model(state: RunState, slot: Slot) -> RunState:
     """Launch nothing more of the model whose `slot` failed; no device is to blame for it, then.
 
+    A loss that is no number says nothing of another precision, nor of work without a loss: there the model goes on.
     What waits is settled when its turn comes, and only if it would need a launch.
     """
-    model, category = state.cells[slot[0]].model, state.slots[slot].failures[-1]
-    if model in state.skipped:
+    cell, category = state.cells[slot[0]], state.slots[slot].failures[-1]
+    if is_skipped(state, cell):
         return state
+    only = f"{cell.workload} {cell.precision}" if category is Category.NOT_FINITE else ""
+    scope = scopes(cell)[bool(only)]
     alike = (twin for twin in _slots(state, slot) if category in state.slots[twin].failures)
     devices = dict.fromkeys(_device(state, one) for one in (slot, *alike))
 
     def others(slots: tuple[Slot, ...]) -> tuple[Slot, ...]:
-        return tuple(one for one in slots if state.cells[one[0]].model != model)
+        return tuple(one for one in slots if scope not in scopes(state.cells[one[0]]))
 
     return msgspec.structs.replace(
         state,
-        skipped={**state.skipped, model: Skip(category=category, devices=tuple(devices))},
+        skipped={**state.skipped, scope: Skip(model=cell.model, only=only, category=category, devices=tuple(devices))},
         asked=others(state.asked),
         devices={
             uuid: msgspec.structs.replace(device, strikes=others(device.strikes))

@@ -83,7 +83,8 @@ RUN: Final[dict[str, str]] = {
     "the zygote dies": "running workers go on; it is started again, and so are the launches that were being forked",
     "CUDA does not work when a run begins or is resumed": "nothing is run, exit code 2 with CUDA's code and what to do",
     "NVML hangs or is missing": "the run goes on; telemetry fields are null and the report says why",
-    "the disk is full": "the run stops with a message, exit code 5; what was finished is kept",
+    "the disk is full": "the run stops with a message, in the journal too, exit code 5; what was finished is kept",
+    "the host's clock is set": "it is written down; every deadline is on the monotonic clock",
     "the terminal is closed or stopped": "the run goes on without it",
     "a child prints without end": "its log is held below a cap by giving up the middle; the child is never blocked",
 }

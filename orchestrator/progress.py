@@ -1,6 +1,6 @@
 """What a person sees, from where the run stands: the snapshot, the time left, the words for an outcome. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
@@ -9,14 +9,25 @@ from orchestrator.fleet import Live
 from orchestrator.naming import sized
 from orchestrator.placement import Blame
 from orchestrator.policy import POLICY, Reaction
-from orchestrator.slots import SETTLED, RunState, SlotStatus
+from orchestrator.slots import DeviceState, RunState, SlotStatus, is_skipped
 from orchestrator.stats import launch
 from orchestrator.stopping import OUT_OF_TIME, how_it_ended
 from orchestrator.view import CellEnded, DeviceLine, Snapshot
-from protocol.cell import Device, Workload
+from protocol.cell import Cell, Device, Workload
 from protocol.failure import Category, Failure
 from protocol.messages import Sample
 from protocol.result import Result
+
+Sizes = Mapping[tuple[str, Workload], Collection[int | None]]
+"""Model and workload → the input sizes that the run has it at."""
+
+
+def sizes(cells: Iterable[Cell]) -> Sizes:
+    """The input sizes of a plan's cells, which decide whether a cell is named with its own."""
+    found: dict[tuple[str, Workload], set[int | None]] = {}
+    for cell in cells:
+        found.setdefault((cell.model, cell.workload), set()).add(cell.input_size)
+    return found
 
 
 def snapshot(
@@ -24,6 +35,7 @@ def snapshot(
     devices: tuple[Device, ...],
     live: Mapping[int, Live],
     samples: Mapping[str, Sample],
+    alike: Sizes,
     *,
     elapsed_s: float,
     launch_s: Mapping[str, float],
@@ -31,26 +43,29 @@ def snapshot(
     left_s: float | None,
     note: str,
 ) -> Snapshot:
-    """The whole run at one moment. launch_s: mean duration of the launches that have ended, by device.
+    """The whole run at one moment. alike: sizes(all cells). launch_s: mean duration of ended launches, by device.
 
     expected_s: what a launch of each cell was estimated to take. left_s: until the time limit, None without one.
     """
     by_device = {one.next.device: one for one in live.values()}
     return Snapshot(
-        devices=tuple(_line(device, state, by_device.get(device.uuid), samples, note) for device in devices),
+        devices=tuple(
+            _line(device, state, by_device.get(device.uuid), samples.get(device.uuid), alike=alike, note=note)
+            for device in devices
+        ),
         done=state.settled,
         total=len(state.slots),
-        failed=sum(slot.status in (SlotStatus.FAILED, SlotStatus.SKIPPED) for slot in state.slots.values()),
+        failed=state.tally[SlotStatus.FAILED] + state.tally[SlotStatus.SKIPPED],
         elapsed_s=elapsed_s,
         eta_s=_eta_s(state, launch_s, expected_s, left_s),
     )
 
 
-def ended(state: RunState, live: Live, device: Device, outcome: Result | Failure) -> CellEnded:
-    """A launch is over, in words. `state` is the one after its end."""
+def ended(state: RunState, live: Live, device: Device, outcome: Result | Failure, alike: Sizes) -> CellEnded:
+    """A launch is over, in words. `state` is the one after its end. alike: sizes(all cells)."""
     told = CellEnded(
         label=device.label,
-        cell=_cell_words(live, state),
+        cell=_cell_words(live, alike),
         cell_id=live.next.planned,
         batch_size=live.next.cell.batch_size,
         attempt=live.next.attempt,
@@ -90,7 +105,7 @@ def _next_step(state: RunState, live: Live, failure: Failure) -> str:
         return str(Reaction.RETRY if rule.reaction is Reaction.ELSEWHERE else rule.reaction)
     if rule.reaction is Reaction.QUARANTINE:
         return str(rule.reaction)
-    if live.next.cell.model in state.skipped:
+    if is_skipped(state, live.next.cell):
         return str(Reaction.SKIP_MODEL)
     if live.next.slot in state.asked and placement.judge(state, live.next.slot) is Blame.OPEN:
         return "the same cell is run on another device"
@@ -99,14 +114,15 @@ def _next_step(state: RunState, live: Live, failure: Failure) -> str:
     return str(Reaction.GIVE_UP)
 
 
-def _line(device: Device, state: RunState, live: Live | None, samples: Mapping[str, Sample], note: str) -> DeviceLine:
-    sample = samples.get(device.uuid)
+def _line(
+    device: Device, state: RunState, live: Live | None, sample: Sample | None, *, alike: Sizes, note: str
+) -> DeviceLine:
     power = None if sample is None or sample.power_mw is None else sample.power_mw / 1000
     return DeviceLine(
         uuid=device.uuid,
         label=device.label,
         name=device.name,
-        cell=None if live is None else _cell_words(live, state),
+        cell=None if live is None else _cell_words(live, alike),
         cell_id=None if live is None else live.next.planned,
         batch_size=None if live is None else live.next.cell.batch_size,
         attempt=1 if live is None else live.next.attempt,
@@ -119,11 +135,10 @@ def _line(device: Device, state: RunState, live: Live | None, samples: Mapping[s
     )
 
 
-def _cell_words(live: Live, state: RunState) -> str:
+def _cell_words(live: Live, alike: Sizes) -> str:
     cell = live.next.cell
-    alike = (cell.model, cell.workload)
-    sizes = {other.input_size for other in state.cells.values() if (other.model, other.workload) == alike}
-    return f"{sized(cell.model, cell.input_size, sizes)} {cell.workload} {cell.precision}"
+    own = alike[cell.model, cell.workload]
+    return f"{sized(cell.model, cell.input_size, own)} {cell.workload} {cell.precision}"
 
 
 def _eta_s(
@@ -133,10 +148,23 @@ def _eta_s(
 
     Before a device has ended a launch, its launches are taken to last as estimated.
     """
-    times: dict[str, float] = {}
-    for (cell_id, _), slot in state.slots.items():
-        device = state.cells[cell_id].devices[0]
-        if slot.status not in SETTLED and not state.devices[device].quarantined:
-            times[device] = times.get(device, 0.0) + launch_s.get(device, expected_s[cell_id])
-    whole_s = sum(times.values()) if state.solo else max(times.values(), default=0.0)
+    times = [
+        _left_s(state, device, launch_s.get(uuid), expected_s)
+        for uuid, device in state.devices.items()
+        if not device.quarantined
+    ]
+    whole_s = sum(times) if state.solo else max(times, default=0.0)
     return whole_s if left_s is None else min(whole_s, max(left_s, 0.0))
+
+
+def _left_s(state: RunState, device: DeviceState, launch_s: float | None, expected_s: Mapping[str, float]) -> float:
+    """Seconds that the launches of a device will take which wait or run. Each is looked at only before any has ended.
+
+    launch_s: mean duration of those that have.
+    """
+    now = None if device.running is None else state.launches[device.running]
+    runs = now is not None and state.slots[now].status is SlotStatus.RUNNING
+    if launch_s is not None:
+        return launch_s * (len(device.queue) + runs)
+    waiting_s = sum(expected_s[cell] for cell, _ in device.queue)
+    return waiting_s + (expected_s[now[0]] if runs and now is not None else 0.0)

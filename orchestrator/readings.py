@@ -25,6 +25,8 @@ NEAR_NS: Final = 1_000_000_000
 """How far from a window a sample may lie and still speak for it."""
 
 
+SHARED: Final = "power, temperature, clocks and utilisation are those of the whole GPU, which its slices share"
+
 MIN_FOR_CLOCK_DRIFT: Final = 4
 """Samples within the blocks, below which halves of them are single readings."""
 
@@ -123,6 +125,12 @@ def _note(values: dict[str, float | None], measured_s: float) -> str:
     if missing:
         notes.append(f"no reading of {', '.join(missing)}")
     return "; ".join(notes)
+
+
+def of_slice(readings: Readings) -> Readings:
+    """Readings of a MIG slice, marked: all but the memory are its GPU's, of whose energy nobody knows its part."""
+    note = "; ".join(filter(None, [readings.note, SHARED]))
+    return msgspec.structs.replace(readings, energy_j=None, note=note)
 
 
 def _inside(samples: Sequence[Sample], windows: Sequence[Window]) -> list[Sample]:

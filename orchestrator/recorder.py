@@ -12,8 +12,8 @@ from orchestrator import host, scan
 from orchestrator.fleet import Live
 from orchestrator.gates import Passed
 from orchestrator.journal import Journal, write_durably
-from orchestrator.records import Dropped, End, Left, Skipped, Spawned, Start, TakenOut, ZygoteStarted
-from orchestrator.slots import NextLaunch, Slot
+from orchestrator.records import Beside, ClockSet, Dropped, End, Left, Skipped, Spawned, Start, TakenOut, ZygoteStarted
+from orchestrator.slots import NextLaunch, Skip, Slot
 from protocol import codec
 from protocol.failure import Failure
 from protocol.result import Result
@@ -70,9 +70,17 @@ class Recorder:
         self._journal.append(end)
         return end
 
+    def require_room(self) -> None:
+        """Make sure that a launch has not failed for want of room on the disk: that ends the run."""
+        self._journal.require_room()
+
     def withdrawn(self, live: Live, failure: Failure) -> None:
         """A result that was recorded does not count. Its file stays where it is."""
         self._journal.append(End(launch=live.spec.launch, at_ns=time.monotonic_ns(), failure=failure))
+
+    def beside(self, live: Live, by: str) -> None:
+        """A result stands though somebody else computed on the GPU too."""
+        self._journal.append(Beside(launch=live.spec.launch, at_ns=time.monotonic_ns(), by=by))
 
     def left(self, passed: Passed) -> None:
         """The process is gone and its device free again, or out of the run for good."""
@@ -86,10 +94,14 @@ class Recorder:
             )
         )
 
+    def clock_set(self, wall: float, by_s: float) -> None:
+        """The time of day has jumped."""
+        self._journal.append(ClockSet(at_ns=time.monotonic_ns(), wall=wall, by_s=by_s))
+
     def taken_out(self, device: str, reason: str) -> None:
         """A device is not used any more in this segment of the run."""
         self._journal.append(TakenOut(device=device, at_ns=time.monotonic_ns(), reason=reason))
 
-    def skipped(self, model: str, reason: str) -> None:
+    def skipped(self, skip: Skip, reason: str) -> None:
         """Nothing more of a model will be launched."""
-        self._journal.append(Skipped(model=model, at_ns=time.monotonic_ns(), reason=reason))
+        self._journal.append(Skipped(model=skip.model, only=skip.only, at_ns=time.monotonic_ns(), reason=reason))

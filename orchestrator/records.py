@@ -4,6 +4,8 @@
     Segment                         each time a process begins to work on the run (the first time, and each resume)
     ZygoteStarted                   what the shared start-up cost
     Start  Spawned  End  Left       an attempt: intended, running, over, its process gone
+    Beside                          somebody else computed on the GPU of an attempt, and was allowed to
+    ClockSet                        the host's time of day has jumped
     TakenOut                        a device that cannot be used any more
     Skipped                         a model that is not run any more
     Dropped                         a launch of the plan for which there was no time
@@ -98,6 +100,22 @@ class Left(_Record, frozen=True, kw_only=True):
     teardown_ms: float
 
 
+class Beside(_Record, frozen=True, kw_only=True):
+    """The result of an attempt counts though `by` computed on its GPU too: the user has allowed that."""
+
+    launch: int
+    at_ns: int
+    by: str
+
+
+class ClockSet(_Record, frozen=True, kw_only=True):
+    """The time of day is another by `by_s` seconds than the monotonic clock says; `wall` is the new one."""
+
+    at_ns: int
+    wall: float
+    by_s: float
+
+
 class TakenOut(_Record, frozen=True, kw_only=True):
     """A device is not used any more, until somebody resumes the run."""
 
@@ -107,9 +125,13 @@ class TakenOut(_Record, frozen=True, kw_only=True):
 
 
 class Skipped(_Record, frozen=True, kw_only=True):
-    """Nothing more of a model is launched, for `reason`. It follows from the ends before it; reports read it here."""
+    """Nothing more of a model is launched, for `reason`. It follows from the ends before it; reports read it here.
+
+    only: the workload and precision in which it is not, empty for all.
+    """
 
     model: str
+    only: str = ""
     at_ns: int
     reason: str
 
@@ -135,4 +157,18 @@ class Finished(_Record, frozen=True, kw_only=True):
     broken: bool = False
 
 
-Record = Header | Segment | ZygoteStarted | Start | Spawned | End | Left | TakenOut | Skipped | Dropped | Finished
+Record = (
+    Header
+    | Segment
+    | ZygoteStarted
+    | Start
+    | Spawned
+    | End
+    | Left
+    | Beside
+    | ClockSet
+    | TakenOut
+    | Skipped
+    | Dropped
+    | Finished
+)

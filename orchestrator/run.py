@@ -8,25 +8,28 @@ Everything that is opened here is closed here, also when the loop raises.
 import os
 import socket
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import psutil
 
-from orchestrator import TOOL_VERSION, archive, devices, host, lock, recovery, reporting, spawn
+from orchestrator import TOOL_VERSION, archive, devices, host, lock, preload, recovery, reporting, spawn, users
 from orchestrator.budget import Budget
 from orchestrator.conductor import Surroundings
 from orchestrator.configuration import StoredRun
-from orchestrator.errors import DeviceError, RunFolderError
-from orchestrator.journal import Journal, read
+from orchestrator.errors import DeviceError, RunFolderError, StorageError
+from orchestrator.journal import Journal, read, temporary
 from orchestrator.link import Link
 from orchestrator.loop import Loop
 from orchestrator.nursery import Nursery, ZygoteError
 from orchestrator.records import End, Finished, Header, Record, Segment, Spawned, Start
+from orchestrator.report.files import target
 from orchestrator.report.model import Report
 from orchestrator.signals import StopSignals
 from orchestrator.telemetry import Telemetry
 from orchestrator.view import Display, Notice
-from protocol.cell import Device, DeviceKind, Workload
+from protocol.cell import Device, DeviceKind
 from protocol.failure import Category, Failure, Phase
 from protocol.paths import RunPaths
 
@@ -46,6 +49,11 @@ def execute(stored: StoredRun, paths: RunPaths, display: Display) -> Report:
         except ZygoteError as error:
             display.tell(Notice(level="error", message=str(error)))
             journal.append(Finished(at_ns=time.monotonic_ns(), interrupted=True, reason=str(error), broken=True))
+        except StorageError as error:
+            journal.last_word(
+                Finished(at_ns=time.monotonic_ns(), interrupted=True, reason=f"stopped: {error}", broken=True)
+            )
+            raise
         return reporting.write(stored, paths)
 
 
@@ -55,7 +63,13 @@ def left_to_do(stored: StoredRun, paths: RunPaths) -> int:
     if not records:
         return stored.plan.launches
     state = recovery.restore(stored.plan, records, {device.uuid: device.name for device in stored.devices})
-    return len(state.slots) - state.settled + len(_lost(paths))
+    return len(state.slots) - state.settled + len(_lost(stored, paths))
+
+
+def is_over(paths: RunPaths) -> bool:
+    """Whether somebody has written that the run is over, and nobody has taken it up again since."""
+    records = read(paths.journal) if paths.journal.exists() else ()
+    return any(isinstance(record, Finished) for record in records[-1:])
 
 
 def _work(stored: StoredRun, paths: RunPaths, journal: Journal, stop_signals: StopSignals, display: Display) -> None:
@@ -64,7 +78,7 @@ def _work(stored: StoredRun, paths: RunPaths, journal: Journal, stop_signals: St
     with ExitStack() as opened:
         opened.callback(_end_children)
         deadlines = stored.configuration.deadlines
-        nursery = Nursery(preload(stored), paths.log("zygote"), deadlines.start + deadlines.import_)
+        nursery = Nursery(preload.modules(stored), paths.log("zygote"), deadlines.start + deadlines.import_)
         opened.callback(nursery.close)
         telemetry = _telemetry(stored, paths)
         if telemetry is not None:
@@ -87,16 +101,6 @@ def _budget(stored: StoredRun) -> Budget | None:
     return Budget(stored.configuration, stored.devices, limit_s, time.monotonic() - host.age_s())
 
 
-def preload(stored: StoredRun) -> tuple[str, ...]:
-    """The modules that the zygote imports: workloads, families and model classes of the plan, each once."""
-    cells, by_name = stored.plan.cells, stored.configuration.by_name
-    modules = [f"worker.workloads.{cell.workload}" for cell in cells]
-    for model in (by_name[cell.model] for cell in cells if cell.workload is not Workload.PROBE):
-        modules += [f"worker.models.{model.family}"] if model.family else []
-        modules += model.preload
-    return tuple(dict.fromkeys(modules))
-
-
 def _look_at_the_gpus(stored: StoredRun, display: Display) -> str | None:
     """The driver as it is now, None where NVML does not tell.
 
@@ -116,11 +120,11 @@ def _look_at_the_gpus(stored: StoredRun, display: Display) -> str | None:
 
 def _require_free(gpus: list[Device], found: devices.Inventory, *, allow_busy: bool) -> None:
     """Refuse GPUs that are gone, or that others compute on."""
-    present = {gpu.uuid for gpu in found.gpus}
+    present = {gpu.uuid for gpu in (*found.gpus, *found.slices)}
     for gpu in gpus:
         if gpu.uuid not in present:
             raise DeviceError(f"{gpu.label} of this run ({gpu.uuid}) is not in this machine. Nothing was started.")
-    refusal = devices.refusal(gpus, devices.busy(gpus))
+    refusal = users.refusal(gpus, users.busy(gpus))
     if refusal is not None and not allow_busy:
         raise DeviceError(refusal)
 
@@ -156,18 +160,18 @@ def _take_over(stored: StoredRun, paths: RunPaths, journal: Journal, driver: str
             monotonic_ns=time.monotonic_ns(),
         )
     )
-    _end_leftovers(records)
+    _end_leftovers(records, paths)
     for launch in _interrupted(records):
         journal.append(End(launch=launch, at_ns=time.monotonic_ns(), failure=recovery.interrupted()))
-    for launch, failure in _lost(paths):
+    for launch, failure in _lost(stored, paths):
         journal.append(End(launch=launch, at_ns=time.monotonic_ns(), failure=failure))
-    for temporary in paths.folder.glob("launches/*/*/.*.tmp"):
-        temporary.unlink()
+    for file in _half_written(stored, paths, records):
+        file.unlink(missing_ok=True)
 
 
-def _lost(paths: RunPaths) -> list[tuple[int, Failure]]:
+def _lost(stored: StoredRun, paths: RunPaths) -> list[tuple[int, Failure]]:
     """Launches whose result is not the one that the journal promised: they are measured anew."""
-    run = archive.load(paths)
+    run = archive.load(paths, stored)
     lost = []
     for attempt in run.attempts:
         if attempt.promised is not None:
@@ -179,20 +183,33 @@ def _lost(paths: RunPaths) -> list[tuple[int, Failure]]:
     return lost
 
 
+def _half_written(stored: StoredRun, paths: RunPaths, records: tuple[Record, ...]) -> Iterator[Path]:
+    """What killed processes were writing, in the run's folder and where the user wants the report."""
+    yield from paths.folder.glob("*.tmp")
+    yield from paths.folder.glob("launches/*/*/*.tmp")
+    output = Path(stored.configuration.output_path)
+    published = [target(output, kind) for kind in stored.configuration.formats]
+    for record in records:
+        if isinstance(record, Segment):
+            yield from (temporary(path, record.pid) for path in published)
+
+
 def _interrupted(records: tuple[Record, ...]) -> list[int]:
     """Launches that were begun and never ended."""
     ended = {record.launch for record in records if isinstance(record, End)}
     return [record.launch for record in records if isinstance(record, Start) and record.launch not in ended]
 
 
-def _end_leftovers(records: tuple[Record, ...]) -> None:
-    """End workers of an earlier life of this run, in case one outlived its orchestrator. Only within the same boot."""
-    boot = ""
+def _end_leftovers(records: tuple[Record, ...], paths: RunPaths) -> None:
+    """End workers of an earlier life of this run, and what they started. Only within the same boot."""
+    boot, workers = "", set[int]()
     for record in records:
         if isinstance(record, Segment):
             boot = record.boot_id
         elif isinstance(record, Spawned) and boot == host.boot_id():
             spawn.end_leftover(record.pid, record.start_ticks)
+            workers.add(record.pid)
+    spawn.end_orphans(workers, paths.folder.resolve())
 
 
 def _telemetry(stored: StoredRun, paths: RunPaths) -> Telemetry | None:

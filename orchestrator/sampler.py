@@ -2,7 +2,7 @@
 
     orchestrator ── Task, AwaitFree… ──▶ sampler ── a batch a second ──▶ telemetry/<uuid>.samples
     orchestrator ◀── Digest (1 Hz), DeviceFree, Unavailable ──┤            telemetry/health.records
-    orchestrator ◀── XidSeen, GpuBroken ──────────────────────┘            SOCK_SEQPACKET, descriptor 3
+    orchestrator ◀── XidSeen, GpuBroken, ForeignSeen ─────────┘            SOCK_SEQPACKET, descriptor 3
 
 It sleeps in poll between ticks. It never waits for the orchestrator (a full socket drops the digest and keeps answers
 back) nor for the disk's goodwill (a refused batch is said once, and is a gap). It ends when the socket closes, on
@@ -25,9 +25,10 @@ from typing import Final
 
 import msgspec
 
-from orchestrator import host
+from orchestrator import foreign, host
 from orchestrator.health.watch import HealthWatch
-from orchestrator.nvml import Nvml, NvmlError
+from orchestrator.nvml import Nvml
+from orchestrator.nvml_errors import NvmlError
 from orchestrator.samples import SampleFile
 from protocol import codec
 from protocol.messages import AwaitFree, DeviceFree, Digest, FromSampler, Sample, Unavailable
@@ -79,6 +80,8 @@ class Sampler:
         self._complained: set[str] = set()
         self._files = self._opened(task.files)
         self._health = self._watching(task)
+        self._lookout = foreign.Lookout(nvml, task.parent_pid)
+        self._look_out_ns = 0
 
     def run(self) -> None:
         """Sample and answer until the socket closes."""
@@ -109,11 +112,20 @@ class Sampler:
         for uuid, sample in newest.items():
             self._unwritten[uuid].append(sample)
         self._look_after_health(now)
+        if now >= self._look_out_ns:
+            self._look_out_ns = now + foreign.LOOK_NS
+            for uuid in self._uuids:
+                self._look_out(uuid)
         if now >= self._digest_ns:
             self._digest_ns = now + _DIGEST_NS - self._interval_ns // 2
             self._write()
             if not self._outbox:
                 self._send(Digest(samples=newest))
+
+    def _look_out(self, uuid: str) -> None:
+        """Say who else computes on a GPU, when that has changed."""
+        if (seen := self._lookout.look(uuid, time.monotonic_ns())) is not None:
+            self._outbox.append(seen)
 
     def _read(self, uuid: str) -> Sample:
         """A reading; one without values for a GPU that is lost, so that the others go on and the gap is seen."""
@@ -155,6 +167,7 @@ class Sampler:
             if free or used is None or now >= waiting.until_ns:
                 del self._waiting[uuid]
                 self._complete(uuid)
+                self._look_out(uuid)  # before the answer, which lets the launch's result be judged
                 self._outbox.append(DeviceFree(uuid=uuid, free=free, used_bytes=used, at_ns=now))
                 self._over.append(uuid)
 

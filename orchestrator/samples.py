@@ -2,8 +2,14 @@
 
     a frame (frames.py) for each batch: MessagePack {boot_id, fields, rows}
 
-Rows carry no field names, which keeps eight hours at 10 Hz near 20 MB. A batch names the boot it belongs
+Rows carry no field names, which keeps eight hours at 10 Hz near 22 MiB. A batch names the boot it belongs
 to, because monotonic times of different boots of the host overlap. Readable after any crash: a torn tail is no sample.
+
+    below FULL_BYTES   every sample                                    the first day at 10 Hz
+    then               the last of each batch, others 0.5 s apart      another eight days
+    at CAP_BYTES       nothing more, which is said                     256 MiB a GPU
+
+Counters are interpolated between samples at most a second apart (readings.py): thinned ones still are that near.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,6 +23,9 @@ from protocol import codec
 from protocol.errors import ProtocolError
 from protocol.messages import Sample
 
+FULL_BYTES: Final = 64 * 1024 * 1024
+CAP_BYTES: Final = 256 * 1024 * 1024
+THINNED_NS: Final = 500_000_000
 _FIELDS: Final = Sample.__struct_fields__
 
 
@@ -39,13 +48,28 @@ class SampleFile:
         self._file = FrameFile(path)
 
     def append(self, samples: Sequence[Sample]) -> None:
-        """Write one batch, whole or not at all. Raises OSError when the disk refuses; later batches may fit again."""
-        rows = tuple(msgspec.structs.astuple(sample) for sample in samples)
+        """Write one batch, whole or not at all; thinned out where the file is large.
+
+        Raises OSError when the disk refuses (later batches may fit again), and when the file has reached its cap.
+        """
+        if self._file.size >= CAP_BYTES:
+            raise OSError(f"the file has reached its cap of {CAP_BYTES >> 20} MiB")
+        kept = samples if self._file.size < FULL_BYTES else thinned(samples)
+        rows = tuple(msgspec.structs.astuple(sample) for sample in kept)
         self._file.append(codec.encode(Batch(boot_id=self._boot_id, fields=_FIELDS, rows=rows)))
 
     def close(self) -> None:
         """Let go of the file."""
         self._file.close()
+
+
+def thinned(samples: Sequence[Sample]) -> list[Sample]:
+    """The last one, which may be the one behind the last block of a launch, and others at least THINNED_NS apart."""
+    kept: list[Sample] = []
+    for sample in reversed(samples):
+        if not kept or kept[-1].at_ns - sample.at_ns >= THINNED_NS:
+            kept.append(sample)
+    return kept[::-1]
 
 
 def read_samples(path: Path, boot_id: str | None = None) -> tuple[Sample, ...]:
@@ -93,5 +117,7 @@ def _batches(data: bytes) -> Iterator[Batch]:
 
 def _samples(batch: Batch) -> Iterator[Sample]:
     for row in batch.rows:
-        values = dict(zip(batch.fields, row, strict=True))
-        yield msgspec.convert(values, Sample)
+        try:
+            yield msgspec.convert(dict(zip(batch.fields, row, strict=True)), Sample)
+        except ValueError:
+            continue  # sound, but not of this version, or not a row at all: a gap as well

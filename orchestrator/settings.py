@@ -68,6 +68,12 @@ class Monitoring(_Section, frozen=True, kw_only=True):
     interval_ms: Annotated[int, Meta(ge=10, le=LARGEST)] | None = None
 
 
+class Health(_Section, frozen=True, kw_only=True):
+    """What the verdict on a GPU rests on."""
+
+    require: Words | None = None
+
+
 class Gpu(_Section, frozen=True, kw_only=True):
     """Which devices."""
 
@@ -108,6 +114,7 @@ class Settings(_Section, frozen=True, kw_only=True):
     input_sizes: Sizes | None = None
     output: Output | None = None
     monitoring: Monitoring | None = None
+    health: Health | None = None
     gpu: Gpu | None = None
     run: Run | None = None
     deadlines: DeadlineSettings | None = None

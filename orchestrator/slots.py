@@ -4,7 +4,8 @@
               ├─ devices   each device: its queue, what it runs, whether it is taken out
               └─ what has been learned: sizes that do not fit, models that do not work, launches and attempts made
 
-Everything here is frozen: a step of the run makes a new state. `settled` and `with_device` make the two smallest ones.
+Everything here is frozen: a step of the run makes a new state. `with_slot`, `settled` and `with_device` make the
+smallest ones. A step costs the same whether the run has ten cells or twenty thousand (layered.py).
 """
 
 import enum
@@ -13,6 +14,7 @@ from typing import Final
 
 import msgspec
 
+from orchestrator.layered import Layered
 from orchestrator.scan import Figures, Room, Tried
 from protocol.cell import Cell
 from protocol.failure import Category, Failure
@@ -63,8 +65,13 @@ class DeviceState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Skip(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a model is not run any more: what failed, and the devices on which it did."""
+    """Why a model is not run any more: what failed, and the devices on which it did.
 
+    only: the workload and precision in which it is skipped, where others may well work; empty for all of them.
+    """
+
+    model: str
+    only: str = ""
     category: Category
     devices: tuple[str, ...]
 
@@ -72,20 +79,22 @@ class Skip(msgspec.Struct, frozen=True, kw_only=True):
 class RunState(msgspec.Struct, frozen=True, kw_only=True):
     """The whole run, now.
 
-    kinds: device → what it is; those that are the same can stand for each other.
+    kinds: device → what it is; those that are the same can stand for each other. tally: how many slots have a status.
     too_large: cell without its batch size → the smallest batch known not to fit. launches: launch → its slot.
     attempts: attempts so far at each cell, over all rounds; they number the folders. rooms: device → what bounds scans.
-    asked: slots that failed and whose cell another device is to try, which tells whose fault it was. skipped: models
-    that are not run any more. at_once: the most launches at the same time, None for one on every device.
+    asked: slots that failed and whose cell another device is to try, which tells whose fault it was. skipped: what is
+    not run any more, by the name that `scopes` has for it. at_once: the most launches at the same time, None for one on
+    every device.
     """
 
     cells: Mapping[str, Cell]
-    slots: Mapping[Slot, SlotState]
+    slots: Layered[Slot, SlotState]
+    tally: Mapping[SlotStatus, int]
     devices: Mapping[str, DeviceState]
     kinds: Mapping[str, str]
     too_large: Mapping[Cell, int] = {}
-    launches: Mapping[int, Slot] = {}
-    attempts: Mapping[str, int] = {}
+    launches: Layered[int, Slot] = Layered({})
+    attempts: Layered[str, int] = Layered({})
     rooms: Mapping[str, Room] = {}
     asked: tuple[Slot, ...] = ()
     skipped: Mapping[str, Skip] = {}
@@ -96,7 +105,7 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def settled(self) -> int:
         """How many planned launches need nothing more."""
-        return sum(slot.status in SETTLED for slot in self.slots.values())
+        return sum(self.tally[status] for status in SETTLED)
 
     @property
     def most(self) -> int:
@@ -188,10 +197,29 @@ class StopAsked(msgspec.Struct, frozen=True):
 Event = Started | Ended | Freed | Quarantined | Dropped | Postponed | Withdrawn | StopAsked
 
 
+def scopes(cell: Cell) -> tuple[str, str]:
+    """The names under which a cell may be skipped: its model as a whole, or in this workload and precision."""
+    return cell.model, f"{cell.model} {cell.workload} {cell.precision}"
+
+
+def is_skipped(state: RunState, cell: Cell) -> bool:
+    """Whether nothing more is launched of what the cell belongs to."""
+    return any(scope in state.skipped for scope in scopes(cell))
+
+
 def settled(state: RunState, slot: Slot, status: SlotStatus, *, refers_to: str | None = None) -> RunState:
     """The state with a slot at `status`."""
-    after = msgspec.structs.replace(state.slots[slot], status=status, refers_to=refers_to)
-    return msgspec.structs.replace(state, slots={**state.slots, slot: after})
+    return with_slot(state, slot, status=status, refers_to=refers_to)
+
+
+def with_slot(state: RunState, slot: Slot, **changes: object) -> RunState:
+    """The state with fields of a slot changed."""
+    before = state.slots[slot]
+    after = msgspec.structs.replace(before, **changes)
+    tally = state.tally
+    if after.status is not before.status:
+        tally = {**tally, before.status: tally[before.status] - 1, after.status: tally[after.status] + 1}
+    return msgspec.structs.replace(state, slots=state.slots.but(slot, after), tally=tally)
 
 
 def with_device(state: RunState, uuid: str, **changes: object) -> RunState:

@@ -184,8 +184,12 @@ class Zygote:
         return self._control.fileno()
 
     def fork(self, spec: LaunchSpec) -> None:
-        """Ask for the process of a launch. Raises OSError when the zygote is gone."""
-        self._send(Fork(spec=spec))
+        """Ask for the process of a launch. Raises OSError when the zygote takes nothing more.
+
+        That it has died is seen where it is listened to, and told of every launch that it was asked for.
+        """
+        with contextlib.suppress(ConnectionError):
+            self._send(Fork(spec=spec))
 
     def receive(self) -> FromZygote | None:
         """One answer, None when there is none yet. Raises EOFError when the zygote is gone."""
@@ -263,6 +267,23 @@ def signal_group(pid: int, number: signal.Signals) -> None:
 def end_leftover(pid: int, ticks: int) -> bool:
     """Kill a process of an earlier life of this run, if PID and start time are still the same. Says whether it did."""
     return signal_same(pid, ticks, signal.SIGKILL)
+
+
+def end_orphans(sessions: Collection[int], folder: Path) -> None:
+    """Kill what workers of an earlier life have started: in one of their sessions, with a file of `folder` open.
+
+    The kernel ends a worker with its orchestrator, but not what the worker has started.
+    """
+    for process in psutil.process_iter() if sessions else ():
+        try:
+            if os.getsid(process.pid) in sessions and _holds(process.pid, folder):
+                process.kill()
+        except (OSError, psutil.Error):  # it has ended, or is somebody else's
+            continue
+
+
+def _holds(pid: int, folder: Path) -> bool:
+    return any(link.readlink().is_relative_to(folder) for link in Path(f"/proc/{pid}/fd").iterdir())
 
 
 def signal_same(pid: int, ticks: int, number: signal.Signals) -> bool:

@@ -21,6 +21,7 @@ from orchestrator import archive, journal, lock
 from orchestrator.archive import Archive, Attempt
 from orchestrator.configuration import StoredRun
 from orchestrator.report.files import target
+from orchestrator.slots import scopes
 from protocol.cell import Cell, Mode
 from protocol.paths import RunPaths
 
@@ -133,9 +134,9 @@ def _filled(status: Status, run: Archive, now_ns: int) -> Status:
     last = {(attempt.start.cell, attempt.start.round): attempt for attempt in run.attempts}
     measured = {slot for slot, attempt in last.items() if attempt.promised is not None}
     failed = {slot: attempt for slot, attempt in last.items() if attempt.failure is not None}
-    models = {cell.id: cell.model for cell in run.stored.plan.cells}
+    skipped = {cell.id for cell in run.stored.plan.cells if not run.skipped.keys().isdisjoint(scopes(cell))}
     planned = [slot for queue in run.stored.plan.order.values() for slot in queue]
-    settled = {*measured, *failed, *run.dropped, *(slot for slot in planned if models[slot[0]] in run.skipped)}
+    settled = {*measured, *failed, *run.dropped, *(slot for slot in planned if slot[0] in skipped)}
     goes_on = status.standing in GOES_ON
     current = [attempt for attempt in last.values() if attempt.end is None and attempt.segment == run.segments[-1]]
     failures = [attempt for attempt in run.attempts if attempt.failure is not None]

@@ -17,6 +17,7 @@ import msgspec
 
 from orchestrator import placement, scan
 from orchestrator.configuration import Plan
+from orchestrator.layered import Layered
 from orchestrator.policy import BEFORE_FIRST_FORWARD, POLICY, Reaction
 from orchestrator.scan import Figures, Tried
 from orchestrator.slots import (
@@ -35,8 +36,10 @@ from orchestrator.slots import (
     Started,
     StopAsked,
     Withdrawn,
+    is_skipped,
     settled,
     with_device,
+    with_slot,
 )
 from protocol.cell import AUTO, Cell, Mode
 from protocol.failure import Category, Failure, Phase
@@ -45,11 +48,11 @@ from protocol.failure import Category, Failure, Phase
 def begin(plan: Plan, kinds: Mapping[str, str] | None = None) -> RunState:
     """The state before the first launch. kinds: device → its product name, None where all are taken to be alike."""
     cells = {cell.id: cell for cell in plan.cells}
+    slots = {slot: SlotState(batch_size=cells[slot[0]].batch_size) for queue in plan.order.values() for slot in queue}
     return RunState(
         cells=cells,
-        slots={
-            slot: SlotState(batch_size=cells[slot[0]].batch_size) for queue in plan.order.values() for slot in queue
-        },
+        slots=Layered(slots),
+        tally={**dict.fromkeys(SlotStatus, 0), SlotStatus.WAITING: len(slots)},
         devices={device: DeviceState(queue=queue) for device, queue in plan.order.items()},
         kinds=dict.fromkeys(plan.order, "") if kinds is None else kinds,
         rooms=plan.rooms,
@@ -66,7 +69,7 @@ def worth_repeating(state: RunState, launch: int, category: Category) -> bool:
     of = state.launches[launch]
     slot, scans = state.slots[of], state.cells[of[0]].batch_size == AUTO
     enough = slot.failures.count(category) >= POLICY[category].retries
-    skipped = state.cells[of[0]].model in state.skipped
+    skipped = is_skipped(state, state.cells[of[0]])
     return slot.status is SlotStatus.MEASURED and not scans and not enough and not skipped
 
 
@@ -125,7 +128,7 @@ def _next_on(state: RunState, uuid: str, number: int) -> tuple[RunState, NextLau
             state = settled(state, slot, SlotStatus.REFERRED, refers_to=other)
         elif batch_size == 0 and not scans:
             state = settled(state, slot, SlotStatus.DOES_NOT_FIT)
-        elif cell.model in state.skipped:
+        elif is_skipped(state, cell):
             state = settled(state, slot, SlotStatus.SKIPPED)
         else:
             return state, _launch(state, slot, batch_size, number)
@@ -163,17 +166,13 @@ def _stand_in(state: RunState, cell: Cell, fitting: int) -> str | None:
 
 
 def _started(state: RunState, launch: int, slot: Slot, device: str, batch_size: int) -> RunState:
-    queue = tuple(other for other in state.devices[device].queue if other != slot)
-    state = with_device(state, device, queue=queue, running=launch)
-    before = state.slots[slot]
-    running = msgspec.structs.replace(
-        before, status=SlotStatus.RUNNING, batch_size=batch_size, attempts=before.attempts + 1
-    )
+    state = with_device(state, device, queue=_without(state.devices[device].queue, slot), running=launch)
+    attempts = state.slots[slot].attempts + 1
+    state = with_slot(state, slot, status=SlotStatus.RUNNING, batch_size=batch_size, attempts=attempts)
     return msgspec.structs.replace(
         state,
-        slots={**state.slots, slot: running},
-        launches={**state.launches, launch: slot},
-        attempts={**state.attempts, slot[0]: state.attempts.get(slot[0], 0) + 1},
+        launches=state.launches.but(launch, slot),
+        attempts=state.attempts.but(slot[0], state.attempts.get(slot[0], 0) + 1),
     )
 
 
@@ -192,9 +191,9 @@ def _ended(state: RunState, launch: int, failure: Failure | None, figures: Figur
 
 def _failed(state: RunState, slot: Slot, launch: int, failure: Failure) -> RunState:
     """What a failed launch means: for the slot, and, where the failure is final, for its device or its model."""
-    rule, before = POLICY[failure.category], state.slots[slot]
-    failed = msgspec.structs.replace(before, failures=(*before.failures, failure.category))
-    state = msgspec.structs.replace(state, slots={**state.slots, slot: failed})
+    rule = POLICY[failure.category]
+    state = with_slot(state, slot, failures=(*state.slots[slot].failures, failure.category))
+    failed = state.slots[slot]
     scans = state.cells[slot[0]].batch_size == AUTO
     if rule.reaction is Reaction.QUARANTINE:
         state = step(state, Quarantined(state.cells[slot[0]].devices[0], failure.message))
@@ -216,8 +215,7 @@ def _failed(state: RunState, slot: Slot, launch: int, failure: Failure) -> RunSt
 
 def _fewer(state: RunState) -> RunState:
     """The host's memory did not hold what ran at once: from now on half of that."""
-    running = sum(slot.status is SlotStatus.RUNNING for slot in state.slots.values())
-    return msgspec.structs.replace(state, at_once=max(1, min(running, state.most) // 2))
+    return msgspec.structs.replace(state, at_once=max(1, min(state.tally[SlotStatus.RUNNING], state.most) // 2))
 
 
 def _scanned(
@@ -227,7 +225,7 @@ def _scanned(
     before = state.slots[slot]
     latest = Tried(launch=launch, batch_size=before.batch_size, figures=figures, category=category)
     tried = (*before.tried, latest)
-    state = msgspec.structs.replace(state, slots={**state.slots, slot: msgspec.structs.replace(before, tried=tried)})
+    state = with_slot(state, slot, tried=tried)
     if _next_size(state, slot) is not None:
         return _again(state, slot, first=True)
     fits = scan.largest(tried) is not None
@@ -242,18 +240,21 @@ def _withdrawn(state: RunState, launch: int, failure: Failure) -> RunState:
     slot = state.launches[launch]
     before = state.slots[slot]
     tried = tuple(one for one in before.tried if one.launch != launch)
-    without = msgspec.structs.replace(before, failures=(*before.failures, failure.category), tried=tried)
-    state = msgspec.structs.replace(state, slots={**state.slots, slot: without})
-    if without.tried and _next_size(state, slot) is None:
+    state = with_slot(state, slot, failures=(*before.failures, failure.category), tried=tried)
+    if tried and _next_size(state, slot) is None:
         return state  # the scan knows enough without it
-    return _again(state, slot)
+    if state.slots[slot].failures.count(failure.category) <= POLICY[failure.category].retries:
+        return _again(state, slot)
+    device = state.cells[slot[0]].devices[0]
+    state = with_device(state, device, queue=_without(state.devices[device].queue, slot))  # a scan waits there already
+    return settled(state, slot, SlotStatus.FAILED)
 
 
 def _dropped(state: RunState, slot: Slot) -> RunState:
     if state.slots[slot].status is not SlotStatus.WAITING:
         return state
     device = state.cells[slot[0]].devices[0]
-    queue = tuple(other for other in state.devices[device].queue if other != slot)
+    queue = _without(state.devices[device].queue, slot)
     return settled(with_device(state, device, queue=queue), slot, SlotStatus.DROPPED)
 
 
@@ -277,8 +278,15 @@ def _again(state: RunState, slot: Slot, *, first: bool = False) -> RunState:
     """
     device = state.cells[slot[0]].devices[0]
     state = settled(state, slot, SlotStatus.WAITING)
-    queue = tuple(other for other in state.devices[device].queue if other != slot)
+    queue = _without(state.devices[device].queue, slot)
     return with_device(state, device, queue=(slot, *queue) if first else (*queue, slot))
+
+
+def _without(queue: tuple[Slot, ...], slot: Slot) -> tuple[Slot, ...]:
+    """The queue without a slot, which is the first of it as a rule: then the others are not looked at."""
+    if queue[:1] == (slot,):
+        return queue[1:]
+    return tuple(other for other in queue if other != slot)
 
 
 def _family(cell: Cell) -> Cell:

@@ -1,5 +1,6 @@
-"""Whether the result of a launch may be believed, told from the readings over its measured blocks. Pure.
+"""Whether the result of a launch may be believed: told from who else was on its GPU, and from its readings. Pure.
 
+    somebody else ──contaminated──▶ Failure(CONTAMINATED): wait until it has left, measure again
     readings ──judge──▶ Failure(THROTTLED): cool down, measure again        None: the result counts
 
 A GPU that was held down for heat, or by a brake of its hardware, was not measured but its cooling was. A software power
@@ -7,6 +8,8 @@ cap is normal for heavy work: it is written down and kept (docs/method.md, "Thro
 """
 
 from typing import Final
+
+import msgspec
 
 from orchestrator import clock_events
 from orchestrator.readings import Readings
@@ -32,6 +35,19 @@ def judge(readings: Readings) -> Failure | None:
         phase=Phase.MEASURE,
         evidence={name: f"{value:g}" for name, value in _evidence(readings).items() if value is not None},
     )
+
+
+def contaminated(who: str) -> Failure:
+    """Why a result must not count beside which `who` computed."""
+    return Failure(category=Category.CONTAMINATED, message=f"{who} computed on the GPU too", phase=Phase.MEASURE)
+
+
+def beside(failure: Failure, who: str) -> Failure:
+    """The failure as it is to be read where `who` computed on the GPU too: want of memory is not the cell's then."""
+    if not who or failure.category is not Category.OUT_OF_MEMORY:
+        return failure
+    message = f"{who} computed on the GPU too, and it ran out of memory: {failure.message}"
+    return msgspec.structs.replace(failure, category=Category.CONTAMINATED, message=message)
 
 
 def _why(readings: Readings) -> str:

@@ -1,7 +1,8 @@
 """What CUDA_VISIBLE_DEVICES leaves of a machine's GPUs. Pure; follows CUDA and torch, without asking either.
 
-An entry is an index, or the beginning of a UUID that fits one GPU alone. The first entry that names no GPU hides
-itself and all after it; an entry that names a GPU again hides everything; an empty value hides everything.
+An entry is an index, or the beginning of a UUID that fits one GPU or MIG slice alone. The first entry that names
+nothing hides itself and all after it; an entry that names something again hides everything, and so does an empty value.
+Of several slices CUDA would show the first alone: here each is measured by a process of its own, which sees that one.
 
 An index counts in CUDA's order. That is NVML's order (by PCI address) with CUDA_DEVICE_ORDER=PCI_BUS_ID and on a node
 of identical GPUs. Otherwise CUDA sorts by its own guess of speed, which NVML cannot know: then indices are refused,
@@ -19,34 +20,35 @@ _INDEX: Final = re.compile(r"\s*\+?(\d+)")
 _BUS_ORDER: Final = "PCI_BUS_ID"
 
 
-def visible_gpus(gpus: Sequence[Device | None], visible: str | None, order: str | None) -> tuple[Device | None, ...]:
-    """The GPUs that CUDA_VISIBLE_DEVICES leaves, in its order; all of them where it is not set.
+def visible_gpus(
+    gpus: Sequence[Device | None], visible: str | None, order: str | None, slices: Sequence[Device] = ()
+) -> tuple[Device | None, ...]:
+    """The GPUs and the slices that CUDA_VISIBLE_DEVICES leaves, in its order; all GPUs where it is not set.
 
     gpus: in NVML's order, None for one that cannot be opened. order: CUDA_DEVICE_ORDER, None where it is not set.
-    Raises DeviceError for MIG slices, and for indices whose order only CUDA knows.
+    slices: MIG slices of these GPUs. Raises DeviceError for indices whose order only CUDA knows.
     """
     if visible is None:
         return tuple(gpus)
+    everything = (*gpus, *slices)
     chosen: list[int] = []
     for entry in visible.split(","):
-        index = _place(gpus, entry.strip(), visible, order)
-        if index is None:
+        place = _place(gpus, everything, entry.strip(), visible, order)
+        if place is None:
             break
-        if index in chosen:
+        if place in chosen:
             return ()
-        chosen.append(index)
-    return tuple(gpus[index] for index in chosen)
+        chosen.append(place)
+    return tuple(everything[place] for place in chosen)
 
 
-def _place(gpus: Sequence[Device | None], entry: str, visible: str, order: str | None) -> int | None:
-    """Place in `gpus` of what an entry names, None when it names no GPU, or more than one."""
-    if entry.startswith("MIG-"):
-        raise DeviceError(
-            f"CUDA_VISIBLE_DEVICES={visible} names a MIG slice; those are not supported yet. Name whole GPUs in it."
-        )
+def _place(
+    gpus: Sequence[Device | None], everything: Sequence[Device | None], entry: str, visible: str, order: str | None
+) -> int | None:
+    """Place in `everything` of what an entry names, None when it names nothing, or more than one thing."""
     number = _INDEX.match(entry)
     if number is None:
-        places = [place for place, gpu in enumerate(gpus) if gpu and entry and gpu.uuid.startswith(entry)]
+        places = [place for place, one in enumerate(everything) if one and entry and one.uuid.startswith(entry)]
         return places[0] if len(places) == 1 else None
     index = int(number[1])
     if index >= len(gpus):

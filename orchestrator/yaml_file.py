@@ -87,8 +87,19 @@ def spell(path: KeyPath) -> str:
 
 def read(path: Path) -> Document:
     """The file at `path`. Raises ConfigError when it cannot be read, is too large, or is not plain YAML."""
-    name = str(path)
-    text = _text(path)
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from error
+    if len(data) > MAX_BYTES:
+        raise ConfigError(f"{path}: larger than 1 MB, so not a configuration")
+    return parse(data, str(path))
+
+
+def parse(data: bytes, name: str) -> Document:
+    """The content of a file that is called `name`. Raises ConfigError when it is not plain YAML."""
+    text = _text(data, name)
     document = Document(name, None, {}, {})
     try:
         node = _Loader(text).get_single_node()
@@ -104,19 +115,12 @@ def read(path: Path) -> Document:
     return replace(document, value=value)
 
 
-def _text(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from error
-    if len(data) > MAX_BYTES:
-        raise ConfigError(f"{path}: larger than 1 MB, so not a configuration")
+def _text(data: bytes, name: str) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise ConfigError(f"{path}, line {line}: not UTF-8 text, so not YAML") from None
+        raise ConfigError(f"{name}, line {line}: not UTF-8 text, so not YAML") from None
 
 
 class _Loader(yaml.SafeLoader):

@@ -109,8 +109,11 @@ class DeviceKind(enum.StrEnum):
 class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One device of the run, as it was found before the first cell.
 
-    uuid: the GPU's UUID as NVML gives it, or "cpu:N" for a slice of the cores; the key everywhere.
+    uuid: of a GPU or a MIG slice, as NVML gives it, or "cpu:N" for a slice of the cores; the key everywhere.
     gpu_id: the number by which the user knows it (the index within CUDA_VISIBLE_DEVICES where that is set).
+    slice_of: of a MIG slice, the UUID of its GPU. slice_index: which slice of the GPU numbered gpu_id it is; None for a
+    slice that CUDA_VISIBLE_DEVICES names, which has a number to itself. shared_gpu: another slice of the same GPU is in
+    the run. Facts of a slice other than its name and memory are those of its GPU.
     cpus: cores near the device, to which its workers are bound; empty where unknown.
     shared_cores: a CPU device whose cores another CPU device of the run uses too.
     busy_with: a foreign process that used it when the run began (--allow-busy): its results are contaminated.
@@ -121,6 +124,9 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     gpu_id: int
     kind: DeviceKind
     name: str
+    slice_of: str | None = None
+    slice_index: int | None = None
+    shared_gpu: bool = False
     cpus: tuple[int, ...] = ()
     shared_cores: bool = False
     memory_total_bytes: int | None = None
@@ -143,8 +149,10 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @property
     def label(self) -> str:
-        """How people call it: "GPU 0" or "cpu:0"."""
-        return self.uuid if self.kind is DeviceKind.CPU else f"GPU {self.gpu_id}"
+        """How people call it: "GPU 0", "GPU 0:1" for its slice 1, or "cpu:0"."""
+        if self.kind is DeviceKind.CPU:
+            return self.uuid
+        return f"GPU {self.gpu_id}" if self.slice_index is None else f"GPU {self.gpu_id}:{self.slice_index}"
 
 
 class InputSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

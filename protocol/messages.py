@@ -7,7 +7,7 @@
     orchestrator ◀── Ready, Forked, ForkFailed ── zygote
 
     orchestrator ── AwaitFree ──▶ sampler                                      a socket pair
-    orchestrator ◀── Digest, DeviceFree, Unavailable ── sampler
+    orchestrator ◀── Digest, DeviceFree, ForeignSeen, XidSeen, GpuBroken, Unavailable ── sampler
 
 Every message of a worker names its launch and carries that launch's token; what does not match is stale and dropped.
 """
@@ -31,7 +31,8 @@ class LaunchSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     folder: where its log files go, made by the parent. environment: set after the fork (CUDA_VISIBLE_DEVICES).
     cpus: cores to run on, empty for no change. requested_ns: monotonic time at which the parent asked for it.
-    root: folder that the rooms must come from.
+    root: folder that the rooms must come from. preload: what a new interpreter imports before it connects, as the
+    zygote does before it forks; empty for a fork.
     """
 
     launch: int
@@ -44,6 +45,7 @@ class LaunchSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     isolation: str
     requested_ns: int
     root: str
+    preload: tuple[str, ...] = ()
 
 
 class Deadlines(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -246,6 +248,22 @@ class Unavailable(_Message, frozen=True, kw_only=True):
     reason: str
 
 
+class ForeignProcess(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A process of somebody else that can run kernels on a GPU. None for what cannot be read."""
+
+    pid: int
+    name: str | None
+    used_bytes: int | None
+
+
+class ForeignSeen(_Message, frozen=True, kw_only=True):
+    """Who else computes on a GPU, said when that changes; nobody when the last has left. at_ns: monotonic."""
+
+    uuid: str
+    processes: tuple[ForeignProcess, ...]
+    at_ns: int
+
+
 class XidSeen(_Message, frozen=True, kw_only=True):
     """The driver reported an error of a GPU by its number, which NVIDIA's documentation explains. at_ns: monotonic."""
 
@@ -266,4 +284,4 @@ FromWorker = Hello | PhaseEntered | Progress | Outcome
 ToWorker = Assign | Ack | Dismiss
 ToZygote = Prepare | Fork
 FromZygote = Ready | Forked | ForkFailed
-FromSampler = Digest | DeviceFree | Unavailable | XidSeen | GpuBroken
+FromSampler = Digest | DeviceFree | ForeignSeen | Unavailable | XidSeen | GpuBroken

@@ -91,9 +91,14 @@ class RunPaths:
         """What the telemetry process saw of the health of the GPUs and of the machine."""
         return self.telemetry / "health.records"
 
+    @property
+    def launches(self) -> Path:
+        """Folders of all attempts."""
+        return self.folder / "launches"
+
     def launch(self, cell_id: str, attempt: int) -> LaunchPaths:
         """Folder of the n-th attempt, counted from 1, at a cell."""
-        return LaunchPaths(self.folder / "launches" / cell_id / str(attempt))
+        return LaunchPaths(self.launches / cell_id / str(attempt))
 
     def report(self, suffix: str) -> Path:
         """The report in one of its formats."""

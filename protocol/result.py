@@ -10,6 +10,7 @@ import msgspec
 
 from protocol import floats
 from protocol.cell import Cell
+from protocol.errors import ProtocolError
 
 COUNTED_WITHIN_MS: Final = 2_000.0
 """Operations are counted in one iteration more, at the speed of Python: not where one takes longer than this."""
@@ -133,3 +134,22 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def times_ms(self, name: str) -> list[float]:
         """The series `name` in milliseconds an iteration, empty if it was not measured."""
         return floats.unpack(self.series.get(name, b""))
+
+    @property
+    def flaw(self) -> str | None:
+        """What no measurement can have, in words; None where there is nothing of the kind.
+
+        The sender may be anybody's code, the file another machine's: figures are made of sound results alone.
+        """
+        for name, data in self.series.items():
+            try:
+                times_ms = floats.unpack(data)
+            except ProtocolError as error:
+                return f"{name}: {error}"
+            if min(times_ms, default=0.0) < 0:
+                return f"{name}: a time is below zero"
+        if any(block.end_ns < block.start_ns or block.iterations < 0 for block in self.blocks):
+            return "a block ends before it begins, or counts backwards"
+        if self.group < 1 or self.items_per_iteration < 0:
+            return "an iteration covers nothing"
+        return None

@@ -1,6 +1,7 @@
 """The process of a launch as a new interpreter (`--isolation exec`): for profilers, and for the sceptical.
 
-The LaunchSpec comes on standard input, because a command line is visible to every user of the machine.
+It does what the zygote does, in the same order: it connects when everything is imported. The LaunchSpec comes on
+standard input, because a command line is visible to every user of the machine.
 """
 
 import signal
@@ -9,7 +10,7 @@ from typing import NoReturn
 
 from protocol import codec
 from protocol.messages import LaunchSpec
-from worker import adopt, session
+from worker import adopt, preload, session
 
 
 def main() -> NoReturn:
@@ -17,6 +18,8 @@ def main() -> NoReturn:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     spec = codec.decode(sys.stdin.buffer.read(), LaunchSpec)
     adopt.check_rooms(spec.root)
+    preload.import_all(spec.preload)
+    adopt.settle()
     session.run(spec, adopt.become(spec, born_of=spec.parent_pid))
 
 

@@ -5,7 +5,9 @@ in torch._dynamo and 900 modules (1.2 s). A test compares sys.modules before and
 needs stands in its description (`ModelSpec.preload`).
 """
 
+import importlib
 import sys
+import traceback
 from typing import Final
 
 COMMON: Final = (
@@ -28,3 +30,23 @@ COMMON: Final = (
 def modules(model: tuple[str, ...]) -> tuple[str, ...]:
     """What a model needs, and what every launch needs that uses torch; call it when the workload was imported."""
     return (*model, *COMMON) if "torch" in sys.modules else model
+
+
+def import_all(named: tuple[str, ...]) -> dict[str, str]:
+    """Import what is named and what every launch needs, in order, ahead of a launch or of many.
+
+    Returns module → error for those that failed: they disable their own models only.
+    """
+    failed = _import_each(named)
+    return failed | _import_each(modules(()))
+
+
+def _import_each(named: tuple[str, ...]) -> dict[str, str]:
+    failed = {}
+    for module in named:
+        try:
+            importlib.import_module(module)
+        except Exception as error:  # noqa: BLE001 - a broken third-party package may raise anything while it is imported
+            traceback.print_exc()
+            failed[module] = f"{type(error).__name__}: {error}"
+    return failed

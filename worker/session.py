@@ -7,6 +7,7 @@
 Runs in a process of its own and never returns.
 """
 
+import contextlib
 import faulthandler
 import importlib
 import os
@@ -108,7 +109,8 @@ def _work(spec: LaunchSpec, assign: Assign, link: "_Link", fault_log: int) -> Ou
 
 def _describe(error: BaseException, phase: Phase) -> Failure:
     """What was raised, classified. Also printed, so that the log shows what a person expects to find there."""
-    traceback.print_exception(error)
+    with contextlib.suppress(OSError):  # a disk that is full must not hide the cause
+        traceback.print_exception(error)
     return classify.failure(error, phase)
 
 
@@ -119,7 +121,8 @@ def _keep(failure: Failure, paths: LaunchPaths) -> None:
         temporary.write_bytes(msgspec.json.format(msgspec.json.encode(failure), indent=2))
         temporary.rename(paths.error)
     except OSError as error:
-        print(f"{paths.error} could not be written: {error}", file=sys.stderr)  # noqa: T201 - the message still goes out
+        with contextlib.suppress(OSError):  # neither can stderr.log, where the disk is full: the message still goes out
+            print(f"{paths.error} could not be written: {error}", file=sys.stderr)  # noqa: T201 - kept as evidence
 
 
 def _arm(assign: Assign, phase: Phase, fault_log: int) -> None:
@@ -130,8 +133,9 @@ def _arm(assign: Assign, phase: Phase, fault_log: int) -> None:
 
 def _leave(status: WorkerExit) -> NoReturn:
     """End without interpreter shutdown: at that point destructors can only do harm."""
-    sys.stdout.flush()
-    sys.stderr.flush()
+    with contextlib.suppress(OSError):  # a disk that is full: the outcome is safe all the same
+        sys.stdout.flush()
+        sys.stderr.flush()
     os._exit(status)
 
 
@@ -154,7 +158,8 @@ class _Link:
 
     def announce(self, phase: Phase) -> None:
         """Say that a phase begins: in a file first, because a process that dies now takes unsent messages with it."""
-        LaunchPaths(Path(self._spec.folder)).phase.write_text(phase, encoding="ascii")
+        with contextlib.suppress(OSError):  # a disk that is full costs the file, not the launch
+            LaunchPaths(Path(self._spec.folder)).phase.write_text(phase, encoding="ascii")
         self.send(
             PhaseEntered(launch=self._spec.launch, token=self._spec.token, phase=phase, at_ns=time.monotonic_ns())
         )

@@ -9,7 +9,6 @@ in milliseconds. It imports the model classes of the plan and never user code. N
                  ◀── Forked ───         ◀── pid ── exits
 """
 
-import importlib
 import os
 import signal
 import socket
@@ -49,22 +48,9 @@ def main() -> NoReturn:
     os._exit(0)
 
 
-def import_all(modules: tuple[str, ...]) -> dict[str, str]:
-    """Import `modules`, in order. Returns module → error for those that failed: they disable their own models only."""
-    failed = {}
-    for module in modules:
-        try:
-            importlib.import_module(module)
-        except Exception as error:  # noqa: BLE001 - a broken third-party package may raise anything while it is imported
-            traceback.print_exc()
-            failed[module] = f"{type(error).__name__}: {error}"
-    return failed
-
-
 def _prepare(named: tuple[str, ...]) -> Ready:
     begin = time.monotonic_ns()
-    failed = import_all(named)
-    failed |= import_all(preload.modules(()))
+    failed = preload.import_all(named)
     adopt.settle()
     import_ms = (time.monotonic_ns() - begin) / 1e6
     threads = len(list(Path("/proc/self/task").iterdir()))

@@ -18,6 +18,7 @@ from orchestrator.cli import (
     report,
     resume,
     run,
+    selftest,
     status,
     stop,
     watch,
@@ -57,5 +58,19 @@ def benchmark() -> None:
 
 
 for _program in (orchestrate, benchmark):
-    for _module in (run, quick, resume, status, watch, stop, report, explain, doctor, info, list_models, completion):
+    for _module in (
+        run,
+        quick,
+        resume,
+        status,
+        watch,
+        stop,
+        report,
+        explain,
+        doctor,
+        selftest,
+        info,
+        list_models,
+        completion,
+    ):
         _program.add_command(_module.command)

@@ -75,6 +75,13 @@ def formats(context: click.Context, parameter: click.Parameter, incomplete: str)
     return _continued(incomplete, list(ReportFormat))
 
 
+def signals(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Signals of a GPU's health, and words for several."""
+    from orchestrator.health.signals import names
+
+    return _continued(incomplete, names())
+
+
 def gpu_ids(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     """Indices of GPUs as --gpu-ids counts them, and CPU devices."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")

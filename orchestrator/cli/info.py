@@ -12,6 +12,8 @@ from orchestrator.cli.program import Command
 from orchestrator.cli.streams import say
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from orchestrator.devices import Inventory
     from protocol.cell import Device
 
@@ -46,6 +48,7 @@ def gather(inventory: "Inventory") -> dict[str, Any]:
         "cuda_driver_version": inventory.cuda_driver_version,
         "cuda_visible_devices": os.environ.get("CUDA_VISIBLE_DEVICES"),
         "gpus": inventory.gpus,
+        "mig_slices": inventory.slices,
     }
 
 
@@ -77,7 +80,8 @@ def describe(facts: dict[str, Any]) -> str:
     if not facts["gpus"]:
         lines.append("GPUs       none")
     for device in facts["gpus"]:
-        lines += ["", *_device(device)]
+        slices = [one for one in facts["mig_slices"] if one.slice_of == device.uuid]
+        lines += ["", *_device(device), *_slices(device, slices)]
     return "\n".join(lines)
 
 
@@ -103,6 +107,20 @@ def _device(device: "Device") -> list[str]:
     }
     shown = [f"  {name:<13}{value or 'not readable'}" for name, value in fields.items()]
     return [f"{device.label}: {device.name}", *shown]
+
+
+def _slices(gpu: "Device", slices: "Sequence[Device]") -> list[str]:
+    """The slices of a GPU in MIG mode: CUDA sees them, and not the GPU itself."""
+    from orchestrator import mig
+
+    if not gpu.mig_enabled:
+        return []
+    if not slices:
+        return ["  MIG slices   none, so CUDA sees nothing of this GPU"]
+    return [
+        "  MIG slices   CUDA sees these, and not the whole GPU; --gpu-ids takes their UUIDs",
+        *(f"    {one.label}  {one.uuid}  {mig.profile(one)}, {_memory(one) or 'not readable'}" for one in slices),
+    ]
 
 
 def _memory(device: "Device") -> str | None:

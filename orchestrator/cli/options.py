@@ -48,6 +48,7 @@ class RunParams(DisplayParams):
     isolation: str | None
     seed: str | None
     monitor_gpu: bool | None
+    require: str | None
     compare_baseline: str | None
     config: str | None
     runs_folder: str | None
@@ -157,7 +158,8 @@ RUN_OPTIONS: Final = (
         "--gpu-ids",
         metavar="IDS",
         shell_complete=complete.gpu_ids,
-        help="Indices or UUIDs of GPUs, separated by commas; all; or CPU devices: cpu:0,cpu:1. [default: all]",
+        help="Indices or UUIDs of GPUs, UUIDs of MIG slices, separated by commas; all; or CPU devices: cpu:0,cpu:1. "
+        "[default: all]",
     ),
     click.option(
         "--multi-gpu",
@@ -206,6 +208,12 @@ RUN_OPTIONS: Final = (
         "--monitor-gpu/--no-monitor-gpu",
         default=None,
         help="Read temperature, power and clocks during the run. [default: yes]",
+    ),
+    click.option(
+        "--require",
+        metavar="SIGNALS",
+        shell_complete=complete.signals,
+        help="Signals of health that must be readable on a GPU, or the run ends with 4: xid,ecc. [default: none]",
     ),
     click.option(
         "--compare-baseline",

@@ -1,29 +1,71 @@
-"""`report`: render the reports of a run again."""
+"""`report`: render the reports of a run again, also of one that still goes on, or whose process died."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from orchestrator.cli import complete
 from orchestrator.cli.program import Command
-from orchestrator.cli.streams import say
+from orchestrator.cli.streams import complain, say
+from orchestrator.naming import counted
+
+if TYPE_CHECKING:
+    from orchestrator.configuration import ReportFormat
+
+EXAMPLES: Final = """\b
+Examples:
+  {command} runs/20260401-213000-1f2e3d -f json,csv,txt
+  {command} runs/20260401-213000-1f2e3d -o so-far.txt
+"""
 
 
-@click.command("report", cls=Command, short_help="Render the reports of a run again.")
+@click.command("report", cls=Command, short_help="Render the reports of a run again.", epilog=EXAMPLES)
 @click.argument("run", type=click.Path())
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    type=click.Path(),
+    help="The report; an older one is kept beside it. [default: in the folder of the run]",
+)
 @click.option(
     "-f",
     "--format",
     "formats",
     metavar="NAMES",
     shell_complete=complete.formats,
-    help="json, csv, txt or several, separated by commas. [default: those of the run]",
+    help="json, csv, txt or several, separated by commas. [default: by the suffix of --output, else json; without "
+    "--output those of the run]",
 )
-def command(*, run: str, formats: str | None) -> None:
-    """Make the reports of RUN, the folder of a run, again from what was measured. The run may still go on."""
+def command(*, run: str, output: str | None, formats: str | None) -> None:
+    """Make the reports of RUN, the folder of a run, again from what was measured.
+
+    The run may still go on, or have died: then the report says so, and its verdict is INCOMPLETE. The run itself is not
+    disturbed: its journal and its results are read, and nothing else of it is touched.
+    """
     from orchestrator import archive, config, folders, reporting
     from orchestrator import report as reports
 
+    place = None if output is None else _place(output, formats)
     paths = folders.existing_run(run, "runs")
-    asked = archive.load_stored(paths).configuration.formats
-    wanted = asked if formats is None else config.report_formats(formats)
-    for path in reports.write(reporting.make(paths), paths, wanted):
+    stored = archive.load_stored(paths)
+    wanted = stored.configuration.formats if formats is None else config.report_formats(formats)
+    made = reporting.make(paths, stored)
+    written = reports.write(made, paths, wanted) if place is None else reports.publish(made, *place)
+    for path in written:
         say(str(path))
+    if made.metadata.running:
+        missing = counted(made.summary.cells.missing, "cell")
+        complain(f"note: the run still goes on; {missing} of {made.summary.cells.planned} not measured yet")
+
+
+def _place(output: str, formats: str | None) -> "tuple[Path, tuple[ReportFormat, ...]]":
+    """Where -o wants the report, and in which formats, as `run` understands it. Raises ConfigError."""
+    from orchestrator import config, folders
+    from orchestrator.settings import Output, Said, Settings
+
+    origins = {"output.path": "-o/--output", "output.format": "-f/--format"}
+    said = Said(Settings(output=Output(path=output, format=formats)), origins)
+    path, wanted = config.report_place(said, folders.current())
+    return Path(path), wanted

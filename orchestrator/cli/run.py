@@ -117,13 +117,13 @@ def _require_time(planned: "Plan", configuration: "Configuration", devices: "tup
 
 def _with_their_users(configuration: "Configuration", devices: "tuple[Device, ...]") -> "tuple[Device, ...]":
     """Refuse GPUs that others compute on; with --allow-busy mark them."""
-    from orchestrator import devices as machine
+    from orchestrator import users
 
-    busy = machine.busy(devices)
-    reason = machine.refusal(devices, busy)
+    busy = users.busy(devices)
+    reason = users.refusal(devices, busy)
     if reason is not None and not configuration.allow_busy:
         raise DeviceError(reason)
-    return machine.marked(devices, busy)
+    return users.marked(devices, busy)
 
 
 def _configuration(params: RunParams, preset: str | None) -> "tuple[Said, Configuration]":

@@ -43,7 +43,8 @@ def work(
             display.tell(Notice(level="info", message=f"left out: {sentence}"))
         for note in notes:
             display.tell(Notice(level="info", message=f"note: {note}"))
-        over = not left and all(paths.report(kind).exists() for kind in stored.configuration.formats)
+        rendered = all(paths.report(kind).exists() for kind in stored.configuration.formats)
+        over = not left and rendered and run.is_over(paths)
         report = reporting.make(paths) if over else run.execute(stored, paths, display)
         code = ExitCode(report.verdict.exit_code)
         if params["strict"]:

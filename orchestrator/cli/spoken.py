@@ -32,6 +32,7 @@ KEYS: Final = {
     "output.format": ("format", "-f/--format"),
     "output.verbose": ("verbose", "-v/--verbose"),
     "monitoring.enabled": ("monitor_gpu", "--monitor-gpu"),
+    "health.require": ("require", "--require"),
     "gpu.ids": ("gpu_ids", "--gpu-ids"),
     "gpu.allow_busy": ("allow_busy", "--allow-busy"),
     "run.folder": ("runs_folder", "--runs-folder"),

@@ -47,6 +47,11 @@ _RULES: Final = (
         _measures(Workload.INFERENCE, Workload.TRAINING, Workload.GENERATION),
         "neither probes nor loading have a batch size",
     ),
+    _Rule(
+        "health.require",
+        lambda asked, _: any(not word.strip().startswith(("cpu:", "MIG-")) for word in asked.gpu_ids.split(",")),
+        "neither CPU devices nor slices of a GPU are judged",
+    ),
     _Rule("benchmark.phases", lambda _, models: bool(models), "probes have no phases"),
 )
 

@@ -1,17 +1,18 @@
 """The GPUs: whether the driver works, NVML and CUDA with it, whether they are free, and how they are set up."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 import msgspec
 import psutil
 
-from orchestrator import cuda_probe, devices
+from orchestrator import cuda_probe, users
 from orchestrator.cuda_probe import Silence
-from orchestrator.devices import Busy, Inventory, NvmlStatus
+from orchestrator.devices import Inventory, NvmlStatus
 from orchestrator.doctor import Finding, Level, said, seen
+from orchestrator.users import Busy
 from protocol.cell import Device
 
 _BUS: Final = Path("/sys/bus/pci/devices")
@@ -36,14 +37,14 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that is judged here.
 
     on_bus: NVIDIA GPUs on the PCI bus, None where that cannot be read. chosen: what --gpu-ids all means, empty with
-    `why_none`. heard: what CUDA says of those, None where it was not asked. modes: compute mode by UUID.
+    `why_none`. heard: what CUDA says of those, in the order of cuda_probe.together. modes: compute mode by UUID.
     """
 
     inventory: Inventory
     on_bus: int | None = 0
     chosen: tuple[Device, ...] = ()
     why_none: str = ""
-    heard: cuda_probe.Finding | Silence | None = None
+    heard: tuple[cuda_probe.Finding | Silence, ...] = ()
     modes: Mapping[str, int] = {}
     busy: tuple[Busy, ...] = ()
     mps: bool = False
@@ -58,7 +59,7 @@ def look() -> Facts:
         on_bus=_on_bus(),
         chosen=shown.chosen,
         why_none=shown.why_none,
-        heard=cuda_probe.look([gpu.uuid for gpu in shown.chosen]) if shown.chosen else None,
+        heard=tuple(cuda_probe.look([gpu.uuid for gpu in gpus]) for gpus in cuda_probe.together(shown.chosen)),
         modes=shown.modes,
         busy=shown.busy,
         mps=_mps_runs(),
@@ -73,7 +74,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
         yield said(Level.BROKEN, "GPUs", facts.why_none.replace(". ", "; ", 1))
     yield from _cuda(facts)
     yield from _modes(facts)
-    refusal = devices.refusal(facts.chosen, facts.busy)
+    refusal = users.refusal(facts.chosen, facts.busy)
     if refusal is not None:
         yield said(Level.BROKEN, "Users", refusal.replace(". Nothing was started. ", "; ", 1))
     yield from _persistence(facts)
@@ -106,19 +107,19 @@ def _driver(facts: Facts) -> Iterator[Finding]:
             yield said(Level.BROKEN, "Driver", found.reason)
         case NvmlStatus.OK:
             cuda = found.cuda_driver_version or "unknown"
-            words = f"{found.driver_version or 'of unknown version'}, CUDA up to {cuda}, {_number(len(found.gpus))}"
+            there = _counted((*found.gpus, *found.slices))
+            words = f"{found.driver_version or 'of unknown version'}, CUDA up to {cuda}, {there}"
             yield Finding(level=Level.OK, subject="Driver", words=words)
     for index, reason in found.unreadable.items():
         yield said(Level.BROKEN, "Driver", f"GPU {index} cannot be used: {reason}")
 
 
 def _cuda(facts: Facts) -> Iterator[Finding]:
-    if facts.heard is not None:
-        wrong = cuda_probe.trouble(facts.heard, facts.chosen)
-        if wrong is not None:
-            yield said(Level.BROKEN, "CUDA", wrong)
-        else:
-            yield Finding(level=Level.OK, subject="CUDA", words=f"works on {_number(len(facts.chosen))}")
+    asked = zip(cuda_probe.together(facts.chosen), facts.heard, strict=True)
+    wrong = [words for gpus, heard in asked if (words := cuda_probe.trouble(heard, gpus)) is not None]
+    yield from (said(Level.BROKEN, "CUDA", words) for words in wrong)
+    if facts.heard and not wrong:
+        yield Finding(level=Level.OK, subject="CUDA", words=f"works on {_counted(facts.chosen)}")
     if facts.mps:
         yield Finding(
             level=Level.WARNING,
@@ -154,6 +155,14 @@ def _persistence(facts: Facts) -> Iterator[Finding]:
 
 def _default_mode(gpu: Device) -> str:
     return f"nvidia-smi -i {gpu.uuid} -c DEFAULT (as root)"
+
+
+def _counted(devices: Sequence[Device]) -> str:
+    """How many GPUs and slices."""
+    slices = sum(device.slice_of is not None for device in devices)
+    whole = len(devices) - slices
+    words = [_number(whole)] if whole or not slices else []
+    return " and ".join([*words, f"{slices} MIG slice{'' if slices == 1 else 's'}"] if slices else words)
 
 
 def _number(gpus: int) -> str:

@@ -11,10 +11,12 @@ from typing import Final
 
 import msgspec
 
-from orchestrator import cores, devices, spawn
-from orchestrator.devices import Busy, Inventory, NvmlStatus
+from orchestrator import cores, devices, spawn, users
+from orchestrator.devices import Inventory, NvmlStatus
 from orchestrator.errors import DeviceError
-from orchestrator.nvml import Nvml, NvmlError
+from orchestrator.nvml import Nvml
+from orchestrator.nvml_errors import NvmlError
+from orchestrator.users import Busy
 from protocol.cell import Device
 
 TIMEOUT_S: Final = 60.0
@@ -56,7 +58,7 @@ def ask(timeout_s: float = TIMEOUT_S) -> Seen:
         return _broken(f"NVML did not answer within {timeout_s:g} s; the kernel log may say why, a reboot may help")
     try:
         return msgspec.json.decode(output, type=Seen)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         last = complaint.decode("utf-8", errors="replace").strip().splitlines()[-1:]
         return _broken(f"the process that asks NVML ended with {process.returncode} {''.join(last)}".strip())
 
@@ -76,7 +78,7 @@ def _read() -> Seen:
             order=os.environ.get("CUDA_DEVICE_ORDER"),
             cores=cores.usable_cores(),
         )
-        return Seen(inventory=inventory, chosen=chosen, busy=devices.busy(chosen), modes=_modes(inventory))
+        return Seen(inventory=inventory, chosen=chosen, busy=users.busy(chosen), modes=_modes(inventory))
     except DeviceError as error:
         return Seen(inventory=inventory, why_none=str(error))
 

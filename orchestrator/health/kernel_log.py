@@ -1,6 +1,7 @@
 """Xids in the kernel's log, where this user may read it: those that NVML does not pass on, and of GPUs that are gone.
 
     NVRM: Xid (PCI:0000:1b:00): 79, pid=4711, name=python3, GPU has fallen off the bus.
+    NVRM: Xid (PCI:0000:1b:00 GPU-I:05 GPU-CI:00): 13, pid=4711, …        of one GPU instance, in MIG mode
 
 Only what is written from now on counts. Readable for root, and for all where kernel.dmesg_restrict is 0.
 """
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.health.node import kernel_name
+from orchestrator.mig import Occupants
 
 KMSG: Final = Path("/dev/kmsg")
 _KMSG_DEVICE: Final = os.makedev(1, 11)
@@ -20,14 +22,14 @@ MOST_RECORDS: Final = 1000
 """Records that are read at one tick."""
 _RECORD_BYTES: Final = 8192
 """The kernel gives one record a read, and refuses a smaller buffer."""
-_XID: Final = re.compile(rb"NVRM: Xid \(PCI:([0-9a-fA-F:.]+)\): (\d+)")
+_XID: Final = re.compile(rb"NVRM: Xid \(PCI:([0-9a-fA-F:.]+)(?: GPU-I:(\d+))?(?: GPU-CI:\d+)?\): (\d+)")
 
 
 class KernelLog:
-    """The log, read as it grows. slots: PCI address as NVML writes it → UUID."""
+    """The log, read as it grows. slots: PCI address as NVML writes it → who of the run is on that GPU."""
 
-    def __init__(self, slots: Mapping[str, str], path: Path = KMSG) -> None:
-        self._slots = {_slot(kernel_name(address)): uuid for address, uuid in slots.items()}
+    def __init__(self, slots: Mapping[str, Occupants], path: Path = KMSG) -> None:
+        self._slots = {_slot(kernel_name(address)): there for address, there in slots.items()}
         self._fd = _opened(path)
 
     @property
@@ -39,9 +41,10 @@ class KernelLog:
         """UUID and number of each Xid since the last call, without waiting."""
         for record in self._records():
             for found in _XID.finditer(record):
-                uuid = self._slots.get(_slot(found.group(1).decode().lower()))
-                if uuid is not None:
-                    yield uuid, int(found.group(2))
+                there = self._slots.get(_slot(found.group(1).decode().lower()))
+                if there is not None:
+                    instance = None if found.group(2) is None else int(found.group(2))
+                    yield from ((uuid, int(found.group(3))) for uuid in there.concerned(instance))
 
     def close(self) -> None:
         """Let go of it."""

@@ -10,7 +10,8 @@ from types import ModuleType
 from typing import Any, Final
 
 from orchestrator.health.records import Vitals
-from orchestrator.nvml import Nvml, NvmlError
+from orchestrator.nvml import Nvml
+from orchestrator.nvml_errors import NvmlError
 
 Question = Callable[[ModuleType, object], int]
 """From the module pynvml, which has no types, and a GPU's handle to a value."""

@@ -115,3 +115,22 @@ SIGNALS: Final = (
     Signal("fabric", "NVSwitch fabric", ("fabric_state", "fabric_status"), _switched),
 )
 """In the order of the report."""
+
+FAMILIES: Final = {
+    "ecc": ("ecc_uncorrected", "ecc_corrected"),
+    "rows": ("rows_failed", "rows_pending"),
+    "temperature": ("gpu_temperature", "memory_temperature"),
+    "pcie": ("pcie_replays", "pcie_generation", "pcie_width"),
+    "nvlink": ("nvlinks", "nvlink_errors"),
+}
+"""What people call several signals → these."""
+
+
+def names() -> tuple[str, ...]:
+    """Every word that names a signal, or several."""
+    return (*(signal.name for signal in SIGNALS), *FAMILIES)
+
+
+def named(word: str) -> tuple[str, ...]:
+    """The signals that one of these words means."""
+    return FAMILIES.get(word, (word,))

@@ -93,7 +93,7 @@ def reaction(numbers: Collection[int], *, broken: str = "") -> Reaction:
 def of_gpu(case: Case, required: Collection[str], *, gap: str = "") -> Opinion:
     """The verdict on one GPU. gap: why the readings are incomplete, empty where they are not."""
     if case.board.kind is BoardClass.SLICE:
-        return not_applicable("a slice of a GPU: its signals are those of the whole GPU")
+        return not_applicable("a slice cannot be judged: its signals are those of the whole GPU")
     findings = tuple(_finding(signal, case, required) for signal in SIGNALS)
     return _opinion(findings, gap)
 

@@ -10,13 +10,14 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
-from orchestrator import host
+from orchestrator import host, mig
 from orchestrator.frames import FrameFile
 from orchestrator.health import node
 from orchestrator.health.kernel_log import KMSG, KernelLog
 from orchestrator.health.reader import refused, vitals
 from orchestrator.health.records import LOOK_NS, HealthRecord, Watch
-from orchestrator.nvml import Nvml, NvmlError
+from orchestrator.nvml import Nvml
+from orchestrator.nvml_errors import NvmlError
 from protocol import codec
 from protocol.messages import GpuBroken, XidSeen
 
@@ -25,6 +26,8 @@ MOST_EVENTS: Final = 100
 MOST_KEPT: Final = 1000
 """Errors that one telemetry process keeps: what is the matter is clear by then, and the disk stays free."""
 _OFTEN_NS: Final = 1_000_000_000
+_NO_INSTANCE: Final = 0xFFFFFFFF
+"""What NVML says of an error that is not of one GPU instance."""
 _SAME_NS: Final = 5_000_000_000
 """Within which NVML and the kernel's log are taken to tell of the same error."""
 
@@ -36,7 +39,7 @@ class HealthWatch:
         self._nvml = nvml
         self._uuids = tuple(uuids)
         self._file = FrameFile(path)
-        self._slots = {slot: uuid for uuid in self._uuids if (slot := self._slot(uuid))}
+        self._slots = self._occupied()
         self._events = _Events(nvml, self._uuids)
         self._kernel_log = KernelLog(self._slots, kernel_log)
         self._by_nvml: dict[tuple[str, int], int] = {}
@@ -113,6 +116,13 @@ class HealthWatch:
         self._broken.add(uuid)
         return (GpuBroken(uuid=uuid, reason=seen.broken, at_ns=seen.at_ns),)
 
+    def _occupied(self) -> dict[str, mig.Occupants]:
+        """PCI address of each GPU that tells it → who of the run is on it."""
+        found: dict[str, list[str]] = {}
+        for uuid in self._uuids:
+            found.setdefault(self._slot(uuid), []).append(uuid)
+        return {slot: mig.occupants(self._nvml, uuids) for slot, uuids in found.items() if slot}
+
     def _slot(self, uuid: str) -> str:
         """The PCI address of a GPU; empty where NVML does not tell."""
         try:
@@ -129,7 +139,7 @@ class _Events:
 
     def __init__(self, nvml: Nvml, uuids: Iterable[str]) -> None:
         self._nvml = nvml
-        self._by_handle: dict[int, str] = {}
+        self._by_handle: dict[int, mig.Occupants] = {}
         self.deaf: dict[str, str] = {}
         self._set: Any = None
         try:
@@ -137,11 +147,16 @@ class _Events:
         except NvmlError as error:
             self.deaf = dict.fromkeys(uuids, refused(error))
             return
+        found: dict[int, list[str]] = {}
         for uuid in uuids:
             try:
-                self._by_handle[nvml.ask(uuid, self._register)] = uuid
+                address = nvml.ask(uuid, lambda _lib, gpu: _address(gpu))
+                if address not in found:
+                    nvml.ask(uuid, self._register)
+                found.setdefault(address, []).append(uuid)
             except NvmlError as error:
                 self.deaf[uuid] = refused(error)
+        self._by_handle = {address: mig.occupants(nvml, there) for address, there in found.items()}
 
     def heard(self) -> list[tuple[str, int]]:
         """UUID and number of each Xid since the last call, without waiting."""
@@ -151,9 +166,10 @@ class _Events:
                 event = self._nvml.call(lambda lib: lib.nvmlEventSetWait_v2(self._set, 0))
             except NvmlError:
                 break  # nothing has come, or a GPU is lost, which its vitals say
-            uuid = self._by_handle.get(_address(event.device))
-            if uuid is not None:
-                seen.append((uuid, int(event.eventData)))
+            there = self._by_handle.get(_address(event.device))
+            if there is not None:
+                instance = None if event.gpuInstanceId == _NO_INSTANCE else int(event.gpuInstanceId)
+                seen += [(uuid, int(event.eventData)) for uuid in there.concerned(instance)]
         return seen
 
     def close(self) -> None:
@@ -165,9 +181,8 @@ class _Events:
         except NvmlError:
             return  # the process ends with it
 
-    def _register(self, lib: Any, gpu: Any) -> int:  # noqa: ANN401 - pynvml has no types
+    def _register(self, lib: Any, gpu: Any) -> None:  # noqa: ANN401 - pynvml has no types
         lib.nvmlDeviceRegisterEvents(gpu, lib.nvmlEventTypeXidCriticalError, self._set)
-        return _address(gpu)
 
 
 def _address(handle: Any) -> int:  # noqa: ANN401 - a ctypes pointer

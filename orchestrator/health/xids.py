@@ -19,7 +19,7 @@ class XidKind(enum.StrEnum):
 
 _NUMBERS: Final = {
     XidKind.MEMORY: (63, 92, 94),
-    XidKind.APPLICATION: (8, 11, 13, 25, 31, 32, 39, 40, 41, 60, 68, 69, 80),
+    XidKind.APPLICATION: (8, 11, 13, 25, 31, 32, 39, 40, 41, 43, 60, 68, 69, 80),
     XidKind.RESET: (46, 48, 62, 64, 95, 109, 110, 119, 120, 136, 140, 143, 155, 156, 158),
     XidKind.MACHINE: (79,),
     XidKind.LINK: (74, *range(144, 151)),

@@ -87,6 +87,7 @@ def _metadata(archive: Archive, evidence: Evidence) -> Metadata:
         command=stored.command,
         finished=finished is not None and not finished.interrupted,
         interrupted=finished is not None and finished.interrupted,
+        running=evidence.goes_on,
         segments=tuple(
             SegmentReport(
                 started=iso(segment.wall),
@@ -110,6 +111,9 @@ def _gpu_info(device: Device, evidence: DeviceEvidence, taken_out: str | None) -
         gpu_name=device.name,
         kind=device.kind,
         shared_cores=device.shared_cores,
+        slice_of=device.slice_of,
+        slice_index=device.slice_index,
+        shared_gpu=device.shared_gpu,
         gpu_memory_total_mb=mb(device.memory_total_bytes),
         driver_version=device.driver_version,
         cuda_version=device.cuda_driver_version,
@@ -153,6 +157,7 @@ def _configuration(archive: Archive) -> ConfigurationReport:
         memory_format=asked.memory_format,
         monitor_gpu_enabled=asked.monitor,
         monitor_interval_ms=asked.monitor_interval_ms,
+        required_signals=asked.required_signals,
         profile=asked.profile,
         preset=asked.preset,
         time_limit_seconds=asked.time_limit_s,

@@ -12,7 +12,7 @@ from orchestrator.outcomes import Status
 from orchestrator.report.cells import Measured, ModelResult, ProbeMetrics
 from orchestrator.report.comparisons import Spread, SpreadValue
 from orchestrator.stats.series import spread_percent
-from protocol.cell import Device, DeviceKind, Workload
+from protocol.cell import Device, DeviceKind, Mode, Workload
 from protocol.result import SteadyState
 
 COMPARED: Final = "COMPARED"
@@ -158,7 +158,7 @@ def _not_comparable(point: _Point, points: Sequence[_Point]) -> str | None:
     limit = mode(other.device.power_limit_w for other in points)
     if point.device.power_limit_w != limit:
         return f"power limit {_watts(point.device.power_limit_w)}, not {_watts(limit)}"
-    if point.device.busy_with is not None:
+    if metric.contaminated:
         return "contaminated by another process"
     if metric.throttled:
         return "throttled"
@@ -181,6 +181,8 @@ def _value(point: _Point, reason: str | None, middle: float | None) -> SpreadVal
 def _notes(key: _Key, points: Sequence[_Point], reasons: Sequence[str | None]) -> Iterator[str]:
     if key.kind is DeviceKind.CPU:
         yield "CPU devices get no performance verdict: the machine drifts, and slices of its cores share caches"
+    if key.mode == Mode.LOADED and any(point.device.shared_gpu for point in points):
+        yield "slices of one GPU were at work at once: what one does to power and clocks, the others feel"
     for point, reason in zip(points, reasons, strict=True):
         if reason is not None:
             yield f"{NOT_COMPARABLE}: {point.device.label} ({reason})"

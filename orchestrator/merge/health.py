@@ -103,7 +103,8 @@ def _opinion(device: Device, archive: Archive, evidence: Evidence, rules: limits
         siblings=tuple(courses.gpus[other.uuid] for other in siblings if other.uuid in courses.gpus),
         xids=tuple(heard.xid for heard in courses.xids.get(device.uuid, ())),
     )
-    return verdict.of_gpu(case, rules.levels[limits.LEVEL].required, gap=gap)
+    required = {*rules.levels[limits.LEVEL].required, *archive.stored.configuration.required_signals}
+    return verdict.of_gpu(case, required, gap=gap)
 
 
 def _work(archive: Archive) -> Iterator[tuple[str, int]]:
@@ -128,7 +129,7 @@ def _differences(devices: Sequence[Device]) -> Iterator[str]:
             usual = values.most_common(1)[0][0]
             for device in alike:
                 if getattr(device, field) != usual:
-                    yield f"GPU {device.gpu_id}: {words} {getattr(device, field)}, others {usual}"
+                    yield f"{device.label}: {words} {getattr(device, field)}, others {usual}"
 
 
 def _device(device: Device, opinion: Opinion, archive: Archive, evidence: Evidence) -> DeviceHealth:

@@ -112,7 +112,7 @@ def _telemetry(launches: Launches, device: Device) -> Fields:
         "power_capped_percent": _percent(launches, lambda one: one.readings.power_violation),
         "slowdown_percent": _percent(launches, lambda one: one.readings.slowdown),
         "throttled": any_of(launches, lambda one: validity.throttled(one.readings)),
-        "contaminated": device.busy_with is not None,
+        "contaminated": device.busy_with is not None or any(one.beside for one in launches),
         "telemetry_note": "a CPU device has no NVML" if device.kind is DeviceKind.CPU else "; ".join(notes),
     }
 

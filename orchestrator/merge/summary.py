@@ -22,6 +22,7 @@ from orchestrator.report.model import BestThroughput, CellCounts, FailureReport,
 from protocol.exit_codes import MEANING, ExitCode
 
 NO_SCORE: Final = "a score and a rank need a baseline, and none ships with this version"
+TAINTED: Final = "tainted: faults were injected on purpose, so nothing here is a measurement"
 _WORDS: Final = {ExitCode.PASSED: "complete", ExitCode.HARDWARE: "hardware fault"}
 
 
@@ -103,11 +104,18 @@ def failures(archive: Archive, evidence: Evidence) -> Iterator[FailureReport]:
 def verdict(archive: Archive, evidence: Evidence, judged: HealthReport) -> Verdict:
     """The exit code and every reason for it. What does not fit is listed and counts as complete."""
     counts = _counts(archive, evidence)
-    reasons: list[str] = []
+    reasons: list[str] = [TAINTED] if archive.stored.configuration.tainted else []
+    reasons.extend(_without_end(archive, evidence))
     if counts.missing:
-        reasons.append(f"{_cells(counts.missing)} of {counts.planned} without a result: not finished")
+        why = "not measured yet" if evidence.goes_on else "not finished"
+        reasons.append(f"{_cells(counts.missing)} of {counts.planned} without a result: {why}")
     if counts.failed:
         reasons.append(f"{_cells(counts.failed)} of {counts.planned} without a result: failed")
+    if evidence.suspect:
+        number = _cells(len(evidence.suspect))
+        reasons.append(
+            f"{number} of {counts.planned} suspect: out of memory where another GPU of the same kind had room"
+        )
     if counts.short_of_launches:
         reasons.append(
             f"{_cells(counts.short_of_launches)} of {counts.planned} measured by fewer launches than planned"
@@ -128,6 +136,14 @@ def verdict(archive: Archive, evidence: Evidence, judged: HealthReport) -> Verdi
         reasons.extend(health.warnings(judged))
     word = _WORDS.get(code, "incomplete")
     return Verdict(exit_code=int(code), word=word, meaning=MEANING[code], reasons=tuple(reasons))
+
+
+def _without_end(archive: Archive, evidence: Evidence) -> Iterator[str]:
+    """Why a run of which nobody has written that it is over is not complete, whatever it has measured."""
+    if evidence.goes_on:
+        yield "the run still goes on: this is how far it has come"
+    elif archive.finished is None:
+        yield "the run did not come to its end: its process died or was killed; `resume` goes on with it"
 
 
 def _remarks(counts: CellCounts) -> Iterator[str]:

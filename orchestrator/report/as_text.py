@@ -51,6 +51,8 @@ def _head(report: Report) -> Iterator[str]:
     )
     yield from layout.wrap(f"Measured: {_measured(setup)}")
     yield "Units: 1 MB = 1024 x 1024 bytes"
+    if data.running:
+        yield from layout.wrap("The run still goes on: what has no result here has not been measured yet.")
     if resumed := _resumed(data):
         yield f"Resumed: {resumed} {'time' if resumed == 1 else 'times'}"
     if setup.allow_busy:

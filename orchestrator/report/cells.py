@@ -49,13 +49,13 @@ class Measured(CellReport, frozen=True, kw_only=True):
     more than 0.5 %. launch_bound: the GPU waited for the host.
     peak_memory_mb: allocated on a GPU, the resident set of the process on a CPU device (memory_basis says which).
     cold_*: from the first iteration to the end of warm-up; warm_*: over the measured blocks alone; the peak is the
-    larger one. gpu_memory_used_mb: of the whole GPU, as NVML counts it, context included.
+    larger one. gpu_memory_used_mb: of the whole GPU, or MIG slice, as NVML counts it, context included.
     Utilisation, power and energy are of the measured blocks, null below 5 s of measuring; telemetry_note says why.
     sm_clock_drift_percent: mean SM clock of the second half of the measured time against the first.
     clock_event_reasons: why the clock was below its maximum, as NVML gives it. power_capped_percent,
     slowdown_percent: share of the measured time in which clocks were held down for power, or for heat or by a brake of
     the hardware; throttled: the latter for more than 1 %.
-    contaminated: another process computed on the GPU when the run began, and --allow-busy was given.
+    contaminated: another process computed on the GPU when the run began or during a launch, and --allow-busy was given.
     """
 
     steady_state: str | None

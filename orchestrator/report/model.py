@@ -42,7 +42,8 @@ class SegmentReport(Part, frozen=True, kw_only=True):
 class Metadata(Part, frozen=True, kw_only=True):
     """What was run, where, when, on which stack. Versions are those that the workers reported.
 
-    finished: false while the run goes on, was interrupted or died. test_date: ISO 8601, UTC, when the run was made.
+    finished: false while the run goes on, was interrupted or died. running: it still went on when this was made, and
+    what is missing is still to come. test_date: ISO 8601, UTC, when the run was made.
     zygote_start_ms: what the shared start-up cost, once for each start of the zygote; empty with --isolation exec.
     """
 
@@ -61,6 +62,7 @@ class Metadata(Part, frozen=True, kw_only=True):
     command: tuple[str, ...]
     finished: bool
     interrupted: bool
+    running: bool
     segments: tuple[SegmentReport, ...]
     zygote_start_ms: tuple[float, ...]
     telemetry_note: str
@@ -70,8 +72,11 @@ class GpuInfo(Part, frozen=True, kw_only=True):
     """One device of the run, as it was found before the first cell.
 
     kind: cuda, or cpu (a slice of the cores, for runs without a GPU). shared_cores: another CPU device of the run uses
-    the same cores. busy_with: a foreign process that computed on it when the run began. taken_out: why it was given up
-    in the middle of the run. average_*: over the samples from the first launch to the last, pauses included.
+    the same cores. slice_of: of a MIG slice, the UUID of its GPU, whose power, temperature, clocks and utilisation are
+    given for it; slice_index: which of its slices, null where gpu_id is a number of its own. shared_gpu: another slice
+    of that GPU is in the run. busy_with: a foreign process that computed on it when the run began. taken_out: why it
+    was given up in the middle of the run. average_*: over the samples from the first launch to the last, pauses
+    included.
     """
 
     gpu_id: int
@@ -79,6 +84,9 @@ class GpuInfo(Part, frozen=True, kw_only=True):
     gpu_name: str
     kind: str
     shared_cores: bool
+    slice_of: str | None
+    slice_index: int | None
+    shared_gpu: bool
     gpu_memory_total_mb: float | None
     driver_version: str | None
     cuda_version: str | None
@@ -105,7 +113,8 @@ class ConfigurationReport(Part, frozen=True, kw_only=True):
 
     precision: all of them in one text, as the requirements have it; precisions: one by one.
     sequence_lengths, input_sizes: that were asked for in place of each model's own; memory_format likewise.
-    preset, time_limit_seconds: of `quick`, null for a run that may take as long as it needs.
+    required_signals: of a GPU's health, by --require. preset, time_limit_seconds: of `quick`, null for a run that may
+    take as long as it needs.
     """
 
     precision: str
@@ -120,6 +129,7 @@ class ConfigurationReport(Part, frozen=True, kw_only=True):
     memory_format: str | None
     monitor_gpu_enabled: bool
     monitor_interval_ms: int
+    required_signals: tuple[str, ...]
     profile: str
     preset: str | None
     time_limit_seconds: float | None

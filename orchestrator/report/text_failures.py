@@ -12,6 +12,7 @@ from orchestrator.naming import sized
 from orchestrator.outcomes import Status
 from orchestrator.report import layout
 from orchestrator.report.model import FailureReport, Report
+from orchestrator.report.text_gpus import label, label_of
 from orchestrator.report.text_left_out import input_sizes
 from orchestrator.stopping import how_it_ended
 from protocol.failure import Category
@@ -63,8 +64,7 @@ def root_cause(report: Report) -> Iterator[str]:
     yield from layout.wrap(f"Logs: {failure.folder}", "  ", "  ")
     for device in report.gpu_info:
         if device.taken_out:
-            label = device.gpu_uuid if device.kind == "cpu" else f"GPU {device.gpu_id}"
-            yield from layout.wrap(f"{label} was taken out of the run: {device.taken_out}", "  ", "  ")
+            yield from layout.wrap(f"{label(device)} was taken out of the run: {device.taken_out}", "  ", "  ")
     skipped = dict.fromkeys(
         f"{cell.model_name}: {cell.reason}" for cell in report.cells if cell.reason.startswith("the model is skipped")
     )
@@ -117,7 +117,7 @@ def _failure(index: int, failure: FailureReport, report: Report) -> Iterator[str
 
 
 def _what(failure: FailureReport, report: Report) -> str:
-    device = failure.gpu_uuid if failure.gpu_uuid.startswith("cpu:") else f"GPU {failure.gpu_id}"
+    device = label_of(failure.gpu_uuid, report)
     cell = next(cell for cell in report.cells if cell.cell == failure.cell)
     name = sized(cell.model_name, cell.input_size, input_sizes(cell, report))
     return f"{device}: {name} {failure.workload} {failure.precision} at batch size {failure.batch_size}"

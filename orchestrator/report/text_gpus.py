@@ -2,12 +2,14 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from orchestrator.report import layout
 from orchestrator.report.model import GpuInfo, Report
 from orchestrator.report.numbers import unit
 from orchestrator.report.plain import plain
+
+_READINGS: Final = "power, temperature, clocks and utilisation of the whole GPU, which its slices share"
 
 
 class Group(NamedTuple):
@@ -42,14 +44,22 @@ def gpus(report: Report) -> Iterator[str]:
 
 
 def label(device: GpuInfo) -> str:
-    """How people call the device."""
-    return plain(device.gpu_uuid) if device.kind == "cpu" else f"GPU {device.gpu_id}"
+    """How people call the device: "GPU 0", "GPU 0:1" for a slice of it, "cpu:0"."""
+    if device.kind == "cpu":
+        return plain(device.gpu_uuid)
+    return f"GPU {device.gpu_id}" if device.slice_index is None else f"GPU {device.gpu_id}:{device.slice_index}"
+
+
+def label_of(uuid: str, report: Report) -> str:
+    """The same by UUID."""
+    return next(label(device) for device in report.gpu_info if device.gpu_uuid == uuid)
 
 
 def labels(devices: Sequence[GpuInfo]) -> str:
     """How people call several devices, at least one: "GPU 0 to GPU 7" where none is left out in between."""
     numbers = [device.gpu_id for device in devices]
-    if len(devices) > 2 and numbers == list(range(numbers[0], numbers[0] + len(numbers))):
+    whole = all(device.slice_index is None for device in devices)
+    if whole and len(devices) > 2 and numbers == list(range(numbers[0], numbers[0] + len(numbers))):
         return f"{label(devices[0])} to {label(devices[-1])}"
     return ", ".join(label(device) for device in devices)
 
@@ -86,5 +96,8 @@ def _facts(device: GpuInfo) -> Mapping[str, str | None]:
         "Power Limit": None if limit is None else unit(limit, "W", digits=0),
         "Busy": device.busy_with,
         "Taken out": device.taken_out,
+        "Slice of": device.slice_of,
+        "Readings": _READINGS if device.slice_of else None,
+        "GPU": "shared with another slice of it in this run" if device.shared_gpu else None,
         "Cores": "shared with another CPU device of this run" if device.shared_cores else None,
     }

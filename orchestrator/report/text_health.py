@@ -8,19 +8,26 @@ from orchestrator.health.verdict import Verdict
 from orchestrator.report import layout
 from orchestrator.report.health import DeviceHealth, SignalReport
 from orchestrator.report.model import Report
+from orchestrator.report.text_gpus import label_of
 
 SHOWN_XIDS: Final = 5
 
 
 def health(report: Report) -> Iterator[str]:
     """The chapter; nothing where no device has signals and the machine is well."""
-    judged = [device for device in report.health.gpus if device.verdict is not Verdict.NOT_APPLICABLE]
+    slices = {device.gpu_uuid for device in report.gpu_info if device.slice_of}
+    told = [
+        device
+        for device in report.health.gpus
+        if device.verdict is not Verdict.NOT_APPLICABLE or device.gpu_uuid in slices
+    ]
     node = report.health.node
-    if not judged and node.verdict is Verdict.PASS:
+    if not told and node.verdict is Verdict.PASS:
         return
     yield from layout.chapter("Health of the Hardware")
-    for device in judged:
-        yield from layout.wrap(_line(f"GPU {device.gpu_id}", device.verdict, device.readable, device.applicable))
+    for device in told:
+        who = label_of(device.gpu_uuid, report)
+        yield from layout.wrap(_line(who, device.verdict, device.readable, device.applicable))
         if device.note:
             yield from layout.wrap(device.note, "    ")
         yield from _findings(device.signals)
@@ -31,7 +38,7 @@ def health(report: Report) -> Iterator[str]:
 
 
 def _line(who: str, verdict: Verdict, readable: int, applicable: int) -> str:
-    return f"{who}: {verdict} ({readable} of {applicable} signals were read)"
+    return f"{who}: {verdict}" + (f" ({readable} of {applicable} signals were read)" if applicable else "")
 
 
 def _findings(signals: Sequence[SignalReport]) -> Iterator[str]:

@@ -7,6 +7,7 @@ from orchestrator.report import layout
 from orchestrator.report.cells import BatchPoint, BatchScan
 from orchestrator.report.model import Report
 from orchestrator.report.numbers import unit
+from orchestrator.report.text_gpus import label_of
 
 BAR: Final = 20
 """Characters of the highest throughput."""
@@ -19,11 +20,10 @@ def batch_scans(report: Report) -> Iterator[str]:
     yield from layout.chapter("Batch Sizes")
     several = len(report.gpu_info) > 1
     for scan in report.batch_scans:
-        yield from _scan(scan, several=several)
+        yield from _scan(scan, f", {label_of(scan.gpu_uuid, report)}" if several else "")
 
 
-def _scan(scan: BatchScan, *, several: bool) -> Iterator[str]:
-    where = f", {scan.gpu_uuid if scan.gpu_uuid.startswith('cpu:') else f'GPU {scan.gpu_id}'}" if several else ""
+def _scan(scan: BatchScan, where: str) -> Iterator[str]:
     size = "" if scan.input_size is None else f", input {scan.input_size}"
     yield from layout.wrap(f"{scan.model_name}, {scan.workload} ({scan.precision}{size}{where}): {_found(scan)}")
     if scan.points:

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
+import msgspec
 import zmq
 
-from orchestrator import cores, devices, run, spawn
-from orchestrator.configuration import Configuration, Isolation, StoredRun
+from orchestrator import cores, devices, preload, spawn
+from orchestrator.configuration import Isolation, StoredRun
 from orchestrator.fleet import Concluded, Fleet, Gone, Happening
 from orchestrator.gates import Gates
 from orchestrator.link import Link
@@ -52,7 +53,7 @@ class Harness:
         self._link = opened.enter_context(Link(folder.name))
         deadlines = stored.configuration.deadlines
         patience_s = deadlines.start + deadlines.import_
-        self.nursery = Nursery(run.preload(stored), folder / "zygote.log", patience_s)
+        self.nursery = Nursery(preload.modules(stored), folder / "zygote.log", patience_s)
         opened.callback(self.nursery.close)
         self._gpus = [device.uuid for device in stored.devices if device.kind is DeviceKind.CUDA]
         self._folder = folder
@@ -61,8 +62,7 @@ class Harness:
         opened.callback(self.telemetry, wanted=False)
         self.fleets = {
             isolation: Fleet(
-                _with_isolation(stored.configuration, isolation),
-                stored.devices,
+                _with_isolation(stored, isolation),
                 RunPaths(folder / str(isolation)),
                 self._link,
                 self.nursery.fork,
@@ -217,7 +217,7 @@ def quiet_signals() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def _with_isolation(configuration: Configuration, isolation: Isolation) -> Configuration:
-    import msgspec
-
-    return msgspec.structs.replace(configuration, isolation=isolation)
+def _with_isolation(stored: StoredRun, isolation: Isolation) -> StoredRun:
+    return msgspec.structs.replace(
+        stored, configuration=msgspec.structs.replace(stored.configuration, isolation=isolation)
+    )

@@ -26,7 +26,7 @@ from typing import IO, Final
 
 import msgspec
 
-from orchestrator import run, spawn
+from orchestrator import preload, spawn
 from orchestrator.configuration import Isolation, StoredRun
 from protocol.cell import Cell
 from protocol.result import Result
@@ -52,7 +52,7 @@ class Peers:
         self._models = stored.configuration.by_name
         self._device = stored.devices[0]
         self._lengths = lengths
-        self._say(Opening(run.preload(stored)))
+        self._say(Opening(preload.modules(stored)))
 
     def median_ms(self, cell: Cell, method: str) -> float | None:
         """What a method says of a cell; None where it failed."""

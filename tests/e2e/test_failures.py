@@ -1,5 +1,6 @@
 """Real processes that go wrong, and what the run makes of each: named, contained, and nothing else disturbed."""
 
+import resource
 import signal
 import time
 from pathlib import Path
@@ -190,3 +191,21 @@ def test_a_stopped_zygote_is_replaced(tmp_path: Path) -> None:
     failures = {one.failure.category for one in node.archive().attempts if one.failure}
     assert failures <= {Category.ZYGOTE_DIED}
     assert leftovers(folder) == NOTHING
+
+
+def test_a_worker_that_can_write_no_file_keeps_its_result(tmp_path: Path) -> None:
+    """A disk that is full for a worker costs its logs; the result goes to the orchestrator, which keeps it."""
+    folder = tmp_path / "run"
+    faults.prepare(folder, faults.model("slow", seconds=2.0))
+    node = Node(folder)
+    node.until(lambda: node.working("slow") and phase(folder) == "measure")
+    resource.prlimit(node.worker("slow").pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+    assert node.wait() == 0, node.output
+    (attempt,) = node.archive().attempts
+    assert attempt.promised
+    assert phase(folder) != "finish", "it could write after all"
+
+
+def phase(folder: Path) -> str:
+    """The phase that the only worker has written down."""
+    return "".join(path.read_text() for path in folder.glob("launches/*/1/phase"))

@@ -1,10 +1,12 @@
 """Eight GPUs that are not there, NVML and CUDA of our own: everything around a launch, with workers that use no GPU."""
 
+import time
 from pathlib import Path
 
 import pytest
 
 from orchestrator.configuration import StoredRun
+from orchestrator.records import Left, Start
 from protocol.cell import Mode
 from protocol.paths import RunPaths
 from tests.fakes.cuda import beside
@@ -59,19 +61,28 @@ def test_solo_is_one_gpu_at_a_time(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_gpu_whose_memory_stays_taken_is_left_out(tmp_path: Path) -> None:
-    """Memory that nobody gives back takes the GPU out of the run after 30 s; the others go on."""
+def test_a_gpu_whose_memory_stays_taken_waits_until_it_is_free(tmp_path: Path) -> None:
+    """Memory that nobody gives back keeps the GPU from being used from 30 s on; the others go on; free, it is used."""
     nvml = FakeNvml(tmp_path, gpus=2)
     folder = tmp_path / "run"
-    prepare(nvml, folder)
+    stored = prepare(nvml, folder)
     nvml.set({"gpu.0.memory_used_bytes": 80 * 2**30})  # nothing was in use when the devices were found
     node = Node(folder, environment=nvml.environment | beside(nvml))
-    assert node.wait(timeout_s=90) == 4, node.output
-    assert "GPU 0 is taken out of this run: its memory was not given back within 30 s" in node.output
-    counts = node.report()["summary"]["cells"]
-    assert (counts["ok"], counts["missing"]) == (3, 1)
-    assert "not given back" in node.report()["gpu_info"][0]["taken_out"]
-    assert node.report()["gpu_info"][1]["taken_out"] is None
+
+    def left(gpu: int) -> int:
+        gone = {record.launch for record in node.records() if isinstance(record, Left)}
+        mine = [one for one in node.records() if isinstance(one, Start) and one.device == stored.devices[gpu].uuid]
+        return len([one for one in mine if one.launch in gone])
+
+    node.until(lambda: left(0) == 1, timeout_s=60)
+    assert left(1) == 2
+    time.sleep(3)  # nothing may begin on it
+    assert sum(isinstance(record, Start) for record in node.records()) == 3
+    nvml.set({"gpu.0.memory_used_bytes": 0})
+    assert node.wait(timeout_s=30) == 0, node.output
+    assert "GPU 0 waits: its memory was not given back within 30 s (80.0 GiB in use). After 600 s" in node.output
+    assert node.report()["summary"]["cells"]["ok"] == 4
+    assert node.report()["gpu_info"][0]["taken_out"] is None
 
 
 def test_without_nvml_the_run_goes_on(tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 
 from pathlib import Path
 
-from orchestrator.records import TakenOut
+import pytest
+
+from orchestrator.records import Skipped, TakenOut
 from tests.fakes.cuda import beside
 from tests.fakes.node import NOTHING, Node, leftovers
 from tests.fakes.nvml import FakeNvml, uuid
@@ -14,6 +16,16 @@ from tests.fakes import faults
 found = devices.resolve("all", visible=None, cores=(0, 1))
 models = [faults.model(f"m{{number}}", seconds={seconds}) for number in range(3)]
 faults.prepare(Path({folder!r}), *models, machines=found)
+print("null")
+"""
+
+NO_CONTEXT = """
+from pathlib import Path
+from orchestrator import devices
+from tests.fakes import faults
+found = devices.resolve("all", visible=None, cores=(0, 1))
+fault = {{"do": "no context", "in": "build", "on": {on!r}, "after": 5}}
+faults.prepare(Path({folder!r}), *[faults.model(f"m{{number}}", **fault) for number in range(2)], machines=found)
 print("null")
 """
 
@@ -52,3 +64,23 @@ def test_an_xid_of_the_application_takes_nothing_out(tmp_path: Path) -> None:
     assert "GPU 1: Xid 13 (restart the application)" in node.output
     assert not any(isinstance(one, TakenOut) for one in node.records())
     assert node.report()["summary"]["cells"]["ok"] == 6
+
+
+@pytest.mark.slow
+def test_a_gpu_that_cannot_start_after_another_broke_is_not_blamed(tmp_path: Path) -> None:
+    """Two models that cannot get a context then: no device but the broken one is taken out, no model is skipped."""
+    nvml = FakeNvml(tmp_path, gpus=3)
+    folder = tmp_path / "run"
+    nvml.python(NO_CONTEXT.format(folder=str(folder), on=uuid(0)))
+    node = Node(folder, environment=nvml.environment | beside(nvml))
+    node.until(lambda: node.working("m"))
+    node.until(lambda: node.paths.health.exists() and node.paths.health.stat().st_size > 0)
+    nvml.xid(2, 79)
+    assert node.wait(timeout_s=120) != 0, node.output
+    assert [one.device for one in node.records() if isinstance(one, TakenOut)] == [uuid(2)]
+    assert not any(isinstance(one, Skipped) for one in node.records())
+    failures = [one for one in node.report()["failures"] if one["gpu_id"] == 0]
+    assert {one["category"] for one in failures} == {"device unavailable"}
+    assert all("(maybe a consequence: GPU 2 had failed before)" in one["message"] for one in failures)
+    measured = [one.start.cell for one in node.archive().attempts if one.promised and one.start.device == uuid(1)]
+    assert len(measured) == 2

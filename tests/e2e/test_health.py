@@ -17,16 +17,16 @@ from pathlib import Path
 from orchestrator import devices
 from tests.fakes import faults
 found = devices.resolve("all", visible=None, cores=(0, 1))
-faults.prepare(Path({folder!r}), faults.model("busy", seconds=1.0), machines=found)
+faults.prepare(Path({folder!r}), faults.model("busy", seconds=1.0), machines=found, required_signals={required!r})
 print("null")
 """
 
 
-def prepare(nvml: FakeNvml, folder: Path) -> StoredRun:
-    """A run on every GPU that the fake NVML shows."""
+def prepare(nvml: FakeNvml, folder: Path, *required: str) -> StoredRun:
+    """A run on every GPU that the fake NVML shows. required: signals without which there is no PASS."""
     from orchestrator import archive
 
-    nvml.python(PREPARE.format(folder=str(folder)))
+    nvml.python(PREPARE.format(folder=str(folder), required=required))
     return archive.load_stored(RunPaths(folder))
 
 
@@ -62,6 +62,28 @@ def test_an_xid_in_the_middle_fails_its_gpu(tmp_path: Path) -> None:
     assert report["health"]["gpus"][1]["gpu_uuid"] == stored.devices[1].uuid
     assert report["health"]["gpus"][1]["xids"][0]["xid"] == 74
     assert report["summary"]["cells"]["ok"] == 2
+
+
+def test_what_is_required_and_cannot_be_read_is_no_pass(tmp_path: Path) -> None:
+    """ECC counters of one GPU are refused: a run that does not require them ends with 0, one that does with 4."""
+    nvml = FakeNvml(tmp_path, gpus=2)
+    nvml.fail("nvmlDeviceGetTotalEccErrors", 4, gpu=1)
+    ended = {}
+    for required in ((), ("xid", "ecc_uncorrected", "ecc_corrected")):
+        folder = tmp_path / f"run{len(required)}"
+        prepare(nvml, folder, *required)
+        node = Node(folder, environment=nvml.environment | beside(nvml))
+        ended[required] = node.wait(), node.report()["health"]["gpus"]
+        read = [f"{gpu['readable']} of {gpu['applicable']}" for gpu in ended[required][1]]
+        assert read == [
+            "18 of 19",
+            "16 of 19",
+        ]  # nothing here is under load, so nobody knows the generation of the link
+    (code, free), (strict_code, strict) = ended.values()
+    assert (code, strict_code) == (0, 4)
+    assert {gpu["verdict"] for gpu in free} <= {"PASS", "WARN"}
+    assert [gpu["verdict"] == "UNKNOWN" for gpu in strict] == [False, True]
+    assert strict[1]["lacking"] == ["ecc_uncorrected", "ecc_corrected"]
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ from protocol.failure import Category, Failure, Phase
 from protocol.messages import Dismiss, Hello, Outcome, ToWorker
 from tests.fakes import faults
 from tests.fakes.commands import python
-from tests.fakes.node import ROOT, SOCKETS, Node
+from tests.fakes.node import NOTHING, ROOT, SOCKETS, Node, leftovers
 
 Sleeper = subprocess.Popen[bytes]
 
@@ -62,6 +62,21 @@ def test_a_worker_of_an_earlier_life_is_ended(tmp_path: Path, sleepers: list[Sle
     assert node.wait() == 0, node.output
     assert worker.wait(timeout=10) == -signal.SIGKILL
     assert (newer.poll(), other_boot.poll()) == (None, None)
+
+
+def test_what_a_worker_of_an_earlier_life_started_is_ended(tmp_path: Path) -> None:
+    """A worker is ended with its killed orchestrator, its own child is not: the next resume ends that."""
+    folder = tmp_path / "run"
+    orphan = faults.model("slow", do="leave an orphan", once=str(tmp_path / "once"), seconds=1.0)
+    faults.prepare(folder, orphan)
+    killed = Node(folder)
+    killed.until(lambda: killed.working("slow") and "sleep" in leftovers(folder)["processes"])
+    killed.kill()
+    killed.wait()
+    assert "sleep" in leftovers(folder)["processes"]
+    node = Node(folder)
+    assert node.wait() == 0, node.output
+    assert leftovers(folder) == NOTHING
 
 
 def spawned(process: Sleeper, earlier: int = 0) -> Spawned:
@@ -135,3 +150,24 @@ def test_descriptors_do_not_add_up(tmp_path: Path) -> None:
     assert thirty == five
     assert len(during) == 30
     assert min(during[-5:]) <= max(during[:5]), during
+
+
+def test_what_a_killed_process_was_writing_is_removed(tmp_path: Path) -> None:
+    """Reports and results under their temporary names go with the next resume; another process's stay."""
+    folder = tmp_path / "run"
+    faults.prepare(folder, faults.model("slow", seconds=0.5))
+    killed = Node(folder)
+    killed.until(lambda: killed.working("slow"))
+    killed.kill()
+    killed.wait()
+    (folder / "out").mkdir()
+    (attempt,) = folder.glob("launches/*/1")
+    unfinished = [where / f".report.json.{killed.process.pid}.tmp" for where in (folder, folder / "out")]
+    unfinished += [attempt / f".result.msgpack.{killed.process.pid}.tmp", attempt / "error.tmp"]
+    foreign = folder / "out" / ".report.json.1.tmp"
+    for path in (*unfinished, foreign):
+        path.touch()
+    node = Node(folder)
+    assert node.wait() == 0, node.output
+    assert [path for path in unfinished if path.exists()] == []
+    assert foreign.exists()

@@ -25,7 +25,8 @@ def test_a_model_that_fails_on_two_devices_is_skipped(tmp_path: Path) -> None:
     (skipped,) = [one for one in node.records() if isinstance(one, Skipped)]
     assert skipped.model == "bad"
     assert skipped.reason.startswith("loss is not finite on cpu:")
-    assert "bad is skipped on every device" in node.output
+    assert skipped.only == "fault fp32"
+    assert "bad fault fp32 is skipped on every device" in node.output
     report = node.report()
     assert {cell["status"] for cell in cells(report, "bad")} == {"failed"}
     told = [cell for cell in cells(report, "bad") if cell["reason"] == f"the model is skipped: {skipped.reason}"]

@@ -2,7 +2,8 @@
 
    Scripted by the environment:
 
-       GPUBENCH_FAKE_CUDA_GPUS     UUIDs of the GPUs that it has, by commas; CUDA_VISIBLE_DEVICES means what it means to CUDA
+       GPUBENCH_FAKE_CUDA_GPUS     UUIDs of the GPUs and MIG slices that it has, by commas; CUDA_VISIBLE_DEVICES means
+                                   what it means to CUDA: the first slice in it is the last device that is shown
        GPUBENCH_FAKE_CUDA_INIT     what cuInit returns; "hang", "hang, deaf to SIGTERM", "crash"
        GPUBENCH_FAKE_CUDA_COUNT    what cuDeviceGetCount returns
 
@@ -59,6 +60,8 @@ static int visible(void)
         size_t length = strcspn(at, ",");
         if (!holds(gpus, at, length))
             break;
+        if (!strncmp(at, "MIG-", 4))
+            return count + 1;
         at += length + (at[length] == ',');
     }
     return count;

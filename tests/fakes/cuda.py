@@ -12,6 +12,7 @@ import functools
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.fakes.nvml import FakeNvml, compiler, uuid
@@ -29,14 +30,17 @@ def library_folder() -> Path:
     return folder
 
 
-def beside(nvml: FakeNvml, *, gpus: int = 64, init: int | str = "", count: int = 0) -> dict[str, str]:
+def beside(
+    nvml: FakeNvml, *, gpus: int = 64, slices: Sequence[str] = (), init: int | str = "", count: int = 0
+) -> dict[str, str]:
     """What to add to the environment, so that a CUDA driver with the first `gpus` GPUs is found beside this NVML.
 
+    slices: UUIDs of the MIG slices that it has too.
     init, count: what cuInit and cuDeviceGetCount do, as cuda.c explains it.
     """
     return {
         "LD_LIBRARY_PATH": f"{library_folder()}:{nvml.environment['LD_LIBRARY_PATH']}",
-        "GPUBENCH_FAKE_CUDA_GPUS": ",".join(map(uuid, range(gpus))),
+        "GPUBENCH_FAKE_CUDA_GPUS": ",".join((*map(uuid, range(gpus)), *slices)),
         "GPUBENCH_FAKE_CUDA_INIT": str(init),
         "GPUBENCH_FAKE_CUDA_COUNT": str(count),
     }

@@ -43,6 +43,8 @@ def prepare(
     deadlines: Deadlines = DEADLINES,
     mode: Mode = Mode.LOADED,
     time_limit_s: float | None = None,
+    allow_busy: bool = False,
+    required_signals: tuple[str, ...] = (),
 ) -> StoredRun:
     """Write a run of `models` into `folder`, ready for `gpubench-orchestrate resume`.
 
@@ -62,9 +64,10 @@ def prepare(
         mode=mode,
         isolation=isolation,
         gpu_ids=",".join(f"cpu:{number}" for number in range(devices)),
-        allow_busy=False,
+        allow_busy=allow_busy,
         monitor=True,
         monitor_interval_ms=100,
+        required_signals=required_signals,
         deadlines=deadlines,
         cache_folder=str(folder / "cache"),
         runs_folder=str(folder.parent),

@@ -14,8 +14,12 @@
        gpu.0.field.230 = 0                            a field of nvmlDeviceGetFieldValues, by its number
        event.1 = 0 79                                 GPU 0 reports Xid 79; those that are there before an event set
                                                       is made are not heard
+       event.2 = 0 13 5                               ... Xid 13, of GPU instance 5
+       gpu.0.mig = 1                                  GPU 0 is in MIG mode
+       gpu.0.mig.2.uuid = MIG-…                       what its slice 2 answers; a place without a UUID has no slice
+       gpu.0.mig.2.gpu_instance = 5                   the number of its GPU instance
 
-
+   A slice answers what is scripted for it and nothing else; a GPU of which every function fails takes its slices along.
    Functions are named without the suffix of their version. Written for tests: one thread, little checking. */
 
 #include <stdint.h>
@@ -33,14 +37,16 @@ enum {
     INSUFFICIENT_SIZE = 7,
     TIMEOUT = 10,
     MAX_GPUS = 64,
+    MAX_SLICES = 7,
     MAX_LINES = 4096
 };
 
-typedef struct { int index; } Device;
+/* A GPU, or a slice of it; slice is -1 for the GPU itself. */
+typedef struct { int index, slice; } Device;
 
 typedef struct { char *key, *value; } Line;
 
-static Device devices[MAX_GPUS];
+static Device devices[MAX_GPUS], slices[MAX_GPUS][MAX_SLICES];
 static Line lines[MAX_LINES];
 static int line_count;
 static char *script;
@@ -101,7 +107,10 @@ static const char *lookup(const char *key)
 static const char *of_gpu(const Device *device, const char *key)
 {
     char name[256];
-    snprintf(name, sizeof name, "gpu.%d.%s", device->index, key);
+    if (device->slice < 0)
+        snprintf(name, sizeof name, "gpu.%d.%s", device->index, key);
+    else
+        snprintf(name, sizeof name, "gpu.%d.mig.%d.%s", device->index, device->slice, key);
     return lookup(name);
 }
 
@@ -136,7 +145,7 @@ static int gpu_error(const Device *device, const char *function)
     snprintf(name, sizeof name, "error.%s", function);
     const char *code = of_gpu(device, name);
     if (!code)
-        code = of_gpu(device, "error.*");
+        code = of_gpu(&devices[device->index], "error.*");
     return code ? atoi(code) : SUCCESS;
 }
 
@@ -220,8 +229,11 @@ STATES(nvmlDeviceGetMigMode, "mig")
 int nvmlInitWithFlags(unsigned flags)
 {
     (void)flags;
-    for (int i = 0; i < MAX_GPUS; i++)
-        devices[i].index = i;
+    for (int i = 0; i < MAX_GPUS; i++) {
+        devices[i] = (Device){i, -1};
+        for (int j = 0; j < MAX_SLICES; j++)
+            slices[i][j] = (Device){i, j};
+    }
     return library_error("nvmlInit");
 }
 
@@ -265,15 +277,43 @@ int nvmlDeviceGetHandleByUUID(const char *uuid, Device **device)
 {
     unsigned count = 0;
     nvmlDeviceGetCount_v2(&count);
-    for (unsigned i = 0; i < count && i < MAX_GPUS; i++) {
-        const char *own = of_gpu(&devices[i], "uuid");
-        if (own && !strcmp(own, uuid)) {
-            *device = &devices[i];
-            return gpu_error(*device, "nvmlDeviceGetHandleByUUID");
+    for (unsigned i = 0; i < count && i < MAX_GPUS; i++)
+        for (int j = -1; j < MAX_SLICES; j++) {
+            Device *one = j < 0 ? &devices[i] : &slices[i][j];
+            const char *own = of_gpu(one, "uuid");
+            if (own && !strcmp(own, uuid)) {
+                *device = one;
+                return gpu_error(one, "nvmlDeviceGetHandleByUUID");
+            }
         }
-    }
     return NOT_FOUND;
 }
+
+/* ── slices of them ───────────────────────────────────────────────────────────────────────────────────────────────── */
+
+int nvmlDeviceGetMaxMigDeviceCount(Device *device, unsigned *count)
+{
+    const char *mode = of_gpu(device, "mig");
+    *count = mode && atoi(mode) ? MAX_SLICES : 0;
+    return gpu_error(device, "nvmlDeviceGetMaxMigDeviceCount");
+}
+
+int nvmlDeviceGetMigDeviceHandleByIndex(Device *device, unsigned index, Device **slice)
+{
+    if (device->slice >= 0 || index >= MAX_SLICES)
+        return INVALID_ARGUMENT;
+    *slice = &slices[device->index][index];
+    int error = gpu_error(*slice, "nvmlDeviceGetMigDeviceHandleByIndex");
+    return error ? error : of_gpu(*slice, "uuid") ? SUCCESS : NOT_FOUND;
+}
+
+int nvmlDeviceGetDeviceHandleFromMigDeviceHandle(Device *slice, Device **device)
+{
+    *device = &devices[slice->index];
+    return slice->slice < 0 ? INVALID_ARGUMENT : gpu_error(slice, "nvmlDeviceGetDeviceHandleFromMigDeviceHandle");
+}
+
+U32(nvmlDeviceGetGpuInstanceId, "gpu_instance")
 
 /* ── what a GPU is ────────────────────────────────────────────────────────────────────────────────────────────────── */
 
@@ -533,6 +573,8 @@ int nvmlDeviceRegisterEvents(Device *device, unsigned long long types, void *set
 {
     (void)types, (void)set;
     int error = gpu_error(device, "nvmlDeviceRegisterEvents");
+    if (device->slice >= 0)
+        return NOT_SUPPORTED; /* it is the GPU that reports */
     registered[device->index] = !error;
     return error;
 }
@@ -544,9 +586,10 @@ int nvmlEventSetWait_v2(void *set, Event *into, unsigned timeout_ms)
     for (const char *value; !error && (value = event(next_event)); next_event++) {
         int gpu = 0;
         unsigned long long xid = 0;
-        if (sscanf(value, "%d %llu", &gpu, &xid) == 2 && gpu < MAX_GPUS && registered[gpu]) {
+        unsigned instance = ~0u;
+        if (sscanf(value, "%d %llu %u", &gpu, &xid, &instance) >= 2 && gpu < MAX_GPUS && registered[gpu]) {
             next_event++;
-            *into = (Event){&devices[gpu], 8, xid, ~0u, ~0u};
+            *into = (Event){&devices[gpu], 8, xid, instance, instance == ~0u ? ~0u : 0};
             return SUCCESS;
         }
     }

@@ -50,6 +50,11 @@ def uuid(index: int) -> str:
     return f"GPU-{0x5317350E + index * 0x01010101:08x}-0000-4000-8000-{index:012x}"
 
 
+def slice_uuid(index: int, place: int) -> str:
+    """UUID of the fake's slice `place` of GPU `index`; their first digits differ."""
+    return f"MIG-{0x9A104711 + (8 * index + place) * 0x01010101:08x}-0000-4000-8000-{index:06x}{place:06x}"
+
+
 def gpu(index: int) -> dict[str, object]:
     """What one healthy, idle H200 answers."""
     return {
@@ -144,10 +149,25 @@ class FakeNvml:
         """Have a function (or all) never return for a GPU, as far as a test is concerned."""
         self.set({f"gpu.{gpu}.delay.{function}": HANGS_MS})
 
-    def xid(self, gpu: int, number: int) -> None:
-        """Have a GPU report an error to those who listen already."""
+    def cut(self, gpu: int, *profiles: str) -> tuple[str, ...]:
+        """Put a GPU into MIG mode and cut slices out of it. Slice 0 is GPU instance 3, as real ones begin somewhere."""
+        values: dict[str, object] = {f"gpu.{gpu}.mig": 1, f"gpu.{gpu}.gpu_percent": None}
+        for place, profile in enumerate(profiles):
+            slice_ = {
+                "uuid": slice_uuid(gpu, place),
+                "name": f"NVIDIA H200 MIG {profile}",
+                "gpu_instance": 3 + place,
+                "memory_total_bytes": int(profile.partition(".")[2].removesuffix("gb")) * 10**9,
+                "memory_used_bytes": 0,
+            }
+            values |= {f"gpu.{gpu}.mig.{place}.{key}": value for key, value in slice_.items()}
+        self.set(values)
+        return tuple(slice_uuid(gpu, place) for place in range(len(profiles)))
+
+    def xid(self, gpu: int, number: int, *, instance: int | None = None) -> None:
+        """Have a GPU report an error to those who listen already; instance: the GPU instance that it is of."""
         self._events += 1
-        self.set({f"event.{self._events}": f"{gpu} {number}"})
+        self.set({f"event.{self._events}": f"{gpu} {number}" + ("" if instance is None else f" {instance}")})
 
     def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Have children of this process load this NVML."""

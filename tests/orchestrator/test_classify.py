@@ -7,7 +7,7 @@ import pytest
 from orchestrator import classify
 from orchestrator.spawn import Exit
 from protocol.exit_codes import WorkerExit
-from protocol.failure import Category, Phase
+from protocol.failure import Category, Failure, Phase
 
 
 @pytest.mark.parametrize(
@@ -56,3 +56,21 @@ def test_openmp_without_memory_for_a_thread(limited: bool) -> None:
         Exit(1, None), Phase.WARM_UP, host_oom_kills=False, memory_limited=limited, stderr_tail=words
     )
     assert failure.category is (Category.OUT_OF_MEMORY if limited else Category.NO_OUTCOME)
+
+
+@pytest.mark.parametrize(
+    ("category", "phase", "broken", "expected"),
+    [
+        (Category.CUDA_STICKY, Phase.BUILD, "GPU 1", Category.DEVICE_UNAVAILABLE),
+        (Category.CRASHED, Phase.START, "GPU 1", Category.DEVICE_UNAVAILABLE),
+        (Category.CUDA_STICKY, Phase.BUILD, "", Category.CUDA_STICKY),
+        (Category.CUDA_STICKY, Phase.MEASURE, "GPU 1", Category.CUDA_STICKY),
+        (Category.DEVICE_HARDWARE, Phase.BUILD, "GPU 1", Category.DEVICE_HARDWARE),
+        (Category.IMPORT_ERROR, Phase.BUILD, "GPU 1", Category.IMPORT_ERROR),
+    ],
+)
+def test_start_up_after_another_gpu_broke(category: Category, phase: Phase, broken: str, expected: Category) -> None:
+    """Only what CUDA's start-up ends in, and only then, is taken for a consequence, and says so."""
+    found = classify.collateral(Failure(category=category, message="m", phase=phase), broken)
+    assert found.category is expected
+    assert ("GPU 1 had failed before" in found.message) is (category is not expected)

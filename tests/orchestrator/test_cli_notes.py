@@ -31,6 +31,7 @@ def words(result: Result) -> str:
         ("-m lstm --memory-format contiguous", "--memory-format changes nothing: none of the models sees images"),
         ("-m gemm -b 4", "-b/--batch-sizes changes nothing: neither probes nor loading have a batch size"),
         ("-m lstm --phases load -b 4", "-b/--batch-sizes changes nothing: neither probes nor loading"),
+        ("-m lstm --require xid", "--require changes nothing: neither CPU devices nor slices of a GPU are judged"),
         ("-m gemm --phases load", "--phases changes nothing: probes have no phases"),
     ],
 )

@@ -54,6 +54,26 @@ def test_generation_and_probes_are_compared_by_their_own_rates(tmp_path: Path) -
     assert found["gpt2", "generation"].new_tokens == 64
 
 
+def test_slices_compare_with_their_like(tmp_path: Path) -> None:
+    """Of one profile, whichever GPU they are of; slices that share a GPU say so."""
+    small = {"name": "NVIDIA H200 MIG 1g.18gb", "memory_total_bytes": 18 << 30, "shared_gpu": True}
+    devices = [
+        msgspec.structs.replace(gpu, slice_of="GPU-a", slice_index=place, **small) for place, gpu in enumerate(gpus(2))
+    ]
+    large = msgspec.structs.replace(gpus(3)[2], name="NVIDIA H200 MIG 3g.71gb", slice_of="GPU-a", slice_index=2)
+    whole = gpus(4)[3]
+    run = FakeRun(tmp_path, devices=(*devices, large, whole), batch_sizes=(8,))
+    run.everything()
+    run.finish()
+    (spread,) = run.report().cross_gpu
+    assert [value.gpu_uuid for value in spread.values] == [device.uuid for device in devices]
+    assert any(note.startswith("slices of one GPU were at work at once") for note in spread.notes)
+    run = FakeRun(tmp_path / "whole", devices=gpus(2), batch_sizes=(8,))
+    run.everything()
+    (spread,) = run.report().cross_gpu
+    assert not any("slices" in note for note in spread.notes)
+
+
 def test_other_sizes_are_other_cells(tmp_path: Path) -> None:
     """The same model at two input sizes is compared twice, each with its like."""
     run = FakeRun(tmp_path, devices=gpus(2), batch_sizes=(8,), input_sizes=(224, 512))

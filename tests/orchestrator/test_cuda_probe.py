@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import psutil
@@ -17,7 +17,7 @@ from orchestrator.cuda_probe import Finding, Silence
 from orchestrator.errors import DeviceError
 from protocol.cell import Device, DeviceKind
 from tests.fakes.cuda import beside
-from tests.fakes.nvml import ROOT, FakeNvml, uuid
+from tests.fakes.nvml import ROOT, FakeNvml, slice_uuid, uuid
 
 GPUS = [Device(uuid=uuid(index), gpu_id=index, kind=DeviceKind.CUDA, name="NVIDIA H200") for index in range(3)]
 UUIDS = [gpu.uuid for gpu in GPUS]
@@ -30,7 +30,7 @@ def cuda(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Script]:
     """Has children of this process find our CUDA, as scripted. Afterwards no process and no descriptor may be left."""
     nvml = FakeNvml(tmp_path)
 
-    def script(**says: int | str) -> None:
+    def script(**says: int | str | Sequence[str]) -> None:
         for name, value in beside(nvml, **says).items():  # type: ignore[arg-type]  # each is of its own type
             monkeypatch.setenv(name, value)
 
@@ -68,6 +68,20 @@ def test_it_sees_the_gpus_of_the_run_alone(cuda: Script, monkeypatch: pytest.Mon
     """Whatever CUDA_VISIBLE_DEVICES was: the indices in it were resolved to UUIDs when the run was planned."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7,1")
     assert cuda_probe.look([uuid(5), uuid(2)]) == Finding(count=2)
+
+
+def test_each_slice_is_asked_alone(cuda: Script) -> None:
+    """CUDA shows one process no more than one MIG slice; each is tried, and the one that is missing is named."""
+    slices = [
+        Device(uuid=slice_uuid(0, place), gpu_id=0, slice_index=place, kind=DeviceKind.CUDA, name="a", slice_of=uuid(0))
+        for place in range(2)
+    ]
+    cuda(slices=[one.uuid for one in slices])
+    assert cuda_probe.look([one.uuid for one in slices]) == Finding(count=1)
+    cuda_probe.require([GPUS[1], *slices, GPUS[2]])
+    cuda(slices=[slices[0].uuid])
+    with pytest.raises(DeviceError, match=rf"so CUDA has no GPU 0:1 \({slices[1].uuid}\); .*nvidia-smi -L"):
+        cuda_probe.require([GPUS[1], *slices, GPUS[2]])
 
 
 def test_without_gpus_nothing_is_asked(cuda: Script) -> None:

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from orchestrator.cores import cpu_devices, usable_cores
-from orchestrator.devices import Busy, refusal, resolve
+from orchestrator.devices import resolve
 from orchestrator.errors import DeviceError
+from orchestrator.users import Busy, refusal
 from orchestrator.visible import visible_gpus
 from protocol.cell import Device, DeviceKind
 from tests.fakes.nvml import FakeNvml, uuid
@@ -31,7 +32,8 @@ print(json.dumps(answers))
 
 BUSY = """
 import json
-from orchestrator.devices import busy, refusal, resolve
+from orchestrator.devices import resolve
+from orchestrator.users import busy, refusal
 devices = resolve("all", visible=None, cores=(0, 1))
 found = busy(devices)
 print(json.dumps({"found": [[one.device.gpu_id, one.pid, one.name] for one in found],
@@ -132,12 +134,6 @@ def test_unlike_gpus_are_counted_only_in_a_known_order() -> None:
     assert visible_gpus(gpus, "0", "PCI_BUS_ID") == (gpus[0],)
     assert visible_gpus(gpus, uuid(1), None) == (gpus[1],)
     assert visible_gpus(gpus, None, None) == tuple(gpus)
-
-
-def test_mig_slices_are_refused_by_name() -> None:
-    """A MIG slice is said to be unsupported, not taken for a missing GPU."""
-    with pytest.raises(DeviceError, match="MIG slice"):
-        visible_gpus([gpu(0)], "MIG-5317350e", None)
 
 
 @pytest.mark.parametrize(

@@ -123,6 +123,19 @@ def test_what_a_job_was_given_is_what_is_looked_at(patient: Patient) -> None:
     assert "No NVIDIA GPU was found (CUDA_VISIBLE_DEVICES is '')" in words
 
 
+def test_slices_are_counted_and_each_is_tried(patient: Patient) -> None:
+    """A GPU in MIG mode is looked at as CUDA shows it; a slice that CUDA does not have is named."""
+    slices = patient.nvml.cut(0, "1g.18gb", "1g.18gb")
+    seen = beside(patient.nvml, slices=slices)
+    code, words = patient.examined(**seen)
+    assert code == ExitCode.PASSED, words
+    assert "2 GPUs and 2 MIG slices ok CUDA works on 1 GPU and 2 MIG slices " in words
+    code, words = patient.examined(**beside(patient.nvml, slices=slices[:1]))
+    assert code == ExitCode.INCOMPLETE
+    assert "broken CUDA cuInit says 100 (CUDA_ERROR_NO_DEVICE, " in words
+    assert f"so CUDA has no GPU 0:1 ({slices[1]})" in words
+
+
 def test_mps_is_told(patient: Patient) -> None:
     """It is found by where CUDA is pointed to."""
     _, words = patient.examined(CUDA_MPS_PIPE_DIRECTORY=str(patient.folder))

@@ -3,7 +3,7 @@
 import pytest
 
 from orchestrator.hazards import Hazards
-from protocol.failure import Category
+from protocol.failure import Category, Failure, Phase
 from protocol.messages import GpuBroken, XidSeen
 
 GPU = "GPU-1"
@@ -21,6 +21,18 @@ def test_grave_numbers_end_what_runs_there(number: int) -> None:
     assert failure is not None
     assert failure.category is Category.DEVICE_HARDWARE
     assert str(number) in failure.message
+
+
+def test_other_gpus_that_broke_are_known() -> None:
+    """By the driver's word or by a launch that failed for its hardware; never the GPU itself, nor one that is sound."""
+    hazards = Hazards()
+    assert hazards.broken_beside("GPU-0") == ()
+    hazards.heard(xid(13, uuid="GPU-2"))
+    hazards.heard(xid(79))
+    hazards.ended("GPU-3", Failure(category=Category.DEVICE_HARDWARE, message="ECC", phase=Phase.MEASURE))
+    hazards.ended("GPU-4", Failure(category=Category.CUDA_STICKY, message="710", phase=Phase.MEASURE))
+    assert hazards.broken_beside("GPU-0") == (GPU, "GPU-3")
+    assert hazards.broken_beside(GPU) == ("GPU-3",)
 
 
 @pytest.mark.parametrize("number", [13, 31, 45, 63, 94, 999])

@@ -14,6 +14,7 @@ from orchestrator.health import node, records
 from orchestrator.health.course import Courses, follow
 from orchestrator.health.kernel_log import KernelLog
 from orchestrator.health.records import HealthRecord, NodeVitals, Vitals, Watch
+from orchestrator.mig import Occupants
 from orchestrator.telemetry import Telemetry
 from protocol.messages import DeviceFree, Digest, FromSampler, GpuBroken, Unavailable, XidSeen
 from protocol.paths import RunPaths
@@ -105,6 +106,32 @@ def test_an_xid_is_heard_said_and_kept(fake: FakeNvml, telemetry: Telemetry, tmp
     assert [heard.xid for heard in courses(tmp_path).xids[uuid(1)]] == [79]
 
 
+def test_an_xid_of_a_slice_is_heard_by_it_alone(fake: FakeNvml, tmp_path: Path) -> None:
+    """One that NVML gives to a GPU instance is of the slice there; one of the whole GPU is of all its slices."""
+    first, second = fake.cut(0, "3g.71gb", "3g.71gb")
+    telemetry = Telemetry.start([first, second, uuid(1)], tmp_path, 20)
+    at_work(telemetry)
+    fake.xid(0, 13, instance=4)
+    fake.xid(0, 31, instance=6)
+    fake.xid(0, 79)
+    fake.xid(1, 48)
+    telemetry.stop()
+    seen = {uuid: [heard.xid for heard in found] for uuid, found in courses(tmp_path).xids.items()}
+    assert seen == {first: [79], second: [13, 79], uuid(1): [48]}
+
+
+def test_a_lost_gpu_is_lost_to_each_of_its_slices(fake: FakeNvml, tmp_path: Path) -> None:
+    """A slice says nothing of health by itself: its GPU is asked."""
+    first, second = fake.cut(0, "3g.71gb", "3g.71gb")
+    telemetry = Telemetry.start([first, second, uuid(1)], tmp_path, 20)
+    at_work(telemetry)
+    fake.vanish(0)
+    telemetry.stop()
+    seen = courses(tmp_path).gpus
+    assert [bool(seen[one].broken) for one in (first, second, uuid(1))] == [True, True, False]
+    assert seen[first].last["power_limit_mw"] == 700_000
+
+
 def test_several_xids_keep_their_order(fake: FakeNvml, telemetry: Telemetry, tmp_path: Path) -> None:
     """A GPU that dies reports many; none is lost, also those that come while it ends."""
     at_work(telemetry)
@@ -131,7 +158,7 @@ def test_the_kernels_log_tells_what_nvml_does_not(tmp_path: Path) -> None:
     """New Xids of the run's GPUs are taken from it, by their slots; older ones, and those of others, are not."""
     log = tmp_path / "kmsg"
     log.write_text("4,1,1,-;NVRM: Xid (PCI:0000:1b:00): 13, pid=1\n")
-    kernel_log = KernelLog({"00000000:1B:00.0": uuid(0)}, log)
+    kernel_log = KernelLog({"00000000:1B:00.0": Occupants({uuid(0): None})}, log)
     with log.open("a") as file:
         file.write("4,2,2,-;NVRM: Xid (PCI:0000:1b:00): 79, pid=4711, name=python3, GPU has fallen off the bus.\n")
         file.write("4,3,3,-;NVRM: Xid (PCI:0000:2c:00): 48, pid=4711\n6,4,4,-;eth0: link up\n")

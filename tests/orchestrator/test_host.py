@@ -1,6 +1,7 @@
 """orchestrator/host.py: what the kernel tells, read from the kernel's files."""
 
 import os
+import signal
 import subprocess
 from pathlib import Path
 
@@ -16,6 +17,21 @@ def test_a_process_is_known_by_its_start() -> None:
         assert host.start_ticks(child.pid) >= host.start_ticks(os.getpid())  # type: ignore[operator]  # both exist
         child.kill()
     assert host.start_ticks(child.pid) is None
+
+
+def test_a_process_is_seen_for_what_it_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the kernel's words, with the time that it has computed: stopped, or out of reach in the kernel."""
+    with subprocess.Popen(["sleep", "60"]) as child:
+        os.kill(child.pid, signal.SIGSTOP)
+        os.waitid(os.P_PID, child.pid, os.WSTOPPED)
+        assert host.process_state(child.pid) == "T (stopped), 0.0 s of CPU time"
+        child.kill()
+    assert host.process_state(child.pid) == ""
+    monkeypatch.setattr(host, "_PROC", tmp_path)
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7" / "status").write_text("Name:\tpython3\nState:\tD (disk sleep)\nTgid:\t7\n")
+    (tmp_path / "7" / "stat").write_text(f"7 (a) b) D {' '.join(['0'] * 10)} 150 50 {' '.join(['0'] * 30)}\n")
+    assert host.process_state(7) == f"D (disk sleep), {200 / os.sysconf('SC_CLK_TCK'):.1f} s of CPU time"
 
 
 def test_the_boot_has_an_identity() -> None:

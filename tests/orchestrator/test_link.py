@@ -11,9 +11,11 @@ import zmq
 from orchestrator.errors import UserError
 from orchestrator.link import Link
 from protocol import codec
+from protocol.cell import Cell, Precision, Workload
 from protocol.errors import ProtocolError
 from protocol.failure import Phase
-from protocol.messages import Ack, FromWorker, Progress
+from protocol.messages import Ack, FromWorker, Outcome, Progress
+from tests.fakes.results import result
 
 MESSAGE = Progress(launch=7, token="seven", phase=Phase.MEASURE, fraction=0.5)
 
@@ -86,6 +88,19 @@ def test_what_is_not_a_message_of_its_sender_is_refused(link: Link, frames: list
     refused = heard(link)
     assert isinstance(refused, ProtocolError)
     assert words in str(refused)
+    worker.close()
+
+
+def test_a_result_that_is_no_measurement_is_refused(link: Link) -> None:
+    """The code of a model runs in the worker: what it sends is looked at before any figure is made of it."""
+    cell = Cell(devices=("cpu:0",), model="net", workload=Workload.INFERENCE, precision=Precision.FP32, batch_size=1)
+    worker = Worker(link.endpoint, "seven")
+    for sent in (result(cell), result(cell, series={"iteration": b"\0\0\0"})):
+        worker.socket.send(codec.encode(Outcome(launch=7, token="seven", result=sent)))
+    assert isinstance(heard(link), Outcome)
+    refused = heard(link)
+    assert isinstance(refused, ProtocolError)
+    assert "not a multiple of 4" in str(refused)
     worker.close()
 
 

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from orchestrator import logs
 
 LINE = b"x" * 99 + b"\n"
@@ -39,3 +41,22 @@ def test_a_missing_log_is_empty(tmp_path: Path) -> None:
     logs.hold_below_cap(path)
     logs.compact(path)
     assert logs.tail(path) == ""
+
+
+def test_all_logs_together_have_a_cap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond it the first and the last lines of each are kept; what an earlier life of the run kept counts too."""
+    monkeypatch.setattr(logs, "ALL_BYTES", 300_000)
+    paths = [tmp_path / cell / "1" / "stderr.log" for cell in ("before", "long", "longer")]
+    for path in paths:
+        path.parent.mkdir(parents=True)
+    paths[0].write_bytes(LINE * 1_000)
+    kept = logs.Kept(tmp_path)
+    for path in paths[1:]:
+        path.write_bytes(b"first line\n" + LINE * 2_500 + b"last line\n")
+        kept.compact(path)
+    assert [path.stat().st_size for path in paths[:2]] == [100_000, 250_021]
+    assert paths[2].stat().st_size < 70_000
+    text = paths[2].read_text()
+    assert (text.startswith("first line\n"), text.endswith("last line\n")) == (True, True)
+    assert "184,485 bytes were cut out here" in text
+    assert kept.bytes == sum(path.stat().st_size for path in paths)

@@ -6,12 +6,13 @@ from typing import Any
 import pynvml
 import pytest
 
-from orchestrator.nvml import NvmlAbsentError, NvmlBrokenError, NvmlError, _unusable
+from orchestrator.nvml_errors import NvmlAbsentError, NvmlBrokenError, NvmlError, unusable
 from tests.fakes.nvml import FakeNvml, uuid
 
 READ = """
 import sys, msgspec
-from orchestrator.nvml import Nvml, NvmlError
+from orchestrator.nvml import Nvml
+from orchestrator.nvml_errors import NvmlError
 def attempt(call):
     try:
         return call()
@@ -48,6 +49,9 @@ def test_a_gpu_is_described_completely(fake: FakeNvml) -> None:
         "gpu_id": 1,
         "kind": "cuda",
         "name": "NVIDIA H200",
+        "slice_of": None,
+        "slice_index": None,
+        "shared_gpu": False,
         "cpus": [0, 1],
         "shared_cores": False,
         "memory_total_bytes": 150_754_820_096,
@@ -144,7 +148,7 @@ def test_absent_and_broken_are_told_apart(fake: FakeNvml, code: int, kind: str, 
 @pytest.mark.parametrize(("driver_is_there", "kind"), [(False, NvmlAbsentError), (True, NvmlBrokenError)])
 def test_a_missing_library_beside_a_driver_is_broken(driver_is_there: bool, kind: type[NvmlError]) -> None:
     """A container with the device files and without libnvidia-ml.so.1 has GPUs that cannot be read, not none."""
-    assert type(_unusable(pynvml.NVMLError(12), driver_is_there=driver_is_there)) is kind
+    assert type(unusable(pynvml.NVMLError(12), driver_is_there=driver_is_there)) is kind
 
 
 def test_processes_are_merged_by_pid(fake: FakeNvml) -> None:

@@ -140,6 +140,15 @@ def test_cells_of_a_device_that_was_taken_out_say_so(tmp_path: Path) -> None:
     assert "taken out" not in outcome(run, run.cell(batch_size=8, device=1)).reason
 
 
+def test_a_retry_that_a_lost_device_prevents_is_missing(tmp_path: Path) -> None:
+    """An accident that would have been tried again is not why the cell has no result: its device was taken out."""
+    run = FakeRun(tmp_path)
+    run.failed(run.cell(batch_size=8), Category.KILLED)
+    run.failed(run.cell(batch_size=1), Category.DEVICE_LOST)
+    found = outcome(run, run.cell(batch_size=8))
+    assert (found.status, found.reason) == (Status.MISSING, "the device was taken out of this run: device lost")
+
+
 def test_cells_of_a_skipped_model_are_failures_with_its_reason(tmp_path: Path) -> None:
     """Neither not attempted nor interrupted: nothing more of the model will be run. Its own failure keeps its words."""
     run = FakeRun(tmp_path, batch_sizes=(1, 2, 4, 8))

@@ -89,8 +89,9 @@ def test_what_fails_on_two_devices_is_the_models_fault(category: Category) -> No
     assert SlotStatus.SKIPPED in statuses(end, "a")
     assert set(statuses(end, "a")) == {SlotStatus.FAILED, SlotStatus.SKIPPED}
     assert set(statuses(end, "b")) == {SlotStatus.MEASURED}
-    assert len(end.skipped["a"].devices) >= 2
-    assert end.skipped["a"].category is category
+    (skip,) = end.skipped.values()
+    assert len(skip.devices) >= 2
+    assert (skip.model, skip.category) == ("a", category)
     assert not any(device.quarantined or device.strikes for device in end.devices.values())
 
 
@@ -166,6 +167,39 @@ def test_an_import_error_skips_the_model_at_once() -> None:
     )
     assert sum(one.cell.model == "a" for one in made) == 2
     assert set(statuses(end, "b")) == {SlotStatus.MEASURED}
+
+
+def test_nan_skips_the_model_in_its_precision_alone() -> None:
+    """What is no number in fp16 may well be one in fp32, and inference has no loss: both are measured everywhere."""
+    names = ("GPU-0", "GPU-1", "GPU-2")
+    kinds = [
+        (Workload.TRAINING, Precision.FP16),
+        (Workload.TRAINING, Precision.FP32),
+        (Workload.INFERENCE, Precision.FP16),
+    ]
+    cells = {
+        name: [
+            msgspec.structs.replace(cell("a", name, size), workload=workload, precision=precision)
+            for size in (1, 2, 4)
+            for workload, precision in kinds
+        ]
+        for name in names
+    }
+    made_of_kinds = Plan(
+        cells=tuple(one for mine in cells.values() for one in mine),
+        order={name: tuple((one.id, 0) for one in mine) for name, mine in cells.items()},
+    )
+
+    def diverges(one: NextLaunch) -> Failure | None:
+        bad = (one.cell.workload, one.cell.precision) == kinds[0]
+        return failure(Category.NOT_FINITE) if bad else None
+
+    end, made = run(state.begin(made_of_kinds), diverges)
+    assert set(end.skipped) == {"a training fp16"}
+    assert end.skipped["a training fp16"].only == "training fp16"
+    assert sum((one.cell.workload, one.cell.precision) == kinds[0] for one in made) < 9
+    assert sum((one.cell.workload, one.cell.precision) != kinds[0] for one in made) == 18
+    assert not any(device.strikes or device.quarantined for device in end.devices.values())
 
 
 @pytest.mark.parametrize(("phase", "tried"), [(Phase.BUILD, 1), (Phase.MEASURE, 3)])

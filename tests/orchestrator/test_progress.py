@@ -50,7 +50,8 @@ def begun(**changes: object) -> tuple[RunState, Live]:
 def told(state: RunState, live: Live, outcome: Result | Failure) -> CellEnded:
     """What is said of a launch that ended so."""
     failure = outcome if isinstance(outcome, Failure) else None
-    return progress.ended(step(state, Ended(live.next.launch, failure)), live, DEVICE, outcome)
+    alike = progress.sizes(state.cells.values())
+    return progress.ended(step(state, Ended(live.next.launch, failure)), live, DEVICE, outcome, alike)
 
 
 def stopped(message: str) -> Failure:
@@ -121,6 +122,7 @@ def snapshot(
         (DEVICE,),
         live,
         {},
+        progress.sizes(state.cells.values()),
         elapsed_s=1.0,
         launch_s={} if launch_s is None else {DEVICE.uuid: launch_s},
         expected_s=dict.fromkeys(state.cells, 2.0),

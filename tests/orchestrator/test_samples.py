@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.samples import SampleFile, SampleReader, read_samples
+import orchestrator.samples
+from orchestrator.frames import FrameFile
+from orchestrator.samples import Batch, SampleFile, SampleReader, read_samples
+from protocol import codec
 from protocol.messages import Sample
 from tests.fakes.nvml import ROOT
 
@@ -100,6 +103,17 @@ def test_a_damaged_batch_is_a_gap(path: Path) -> None:
     assert read_samples(path) == tuple(samples(1, 3))
 
 
+def test_rows_of_another_kind_are_a_gap(path: Path) -> None:
+    """Batches that are sound, and whose fields are not known here or not as many as the values, tell nothing."""
+    write(path, samples(1))
+    for fields, row in ((("at_ns", "colour"), (2, 7)), (("at_ns", "power_mw"), (3,)), (("power_mw",), (4,))):
+        file = FrameFile(path)
+        file.append(codec.encode(Batch(boot_id="boot", fields=fields, rows=(row,))))
+        file.close()
+    write(path, samples(5))
+    assert read_samples(path) == tuple(samples(1, 5))
+
+
 def test_boots_are_kept_apart(path: Path) -> None:
     """Monotonic time begins anew with a boot: a sample of another one would speak for the wrong measurement."""
     write(path, samples(50, 60), boot="first")
@@ -131,3 +145,27 @@ def test_a_growing_file_is_read_once(tmp_path: Path) -> None:
     assert [sample.at_ns for sample in reader.read()] == [3]
     path.write_bytes(grown)
     assert [sample.at_ns for sample in reader.read()] == [4]
+
+
+def test_a_large_file_is_thinned_out(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Above a size the last sample of each batch is kept, and others half a second apart: near enough for counters."""
+    second, tenth = 1_000_000_000, 100_000_000
+    batches = [samples(*range(start * second, (start + 1) * second, tenth)) for start in range(3)]
+    write(path, batches[0])
+    monkeypatch.setattr(orchestrator.samples, "FULL_BYTES", path.stat().st_size)
+    write(path, *batches[1:])
+    thin = [1_400_000_000, 1_900_000_000, 2_400_000_000, 2_900_000_000]
+    assert [sample.at_ns for sample in read_samples(path)] == [*range(0, second, tenth), *thin]
+
+
+def test_a_file_has_a_cap(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What would be written beyond it is refused, also to a writer that comes later; what was written stays."""
+    file = SampleFile(path, "boot")
+    file.append(samples(1))
+    monkeypatch.setattr(orchestrator.samples, "CAP_BYTES", path.stat().st_size)
+    with pytest.raises(OSError, match="reached its cap of 0 MiB"):
+        file.append(samples(2))
+    file.close()
+    with pytest.raises(OSError, match="reached its cap"):
+        write(path, samples(3))
+    assert read_samples(path) == tuple(samples(1))

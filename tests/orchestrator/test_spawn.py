@@ -32,3 +32,28 @@ def test_orphans_are_reaped_behind_a_child_that_somebody_else_will_reap(tmp_path
     seen = json.loads(done.stdout)
     assert seen["found"] == seen["orphans"]
     assert (seen["known"], seen["living"], seen["then"]) == (7, 9, None)
+
+
+FORK_OF_THE_DEAD = """
+import os, signal
+from pathlib import Path
+from orchestrator import spawn
+from protocol.messages import LaunchSpec
+
+zygote = spawn.Zygote((), Path("zygote.log"))
+os.kill(zygote.pid, signal.SIGKILL)
+os.waitid(os.P_PID, zygote.pid, os.WEXITED | os.WNOWAIT)
+zygote.fork(LaunchSpec(launch=0, token="t", endpoint="ipc://nowhere", parent_pid=os.getpid(), folder=".",
+                       environment={}, cpus=(), isolation="fork", requested_ns=0, root=str(spawn.rooms_root())))
+try:
+    while zygote.receive() is None:
+        pass
+except EOFError:
+    print(zygote.close().words)
+"""
+
+
+def test_a_fork_asked_of_a_dead_zygote_is_the_zygotes_failure(tmp_path: Path) -> None:
+    """Asking is no error: that it has died is seen where it is listened to, and so the launch gets the right name."""
+    done = python("-c", FORK_OF_THE_DEAD, cwd=tmp_path)
+    assert done.stdout == "killed by SIGKILL\n", done.stderr

@@ -1,5 +1,6 @@
 """orchestrator/state.py: what is launched, what is learned, and that every plan comes to an end."""
 
+from collections import Counter
 from collections.abc import Callable
 
 import msgspec
@@ -209,6 +210,7 @@ def test_every_plan_ends_and_a_journal_of_it_leads_to_the_same(
         return outcome
 
     end, made = run(one_plan, decide)
+    assert Counter(end.tally) == Counter(slot.status for slot in end.slots.values())
     for (cell_id, _), slot in end.slots.items():
         quarantined = end.devices[end.cells[cell_id].devices[0]].quarantined
         assert slot.status in SETTLED or quarantined

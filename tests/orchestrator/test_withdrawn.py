@@ -13,6 +13,7 @@ CELLS = tuple(
 )
 PLAN = Plan(cells=CELLS, order={"d0": tuple((cell.id, 0) for cell in CELLS)})
 THROTTLED = Failure(category=Category.THROTTLED, message="hot", phase=Phase.MEASURE)
+VISITED = Failure(category=Category.CONTAMINATED, message="PID 7", phase=Phase.MEASURE)
 LOST = Failure(category=Category.RESULT_LOST, message="deleted", phase=Phase.FINISH)
 
 
@@ -48,6 +49,18 @@ def test_a_result_is_taken_back_at_most_twice() -> None:
         answers.append(again)
     assert answers == [True, True, False]
     assert now.slots[CELLS[0].id, 0].status is SlotStatus.MEASURED
+
+
+def test_what_is_taken_back_too_often_has_failed() -> None:
+    """A second visit of somebody else leaves the cell without a result, and the queue without the cell."""
+    now = state.begin(Plan(cells=CELLS[:1], order={"d0": PLAN.order["d0"][:1]}))
+    slot = (CELLS[0].id, 0)
+    for status in (SlotStatus.WAITING, SlotStatus.FAILED):
+        now, launch = measured(now)
+        now = state.step(state.step(now, Withdrawn(launch, VISITED)), Freed("d0"))
+        assert now.slots[slot].status is status
+    assert now.devices["d0"].queue == ()
+    assert state.next_launches(now)[1] == ()
 
 
 def test_the_journal_leads_to_the_same_state() -> None:

@@ -1,7 +1,10 @@
 """A language model of the years before attention: embedding, LSTM layers, and a head that predicts the next token.
 
 Under CUDA autocast torch hands an LSTM to cuDNN in fp16 whatever type was asked for (ATen/cudnn/AutocastRNN.cpp), so
-that bf16 training of this model holds its recurrent part in fp16. That is what torch's users get, and it is kept.
+that bf16 training of this model holds its recurrent part in fp16. In bf16 without autocast torch does not lay the
+recurrent weights out as one buffer (its check for cuDNN knows half, float and double alone), warns, and compacts them
+at every call: on an H200 inference of a small batch takes longer in bf16 than in fp32. That is what torch's users get,
+and it is kept.
 """
 
 import torch

@@ -7,12 +7,14 @@ import torch
 
 from protocol import floats
 from protocol.cell import MemoryFormat, Precision
+from protocol.failure import Phase
 from protocol.messages import Assign
 from protocol.result import Memory, Result, WarmUp
 from worker import devices, measure, memory
 from worker.errors import ModelCodeError, UnsuitableModelError
 from worker.measure import Measured, Work
 from worker.memory import Peaks
+from worker.models import registry
 from worker.models.base import Batch, Family, Feed
 from worker.stage import Stage
 from worker.timing import Clock
@@ -40,6 +42,22 @@ class Measurements:
         """Mean time of a measured iteration, by the wall."""
         blocks = self.measured.blocks
         return sum(block.end_ns - block.start_ns for block in blocks) / 1e6 / sum(block.iterations for block in blocks)
+
+
+def family_of(assign: Assign, stage: Stage) -> Family:
+    """The family of the cell's model, imported."""
+    with stage.timed("import"):
+        return registry.family(assign.model)
+
+
+def opened(family: Family, assign: Assign, stage: Stage, *, training: bool) -> tuple[torch.device, torch.nn.Module]:
+    """The phase of building: the launch's device, and the cell's model on it, ready."""
+    stage.enter(Phase.BUILD)
+    device = open_device(assign, stage)
+    with stage.timed("build"):
+        module = build(family, assign, device, training=training)
+        devices.synchronize(device)
+    return device, module
 
 
 def open_device(assign: Assign, stage: Stage) -> torch.device:

@@ -1,14 +1,19 @@
-"""Does every wrong thing on request. Used by tests alone, through a model whose family is "fault".
+"""Does every wrong thing on request: for `selftest`, and for tests. No user's cell has this workload.
 
 The model's `config` says what: `do` is a key of the table at the end. `above` lets it happen only above that batch
-size, `on` (a UUID) only on that device, `once` (a path) only the first time; `seconds` is how long a launch that works
-pretends to measure.
+size, `on` (a UUID) only on that device, `once` (a path) only the first time; `in` (a phase) says where, `after` how
+many seconds later. `told` (a path) is a file that gets the launch and the moment, in nanoseconds of the monotonic
+clock, before it happens. `seconds` is how long a launch that works pretends to measure.
+
+torch is imported only by what happens on a GPU.
 """
 
 import ctypes
+import importlib
 import math
 import os
 import re
+import resource
 import signal
 import sys
 import time
@@ -20,19 +25,24 @@ from protocol import floats
 from protocol.failure import Phase
 from protocol.messages import Assign
 from protocol.result import Block, Environment, Memory, Result, SteadyState, StopReason, WarmUp
+from worker import finite, memory
 from worker.stage import Stage
 
 _MIB: Final = 1024 * 1024
+_ON_A_GPU: Final = frozenset({"out of device memory", "device assert", "endless kernel"})
+"""These need the device of the launch, which is opened while the others would build a model."""
 
 
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
     """Misbehave as asked, or return a made-up result whose times are 1 ms for each item of the batch."""
     config = assign.model.config
-    stage.enter(Phase.BUILD)
-    stage.enter(Phase.WARM_UP)
-    if _wanted(assign):
-        FAULTS[str(config["do"])](assign)
-    stage.enter(Phase.MEASURE)
+    where = Phase(str(config.get("in", Phase.WARM_UP))) if _wanted(assign) else None
+    for phase in (Phase.BUILD, Phase.WARM_UP, Phase.MEASURE):
+        stage.enter(phase)
+        if phase is Phase.BUILD and where and config["do"] in _ON_A_GPU:
+            _open_device(assign, stage)
+        if phase is where:
+            _inject(assign)
     start = time.monotonic_ns()
     with stage.timed("measure"):
         time.sleep(float(config.get("seconds", 0)))
@@ -69,12 +79,33 @@ def _wanted(assign: Assign) -> bool:
     return True
 
 
+def _open_device(assign: Assign, stage: Stage) -> None:
+    from worker import devices
+
+    with stage.timed("context"):
+        devices.open_device(assign.device, assign.cell.precision)
+
+
+def _inject(assign: Assign) -> None:
+    config = assign.model.config
+    time.sleep(float(config.get("after", 0)))
+    if "told" in config:
+        with Path(str(config["told"])).open("a", encoding="ascii") as told:
+            told.write(f"{assign.launch} {time.monotonic_ns()}\n")
+    FAULTS[str(config["do"])](assign)
+
+
 def _raise(_: Assign) -> NoReturn:
     raise RuntimeError("raised on request")
 
 
-def _import(_: Assign) -> NoReturn:
-    raise ModuleNotFoundError("No module named 'nothing_like_this'", name="nothing_like_this")
+def _no_context(_: Assign) -> NoReturn:
+    """What torch says when CUDA cannot be started."""
+    raise RuntimeError("CUDA error: unknown error\nCUDA kernel errors might be asynchronously reported")
+
+
+def _import(_: Assign) -> None:
+    importlib.import_module("nothing_like_this")
 
 
 def _hang(_: Assign) -> NoReturn:
@@ -112,16 +143,45 @@ def _leave(_: Assign) -> NoReturn:
 
 
 def _exhaust(assign: Assign) -> None:
-    """Really allocate 64 MiB for each item of the batch, and touch it, as a model's activations would."""
+    """Really allocate 64 MiB for each item of the batch, and touch it, as a model's activations would.
+
+    `room_mb` is how much more than now the kernel is to give this process; without it, whatever limit there is holds.
+    """
+    if "room_mb" in assign.model.config:
+        _, most = resource.getrlimit(resource.RLIMIT_DATA)
+        room = (memory.headroom().data or 0) + int(assign.model.config["room_mb"]) * _MIB
+        resource.setrlimit(resource.RLIMIT_DATA, (room, most))
     size = 64 * _MIB * assign.cell.batch_size
     ballast = bytearray(size)
     ballast[::4096] = b"\1" * len(ballast[::4096])
 
 
-def _not_finite(_: Assign) -> NoReturn:
-    from worker.errors import NotFiniteError
+def _exhaust_device(assign: Assign) -> None:
+    """Ask the GPU for 30 % of its memory for each item of the batch."""
+    import torch
 
-    raise NotFiniteError(f"the loss is {math.nan}")
+    _, total = torch.cuda.mem_get_info()
+    torch.empty(int(total * 0.3) * assign.cell.batch_size, dtype=torch.uint8, device="cuda")
+
+
+def _index_out_of_bounds(_: Assign) -> None:
+    """A kernel that finds a wrong index: the device asserts, and the process is of no use afterwards."""
+    import torch
+
+    torch.zeros(1, device="cuda")[torch.ones(1, dtype=torch.int64, device="cuda")]
+    torch.cuda.synchronize()
+
+
+def _endless_kernel(_: Assign) -> None:
+    import torch
+
+    torch.cuda._sleep(1 << 62)  # type: ignore[no-untyped-call]  # torch does not annotate it
+    torch.cuda.synchronize()
+
+
+def _not_finite(_: Assign) -> None:
+    """A loss that is no number, given to the check that every training step ends with."""
+    finite.total({"model": math.inf - math.inf})
 
 
 def _print_without_end(_: Assign) -> NoReturn:
@@ -137,6 +197,7 @@ def _orphan(_: Assign) -> None:
 
 FAULTS: Final[dict[str, Callable[[Assign], object]]] = {
     "raise": _raise,
+    "no context": _no_context,
     "import error": _import,
     "hang": _hang,
     "hang, deaf to SIGTERM": _hang_deaf,
@@ -147,6 +208,9 @@ FAULTS: Final[dict[str, Callable[[Assign], object]]] = {
     "stop": _stop,
     "leave without an outcome": _leave,
     "out of memory": _exhaust,
+    "out of device memory": _exhaust_device,
+    "device assert": _index_out_of_bounds,
+    "endless kernel": _endless_kernel,
     "not finite": _not_finite,
     "print without end": _print_without_end,
     "leave an orphan": _orphan,

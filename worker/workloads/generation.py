@@ -20,7 +20,6 @@ from protocol.result import Result
 from worker import devices
 from worker.errors import UnsuitableModelError
 from worker.measure import Measured, Work
-from worker.models import registry
 from worker.models.base import Writer
 from worker.stage import Stage
 from worker.timing import HostClock
@@ -29,17 +28,12 @@ from worker.workloads import common
 
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
     """Measure the cell. Raises UnsuitableModelError for a model that does not write text."""
-    with stage.timed("import"):
-        family = registry.family(assign.model)
+    family = common.family_of(assign, stage)
     if not hasattr(family, "prefill"):
         raise UnsuitableModelError(
             f"model {assign.model.name!r} does not write text: family {assign.model.family!r} has no prefill and decode"
         )
-    stage.enter(Phase.BUILD)
-    device = common.open_device(assign, stage)
-    with stage.timed("build"):
-        module = common.build(family, assign, device, training=False)
-        devices.synchronize(device)
+    device, module = common.opened(family, assign, stage, training=False)
     stage.enter(Phase.WARM_UP)
     with torch.inference_mode():
         with stage.timed("build"):

@@ -11,7 +11,6 @@ from protocol.messages import Assign
 from protocol.result import Result
 from worker import devices, flops, latency
 from worker.measure import Work
-from worker.models import registry
 from worker.models.base import Batch
 from worker.stage import Stage
 from worker.workloads import common
@@ -19,13 +18,8 @@ from worker.workloads import common
 
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
     """Measure the cell."""
-    with stage.timed("import"):
-        family = registry.family(assign.model)
-    stage.enter(Phase.BUILD)
-    device = common.open_device(assign, stage)
-    with stage.timed("build"):
-        module = common.build(family, assign, device, training=False)
-        devices.synchronize(device)
+    family = common.family_of(assign, stage)
+    device, module = common.opened(family, assign, stage, training=False)
     stage.enter(Phase.WARM_UP)
     with torch.inference_mode():
         with stage.timed("build"):

@@ -131,10 +131,11 @@ class _Loading:
         memory.release_cached(self._device)
 
 
-def weights_name(assign: Assign, structure: str = "") -> str:
+def weights_name(assign: Assign, structure: str) -> str:
     """Name of the weights file: whatever changes its content changes the name.
 
-    structure: what a family of code that may change, a user's own, says about the weights that it makes now.
+    structure: what a family of code that may change, a user's own, says about the weights that it makes now; empty of
+    those that ship.
     """
     versions = (str(torch.__version__), devices.installed("torchvision"), devices.installed("transformers"))
     identity = msgspec.json.encode((assign.model, structure, assign.cell.input_size, assign.cell.precision, versions))

@@ -13,7 +13,6 @@ overflown, as it does at the start. The loss stays on the device until all is me
 """
 
 import itertools
-import math
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
@@ -26,10 +25,8 @@ from protocol.cell import ModelSpec, Precision
 from protocol.failure import Phase
 from protocol.messages import Assign
 from protocol.result import Result
-from worker import devices, flops
-from worker.errors import NotFiniteError
+from worker import devices, finite, flops
 from worker.measure import Work
-from worker.models import registry
 from worker.models.base import Batch, Family, Objective
 from worker.stage import Stage
 from worker.timing import Step
@@ -44,12 +41,9 @@ _LEARNING_RATE: Final = 1e-4
 
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
     """Measure the cell. Raises NotFiniteError when the loss has become NaN or infinite."""
-    with stage.timed("import"):
-        family = registry.family(assign.model)
-    stage.enter(Phase.BUILD)
-    device = common.open_device(assign, stage)
+    family = common.family_of(assign, stage)
+    device, module = common.opened(family, assign, stage, training=True)
     with stage.timed("build"):
-        module = common.build(family, assign, device, training=True)
         whole: _Whole | None = getattr(family, "train_step", None)
         parts = () if whole else tuple(_Part(one, module, assign, device) for one in _objectives(family, module))
         devices.synchronize(device)
@@ -70,7 +64,7 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
         isolation=isolation,
         items=common.items(family, assign, batch),
         flops=operations,
-        loss=_finite(step.losses()),
+        loss=finite.total(step.losses()),
     )
 
 
@@ -180,12 +174,3 @@ class _WholeStep:
     def losses(self) -> dict[str, float]:
         """The last loss."""
         return {"model": self._loss.item()}
-
-
-def _finite(losses: dict[str, float]) -> float:
-    """The sum over all parts of the step. Raises NotFiniteError where one of them is NaN or infinite."""
-    total = sum(losses.values())
-    if not math.isfinite(total):
-        parts = ", ".join(f"{name} {loss}" for name, loss in losses.items())
-        raise NotFiniteError(f"the loss is {total} after the last step ({parts})")
-    return total

@@ -1,0 +1,90 @@
+"""`selftest`: makes things go wrong on purpose, and shows whether gpubench names them."""
+
+import os
+import sys
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from orchestrator.cli import complete
+from orchestrator.cli.program import RunCommand, table
+from orchestrator.cli.streams import say
+from orchestrator.errors import DeviceError
+
+if TYPE_CHECKING:
+    from orchestrator.selftest import Outcome
+    from protocol.cell import Device
+
+EXAMPLES: Final = """\b
+Examples:
+  {command}                      all GPUs, or cpu:0 without any
+  {command} --gpu-ids 0,1
+  {command} --gpu-ids cpu:0 --json
+"""
+
+
+@click.command("selftest", cls=RunCommand, short_help="Inject faults, and show what is said of each.", epilog=EXAMPLES)
+@click.option(
+    "--gpu-ids",
+    metavar="IDS",
+    shell_complete=complete.gpu_ids,
+    help="Indices or UUIDs of GPUs, separated by commas; all; or CPU devices: cpu:0,cpu:1. "
+    "[default: all, or cpu:0 where there is no GPU]",
+)
+@click.option("--json", "as_json", is_flag=True, help="The table as JSON.")
+@click.pass_context
+def command(context: click.Context, /, gpu_ids: str | None, *, as_json: bool) -> None:
+    """Make processes freeze, crash, run out of memory and more, on purpose, and show what gpubench makes of each.
+
+    Takes about a minute, on all devices at once. The faults are real, the workers and the orchestrator those of every
+    run; no report is written. Ends with 5 where one row is wrong or something is left behind. Ctrl-C ends it, with 4.
+    """
+    from orchestrator import selftest, terminal
+
+    devices = _devices(gpu_ids)
+    display = terminal.make(quiet=False, verbose=False, log_format="text", stream=sys.stderr)
+    try:
+        outcome = selftest.inject(devices, display, context.find_root().meta["command"])
+    finally:
+        display.close()
+    say(_as_json(outcome) if as_json else _describe(outcome))
+    context.exit(outcome.exit_code)
+
+
+def _devices(gpu_ids: str | None) -> "tuple[Device, ...]":
+    """The devices that are meant. Raises DeviceError where they cannot be had, or others compute on them."""
+    from orchestrator import cores, cuda_probe, devices, users
+
+    found = devices.resolve(
+        gpu_ids or _everything(),
+        visible=os.environ.get("CUDA_VISIBLE_DEVICES"),
+        order=os.environ.get("CUDA_DEVICE_ORDER"),
+        cores=cores.usable_cores(),
+    )
+    others = [one for one in users.busy(found) if one.compute]
+    if others:
+        raise DeviceError(f"{others[0]}. Nothing was injected. Leave that GPU out with --gpu-ids, or wait for its end.")
+    cuda_probe.require(found)
+    return found
+
+
+def _everything() -> str:
+    from orchestrator import devices
+
+    found = devices.inventory()
+    none = found.nvml is devices.NvmlStatus.OK and not (found.gpus or found.slices or found.unreadable)
+    return "cpu:0" if none or found.nvml is devices.NvmlStatus.ABSENT else "all"
+
+
+def _describe(outcome: "Outcome") -> str:
+    from orchestrator.selftest.table import HEADER, details, rows
+
+    return "\n".join((table(HEADER, rows(outcome)), "", *details(outcome)))
+
+
+def _as_json(outcome: "Outcome") -> str:
+    import msgspec
+
+    from orchestrator.selftest.table import as_builtins
+
+    return msgspec.json.format(msgspec.json.encode(as_builtins(outcome)), indent=2).decode()

@@ -1,0 +1,49 @@
+"""A mapping of which a changed copy is cheap, however large it is: what the state of a run of many cells is made of.
+
+    base     what was there, shared by the copies        20,000 entries
+    changes  what differs from it, copied with each      some hundred entries, then they are put into a new base
+
+A plain dict copied for each of its changes costs the square of its size over a run.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Final, TypeVar
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+_LEAST: Final = 64
+"""Changes that are kept apart from a base of any size."""
+
+
+class Layered(Mapping[K, V]):
+    """Never changes. Entries come in the order in which their keys were first there, as in a dict."""
+
+    __slots__ = ("_base", "_changes", "_length")
+
+    def __init__(self, base: Mapping[K, V], changes: Mapping[K, V] | None = None) -> None:
+        """changes: count in place of what `base` says, and beside it."""
+        self._base = base
+        self._changes = changes or {}
+        self._length = len(base) + sum(key not in base for key in self._changes)
+
+    def but(self, key: K, value: V) -> "Layered[K, V]":
+        """The same with one entry changed, or added."""
+        changes = {**self._changes, key: value}
+        if len(changes) > max(_LEAST, math.isqrt(len(self._base))):
+            return Layered({**self._base, **changes})
+        return Layered(self._base, changes)
+
+    def __getitem__(self, key: K) -> V:
+        return self._changes[key] if key in self._changes else self._base[key]
+
+    def __iter__(self) -> Iterator[K]:
+        yield from self._base
+        yield from (key for key in self._changes if key not in self._base)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __repr__(self) -> str:
+        return f"Layered({dict(self)!r})"

@@ -1,0 +1,71 @@
+"""What NVML's return codes mean: which say that there is no driver, that it is broken, or that one GPU is gone.
+
+NvmlError
+├── NvmlAbsentError    no NVIDIA driver on this machine
+├── NvmlBrokenError    a driver that does not work; the message says what to do
+└── GpuLostError       one GPU that no longer answers
+"""
+
+from typing import Any, Final
+
+# Return codes of nvml.h, named here because this module must be importable without loading pynvml.
+_UNINITIALIZED: Final = 1
+NO_PERMISSION: Final = 4
+NOT_FOUND: Final = 6
+_DRIVER_NOT_LOADED: Final = 9
+_LIBRARY_NOT_FOUND: Final = 12
+_GPU_IS_LOST: Final = 15
+_RESET_REQUIRED: Final = 16
+_VERSION_MISMATCH: Final = 18
+
+LOST: Final = frozenset({_GPU_IS_LOST, _RESET_REQUIRED})
+FATAL: Final = frozenset({_UNINITIALIZED, _DRIVER_NOT_LOADED, _VERSION_MISMATCH})
+
+_WHAT_TO_DO: Final = {
+    NO_PERMISSION: "allow this user to open /dev/nvidia*",
+    _DRIVER_NOT_LOADED: "load it (modprobe nvidia), or reinstall the driver",
+    _LIBRARY_NOT_FOUND: "install the driver's libnvidia-ml.so.1; in a container, start it with the NVIDIA runtime",
+    _GPU_IS_LOST: "a GPU has fallen off the bus; the kernel log says why, a reboot may bring it back",
+    _RESET_REQUIRED: "reset the GPU (nvidia-smi --gpu-reset) or reboot",
+    _VERSION_MISMATCH: "driver/library version mismatch: the driver was updated while in use; reboot",
+}
+
+
+class NvmlError(Exception):
+    """NVML could not be used. `code` is its return code, 0 where there was none."""
+
+    def __init__(self, message: str, code: int = 0) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class NvmlAbsentError(NvmlError):
+    """There is no NVIDIA driver on this machine."""
+
+
+class NvmlBrokenError(NvmlError):
+    """There is a driver, and it does not work."""
+
+
+class GpuLostError(NvmlError):
+    """One GPU does not answer any more; the others may."""
+
+
+def unusable(error: Any, *, driver_is_there: bool) -> NvmlError:  # noqa: ANN401 - pynvml has no types
+    """The error for an NVML that could not be opened."""
+    code = int(error.value)
+    if code == _DRIVER_NOT_LOADED or (code == _LIBRARY_NOT_FOUND and not driver_is_there):
+        return NvmlAbsentError(f"no NVIDIA driver on this machine ({error})", code)
+    return NvmlBrokenError(_words(error, "The NVIDIA driver is there but NVML cannot be used"), code)
+
+
+def typed(error: Any) -> NvmlError:  # noqa: ANN401 - pynvml has no types
+    """The error for a question that was refused."""
+    code = int(error.value)
+    kind = GpuLostError if code in LOST else NvmlBrokenError if code in FATAL else NvmlError
+    return kind(_words(error, "NVML"), code)
+
+
+def _words(error: Any, subject: str) -> str:  # noqa: ANN401 - pynvml has no types
+    advice = _WHAT_TO_DO.get(int(error.value), "`nvidia-smi` and the kernel log may say more")
+    return f"{subject}: {error} (code {error.value}); {advice}"

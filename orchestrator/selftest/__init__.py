@@ -1,0 +1,110 @@
+"""Whether the orchestrator names what goes wrong, on this machine: faults made on purpose, and what it says of them.
+
+    faults (data) ─▶ campaign ─▶ a real run in a temporary folder ─▶ accounts ─▶ judge ─▶ Outcome ─▶ table, JSON
+                                                                  └▶ leftovers
+
+The run is one like any other (run.py: the same loop, zygote, workers, journal). Its report is tainted and goes with the
+folder: the table is what is kept.
+"""
+
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+
+from orchestrator import archive, folders, run
+from orchestrator.selftest import accounts, campaign, faults, leftovers
+from orchestrator.selftest.campaign import Injection
+from orchestrator.selftest.judge import Account, judge
+from orchestrator.view import Display, Notice
+from protocol.cell import Device
+from protocol.exit_codes import ExitCode
+
+__all__ = ["Outcome", "Row", "inject"]
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """One injected fault. wrong: what the orchestrator did not say of it as it had to."""
+
+    injection: Injection
+    account: Account
+    wrong: tuple[str, ...]
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """A self-test. left_behind: what the run has not cleaned away. folder: of the run, None where it was removed.
+
+    interrupted: a person has ended it, so that what is not right may only be unfinished.
+    """
+
+    rows: tuple[Row, ...]
+    left_behind: tuple[str, ...]
+    interrupted: bool
+    seconds: float
+    folder: Path | None
+
+    @property
+    def wrong(self) -> tuple[Row, ...]:
+        """The rows that are not right."""
+        return tuple(row for row in self.rows if row.wrong)
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """0 where every row is right and nothing is left; of an interrupted one nobody can say that."""
+        if self.left_behind or (self.wrong and not self.interrupted):
+            return ExitCode.INTERNAL
+        return ExitCode.INCOMPLETE if self.interrupted else ExitCode.PASSED
+
+
+def inject(devices: Sequence[Device], display: Display, command: tuple[str, ...]) -> Outcome:
+    """Inject every fault into every device, all devices at once. Raises as run.execute does.
+
+    The run's folder is removed, unless something in it is worth reading: a row that is wrong.
+    """
+    began = time.monotonic()
+    with _temporary() as folder:
+        paths, told = folders.make_run(folder, datetime.now()), folder / "injected"
+        stored, injections = campaign.prepare(faults.FAULTS, devices, paths.folder, told, command)
+        archive.store(stored, paths)
+        display.tell(_announcement(injections, devices))
+        report = run.execute(stored, paths, display)
+        loaded, moments = archive.load(paths), accounts.moments(told)
+        rows = tuple(_row(one, accounts.read(loaded, report, one, moments)) for one in injections)
+        outcome = Outcome(
+            rows=rows,
+            left_behind=tuple(leftovers.find(paths)),
+            interrupted=loaded.finished is not None and loaded.finished.interrupted and not loaded.finished.broken,
+            seconds=time.monotonic() - began,
+            folder=paths.folder,
+        )
+        if outcome.exit_code is ExitCode.INTERNAL:
+            return outcome
+        shutil.rmtree(folder)
+        return msgspec.structs.replace(outcome, folder=None)
+
+
+def _row(injection: Injection, account: Account) -> Row:
+    return Row(injection=injection, account=account, wrong=judge(injection.fault.expected, account))
+
+
+def _announcement(injections: Sequence[Injection], devices: Sequence[Device]) -> Notice:
+    labels = ", ".join(device.label for device in devices)
+    return Notice(
+        level="info", message=f"injecting {len(injections)} faults into {labels}: what fails now is meant to fail"
+    )
+
+
+@contextmanager
+def _temporary() -> Iterator[Path]:
+    """A folder that does not outlive an error."""
+    folder = Path(tempfile.mkdtemp(prefix="gpubench-selftest-"))
+    try:
+        yield folder
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise

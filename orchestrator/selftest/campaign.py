@@ -1,0 +1,109 @@
+"""A run that is made of faults: a run like any other, but for what its workers do and for its short deadlines.
+
+Each fault is a model of its own on each device, so that no device's fault is judged by what another one said of it:
+a row means the same on one GPU and on eight. Telling a fault of the model from one of the device is not tried here.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from orchestrator import TOOL_VERSION
+from orchestrator.configuration import Configuration, Isolation, Plan, ReportFormat, StoredRun
+from orchestrator.selftest.faults import DEADLINES, Fault
+from protocol.cell import Cell, Device, Mode, ModelSpec, Precision, Workload
+from protocol.messages import Measurement
+
+_MEASUREMENT = Measurement(relative_half_width=0.02, block_s=0.01, warm_up_cap_s=0.0, min_s=0.0, max_s=0.0)
+
+
+class Injection(msgspec.Struct, frozen=True, kw_only=True):
+    """One fault on one device, and the cell of the plan that does it."""
+
+    fault: Fault
+    device: Device
+    cell: Cell
+
+
+def prepare(
+    faults: Sequence[Fault], devices: Sequence[Device], folder: Path, told: Path, command: tuple[str, ...]
+) -> tuple[StoredRun, tuple[Injection, ...]]:
+    """The run in `folder` that injects each of the faults into each device where it can happen.
+
+    told: the file that gets the moment of each injection.
+    """
+    injections = tuple(
+        injection for place, device in enumerate(devices) for injection in _on(device, _turned(faults, place))
+    )
+    order = {device.uuid: tuple((one.cell.id, 0) for one in injections if one.device == device) for device in devices}
+    stored = StoredRun(
+        tool_version=TOOL_VERSION,
+        run_id=folder.name,
+        command=command,
+        configuration=_configuration(tuple(_model(one, told) for one in injections), devices, folder),
+        devices=tuple(devices),
+        plan=Plan(cells=tuple(one.cell for one in injections), order=order),
+    )
+    return stored, injections
+
+
+def _turned(faults: Sequence[Fault], place: int) -> Sequence[Fault]:
+    """Each device begins with another fault: eight endless outputs at once would be a test of the disk."""
+    start = place % len(faults)
+    return (*faults[start:], *faults[:start])
+
+
+def _on(device: Device, faults: Sequence[Fault]) -> Iterator[Injection]:
+    for fault in faults:
+        if device.kind in fault.kinds:
+            cell = Cell(
+                devices=(device.uuid,),
+                model=f"{fault.name} @ {device.label}",
+                workload=Workload.FAULT,
+                precision=Precision.FP32,
+                batch_size=fault.batch_size,
+            )
+            yield Injection(fault=fault, device=device, cell=cell)
+
+
+def _model(injection: Injection, told: Path) -> ModelSpec:
+    fault = injection.fault
+    return ModelSpec(
+        name=injection.cell.model,
+        title=fault.name,
+        type="other",
+        family="",
+        config={"do": fault.do, "told": str(told), **fault.config},
+        inputs=(),
+        parameters=1,
+        inference_gflops=0.0,
+        memory_mb=1,
+        preload=fault.preload,
+    )
+
+
+def _configuration(models: tuple[ModelSpec, ...], devices: Sequence[Device], folder: Path) -> Configuration:
+    return Configuration(
+        models=models,
+        workloads=(Workload.FAULT,),
+        precisions=(Precision.FP32,),
+        batch_sizes=(1,),
+        training_batch_sizes=(1,),
+        profile="quick",
+        measurement=_MEASUREMENT,
+        launches=1,
+        seed=1,
+        mode=Mode.LOADED,
+        isolation=Isolation.FORK,
+        gpu_ids=",".join(device.uuid for device in devices),
+        allow_busy=False,
+        monitor=True,
+        monitor_interval_ms=100,
+        deadlines=DEADLINES,
+        cache_folder=str(folder / "cache"),
+        runs_folder=str(folder.parent),
+        output_path=str(folder / "published.json"),
+        formats=(ReportFormat.JSON,),
+        tainted=True,
+    )

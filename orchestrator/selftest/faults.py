@@ -1,0 +1,126 @@
+"""What `selftest` injects, and what the orchestrator has to make of it. Data alone.
+
+worker/workloads/fault.py does it, in a worker like any other. What hangs does so in the warm-up, whose deadline is
+short here; everything else goes wrong while measuring, whose deadline is not, so that a slow machine is not mistaken
+for a hang.
+"""
+
+import enum
+import signal
+from typing import Final
+
+import msgspec
+
+from orchestrator.outcomes import Status
+from protocol.cell import DeviceKind, Scalar
+from protocol.failure import Category, Phase
+from protocol.messages import Deadlines
+
+DEADLINES: Final = Deadlines(start=60, import_=60, build=60, warm_up=2, measure=60, finish=20)
+"""Of every launch of a self-test."""
+
+
+class Done(enum.StrEnum):
+    """What became of a fault after it was named; the value is what people are told."""
+
+    GIVEN_UP = "given up"
+    RETRIED = "tried again"
+    HALVED = "half the batch"
+    SKIPPED = "model skipped"
+    TAKEN_OUT = "device taken out"
+
+
+class Expected(msgspec.Struct, frozen=True, kw_only=True):
+    """What the orchestrator has to say of a fault.
+
+    tries: processes in all, the last one included that works. signal: the name of what ended each process that failed;
+    None where that is nobody's business, or it left by itself.
+    """
+
+    category: Category
+    tries: int = 1
+    done: Done = Done.GIVEN_UP
+    status: Status = Status.FAILED
+    signal: str | None = None
+
+
+class Fault(msgspec.Struct, frozen=True, kw_only=True):
+    """One fault. do: its key in worker/workloads/fault.py, config: what else that is told.
+
+    kinds: of devices on which it can be made to happen. preload: what the zygote has to import for it.
+    """
+
+    name: str
+    do: str
+    expected: Expected
+    config: dict[str, Scalar] = {}
+    batch_size: int = 1
+    kinds: frozenset[DeviceKind] = frozenset(DeviceKind)
+    preload: tuple[str, ...] = ()
+
+
+_WHILE_MEASURING: Final[dict[str, Scalar]] = {"in": Phase.MEASURE.value}
+_CPU: Final = frozenset({DeviceKind.CPU})
+_GPU: Final = frozenset({DeviceKind.CUDA})
+
+
+def _hang(ended_by: signal.Signals | None) -> Expected:
+    return Expected(category=Category.DEADLINE, signal=None if ended_by is None else ended_by.name)
+
+
+def _died(category: Category, by: signal.Signals) -> Expected:
+    return Expected(category=category, tries=2, done=Done.RETRIED, signal=by.name)
+
+
+def _too_large(tries: int) -> Expected:
+    return Expected(category=Category.OUT_OF_MEMORY, tries=tries, done=Done.HALVED, status=Status.DEGRADED)
+
+
+FAULTS: Final[tuple[Fault, ...]] = (
+    Fault(name="freeze (SIGSTOP)", do="stop", expected=_hang(signal.SIGTERM), config={"after": 0.2}),
+    Fault(name="freeze, deaf to SIGTERM", do="hang, deaf to SIGTERM", expected=_hang(signal.SIGKILL)),
+    Fault(name="freeze, holding the GIL", do="hold the GIL", expected=_hang(signal.SIGTERM)),
+    Fault(name="endless output", do="print without end", expected=_hang(signal.SIGTERM)),
+    Fault(
+        name="segfault",
+        do="segfault",
+        expected=_died(Category.CRASHED, signal.SIGSEGV),
+        config=_WHILE_MEASURING,
+    ),
+    Fault(name="abort", do="abort", expected=_died(Category.CRASHED, signal.SIGABRT), config=_WHILE_MEASURING),
+    Fault(name="kill (SIGKILL)", do="kill", expected=_died(Category.KILLED, signal.SIGKILL), config=_WHILE_MEASURING),
+    Fault(
+        name="out of memory",
+        do="out of memory",
+        expected=_too_large(tries=3),
+        config={**_WHILE_MEASURING, "room_mb": 160},  # of items of 64 MiB: 8 and 4 are too many, 2 fit
+        batch_size=8,
+        kinds=_CPU,
+    ),
+    Fault(
+        name="out of device memory",
+        do="out of device memory",
+        expected=_too_large(tries=2),
+        config=_WHILE_MEASURING,
+        batch_size=4,  # items of 30 % of the GPU's memory: 4 are too many, 2 fit
+        kinds=_GPU,
+        preload=("torch",),
+    ),
+    Fault(name="exception", do="raise", expected=Expected(category=Category.EXCEPTION), config=_WHILE_MEASURING),
+    Fault(
+        name="import error",
+        do="import error",
+        expected=Expected(category=Category.IMPORT_ERROR, done=Done.SKIPPED),
+        config=_WHILE_MEASURING,
+    ),
+    Fault(name="NaN", do="not finite", expected=Expected(category=Category.NOT_FINITE), config=_WHILE_MEASURING),
+    Fault(
+        name="device assert",
+        do="device assert",
+        expected=Expected(category=Category.CUDA_STICKY),
+        config=_WHILE_MEASURING,
+        kinds=_GPU,
+        preload=("torch",),
+    ),
+    Fault(name="endless kernel", do="endless kernel", expected=_hang(None), kinds=_GPU, preload=("torch",)),
+)

@@ -1,0 +1,96 @@
+"""A self-test for people, a line for each fault, and the same for programs."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from orchestrator.naming import counted
+from orchestrator.selftest import Outcome, Row
+
+HEADER = ("injected", "expected", "the orchestrator said", "ended by", "tries", "what was done", "status", "took", "")
+
+
+def rows(outcome: Outcome) -> list[tuple[str, ...]]:
+    """The lines below HEADER."""
+    return [_line(row, outcome) for row in outcome.rows]
+
+
+def details(outcome: Outcome) -> Iterator[str]:
+    """What is wrong, and what it comes to."""
+    wrong = () if outcome.interrupted else outcome.wrong
+    for row in wrong:
+        yield f"{row.injection.fault.name} on {row.injection.device.label}: {'; '.join(row.wrong)}"
+    yield from (f"left behind: {one}" for one in outcome.left_behind)
+    if wrong or outcome.left_behind:
+        yield ""
+    yield _end(outcome)
+
+
+def as_builtins(outcome: Outcome) -> dict[str, Any]:
+    """The same by the names of its JSON. seconds: of a fault, from the injection to the verdict, the slowest try."""
+    return {
+        "passed": not outcome.exit_code,
+        "exit_code": int(outcome.exit_code),
+        "interrupted": outcome.interrupted,
+        "seconds": outcome.seconds,
+        "faults": [_fault(row) for row in outcome.rows],
+        "left_behind": list(outcome.left_behind),
+        "folder": None if outcome.folder is None else str(outcome.folder),
+    }
+
+
+def _line(row: Row, outcome: Outcome) -> tuple[str, ...]:
+    injection, account = row.injection, row.account
+    devices = {one.injection.device.uuid for one in outcome.rows}
+    where = f" on {injection.device.label}" if len(devices) > 1 else ""
+    return (
+        f"{injection.fault.name}{where}",
+        str(injection.fault.expected.category),
+        " and ".join(account.categories) or "nothing",
+        " and ".join(account.signals),
+        str(len(account.tries)),
+        str(account.done) if account.tries else "",
+        str(account.status),
+        _took(account.seconds),
+        "right" if not row.wrong else "not finished" if outcome.interrupted else "WRONG",
+    )
+
+
+def _end(outcome: Outcome) -> str:
+    number, right = len(outcome.rows), len(outcome.rows) - len(outcome.wrong)
+    left = f"{counted(len(outcome.left_behind), 'thing')} left behind" if outcome.left_behind else "nothing left behind"
+    kept = "" if outcome.folder is None else f" The run is kept in {outcome.folder}"
+    stopped = "Interrupted: " if outcome.interrupted else ""
+    handled = f"{right} of {counted(number, 'fault')} named and handled right"
+    return f"{stopped}{handled}, {left}, {outcome.seconds:.0f} s.{kept}"
+
+
+def _took(seconds: float | None) -> str:
+    if seconds is None:
+        return ""
+    return f"{seconds:.1f} s" if seconds >= 1 else f"{seconds * 1000:.0f} ms"
+
+
+def _fault(row: Row) -> dict[str, Any]:
+    injection, account, expected = row.injection, row.account, row.injection.fault.expected
+    return {
+        "injected": injection.fault.name,
+        "device": injection.device.label,
+        "gpu_uuid": injection.device.uuid,
+        "expected": {
+            "category": expected.category.value,
+            "signal": expected.signal,
+            "tries": expected.tries,
+            "done": expected.done.value,
+            "status": expected.status.value,
+        },
+        "said": {
+            "categories": list(account.categories),
+            "messages": [one.message for one in account.failed],
+            "signals": list(account.signals),
+            "tries": len(account.tries),
+            "done": account.done.value,
+            "status": account.status.value,
+        },
+        "seconds": account.seconds,
+        "wrong": list(row.wrong),
+    }

@@ -1,0 +1,62 @@
+"""Storm after storm until enough faults have happened: what was found, and the figures."""
+
+import itertools
+import shutil
+from collections.abc import Callable
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+
+from tests.e2e.chaos import checker, figures, storm, traces
+from tests.e2e.chaos.figures import Figures
+from tests.fakes import cuda, nvml
+
+
+@dataclass
+class Found:
+    """findings: by the seed that makes them. faults: how many happened."""
+
+    figures: Figures = field(default_factory=Figures)
+    findings: dict[int, list[str]] = field(default_factory=dict)
+    faults: int = 0
+
+
+def carry_out(faults: int, seed: int, at_once: int, tell: Callable[[str], None], *, keep: bool = False) -> Found:
+    """Make storms with the seeds seed, seed + 1, … and `at_once` of them at the same time.
+
+    tell: is given a line for each storm. keep: leave the folder of a storm with findings where it is.
+    """
+    nvml.library_folder(), cuda.library_folder()
+    found, seeds = Found(), itertools.count(seed)
+    before = traces.descriptors()
+    with ThreadPoolExecutor(at_once) as pool:
+        running: set[Future[tuple[int, int, Figures, list[str], str]]] = set()
+        while found.faults < faults or running:
+            while len(running) < at_once and found.faults + len(running) * storm.HITS < faults:
+                running.add(pool.submit(_one, next(seeds), keep=keep))
+            done, running = wait(running, return_when=FIRST_COMPLETED)
+            for future in done:
+                number, happened, sums, sentences, words = future.result()
+                found.faults += happened
+                found.figures.add(sums)
+                if sentences:
+                    found.findings[number] = sentences
+                tell(words)
+    if (after := traces.descriptors()) > before:
+        found.findings.setdefault(seed, []).append(f"{after - before} descriptors of the harness are left open")
+    return found
+
+
+def _one(seed: int, *, keep: bool) -> tuple[int, int, Figures, list[str], str]:
+    """A storm and what the checker says of it."""
+    place = storm.place(seed)
+    sentences: list[str] = []
+    try:
+        ledger = storm.Storm(seed, place).run()
+        sentences = ledger.findings + checker.check(ledger)
+        sums = Figures() if any("cannot be read" in one for one in sentences) else figures.of(ledger)
+    finally:
+        kept = keep and bool(sentences)
+        if not kept:
+            shutil.rmtree(place)
+    words = f"seed {seed}: {ledger.faults} faults, {len(ledger.lives)} lives, {len(sentences)} findings"
+    return seed, ledger.faults, sums, sentences, words + (f", kept in {place}" if kept else "")

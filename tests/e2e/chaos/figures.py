@@ -1,0 +1,131 @@
+"""What a campaign of chaos found, as figures: faults and times to the verdict by kind, sizes of the logs.
+
+The verdict on a fault is the moment at which the run has written down, or said, what happened:
+
+    a worker               the end of its launch in the journal
+    zygote, telemetry      the line of the orchestrator's log; a launch that was being forked ends with it
+    the orchestrator       the end of its process, or the first words of the next one in the journal
+"""
+
+import json
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from tests.e2e.chaos import reader
+from tests.e2e.chaos.checker import Story
+from tests.e2e.chaos.kinds import KINDS, PLANTED, Deed, Target
+from tests.e2e.chaos.ledger import Hit, Ledger, Life
+
+
+@dataclass
+class Figures:
+    """seconds: time to the verdict, by kind; a fault that needed none has no entry. counts: faults, by kind."""
+
+    counts: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    seconds: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    storms: int = 0
+    lives: int = 0
+    launches: int = 0
+    results: int = 0
+    journal_bytes: list[int] = field(default_factory=list)
+    log_bytes: list[int] = field(default_factory=list)
+
+    def add(self, other: "Figures") -> None:
+        """Take another one's in."""
+        for kind, number in other.counts.items():
+            self.counts[kind] += number
+        for kind, times in other.seconds.items():
+            self.seconds[kind] += times
+        for name in ("storms", "lives", "launches", "results", "journal_bytes", "log_bytes"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+
+def of(ledger: Ledger) -> Figures:
+    """The figures of one storm. Its journal must be readable."""
+    story = Story(reader.read(ledger.folder / "journal.gpj"))
+    found = Figures(storms=1, lives=len(ledger.lives), launches=len(story.start))
+    found.results = sum(story.promised(launch) is not None for launch in story.start)
+    for kind, seconds in (*_struck(ledger, story), *_planted(ledger, story)):
+        found.counts[kind] += 1
+        found.seconds[kind] += [] if seconds is None else [seconds]
+    found.journal_bytes.append((ledger.folder / "journal.gpj").stat().st_size)
+    logs = [*ledger.folder.rglob("*.log"), *(life.log for life in ledger.lives)]
+    found.log_bytes.append(sum(log.stat().st_size for log in logs))
+    return found
+
+
+def table(found: Figures) -> str:
+    """Markdown, ready for docs/reliability.md."""
+    lines = [
+        "| fault | times | verdict, median | longest |",
+        "|---|---|---|---|",
+        *(_row(kind, found.counts[kind], found.seconds) for kind in sorted(found.counts)),
+    ]
+    total = sum(found.counts.values())
+    sizes = f"{_kib(found.journal_bytes)} KiB of journal and {_kib(found.log_bytes)} KiB of logs at most"
+    lines += [
+        "",
+        f"{total} faults in {found.storms} runs, {found.lives} processes of the orchestrator, {found.launches} "
+        f"launches, {found.results} results; {sizes} in one run.",
+    ]
+    return "\n".join(lines)
+
+
+def _row(kind: str, times: int, seconds: Mapping[str, list[float]]) -> str:
+    if not seconds.get(kind):
+        return f"| {kind} | {times} | - | - |"
+    return f"| {kind} | {times} | {statistics.median(seconds[kind]):.2f} s | {max(seconds[kind]):.2f} s |"
+
+
+def _kib(sizes: Iterable[int]) -> int:
+    return round(max(sizes, default=0) / 1024)
+
+
+def _struck(ledger: Ledger, story: Story) -> Iterator[tuple[str, float | None]]:
+    """Kind and time to the verdict of each fault from outside."""
+    for hit in ledger.hits:
+        kind = KINDS[hit.kind]
+        life = next(one for one in ledger.lives if one.pid == hit.life)
+        if kind.said:
+            yield hit.kind, _said(hit, life, kind.said)
+        elif kind.target is Target.ORCHESTRATOR and kind.deed is not Deed.PAUSE:
+            yield hit.kind, (life.ended_ns - hit.at_ns) / 1e9 if life.code != -9 else _resumed(hit, story)
+        elif hit.launch is not None and kind.names:
+            yield hit.kind, _ended(story, hit.launch, hit.at_ns, kind.names)
+        else:
+            yield hit.kind, None
+
+
+def _planted(ledger: Ledger, story: Story) -> Iterator[tuple[str, float | None]]:
+    """The same of what cells did to themselves."""
+    for model, at_ns in ledger.sprung.items():
+        do = ledger.planted[model]
+        launches = [launch for launch in story.start if story.model(launch) == model]
+        names = frozenset(filter(None, [PLANTED[do]]))
+        times = [] if at_ns is None else [_ended(story, launch, at_ns, names) for launch in launches]
+        yield f"cell: {do}", next((one for one in times if one is not None), None)
+
+
+def _ended(story: Story, launch: int, at_ns: int, names: frozenset[str]) -> float | None:
+    for end in story.ends[launch]:
+        if end["failure"] is not None and end["failure"]["category"] in names:
+            return float(end["at_ns"] - at_ns) / 1e9
+    return None
+
+
+def _resumed(hit: Hit, story: Story) -> float | None:
+    """Until the next process of the orchestrator has begun to work."""
+    later = [one["monotonic_ns"] for one in story.records if one["type"] == "Segment"]
+    return min(((at - hit.at_ns) / 1e9 for at in later if at > hit.at_ns), default=None)
+
+
+def _said(hit: Hit, life: Life, words: str) -> float | None:
+    for line in life.log.read_text(errors="replace").splitlines():
+        if words in line and line.startswith("{"):
+            at = datetime.fromisoformat(json.loads(line)["timestamp"]).timestamp()
+            if at >= hit.wall:
+                return at - hit.wall
+    return None

@@ -1,0 +1,161 @@
+"""Strikes processes of a run: finds one, and does a deed to it. Never the wrong one: PID and start time must fit.
+
+live_workers(journal) ─┐
+zygote, telemetry ─────┼─▶ Victim ── strike ──▶ a pidfd signal, or a limit on the size of its files
+the orchestrator ──────┘
+"""
+
+import contextlib
+import os
+import random
+import resource
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from tests.e2e.chaos import reader
+from tests.e2e.chaos.kinds import Deed, Kind, Target
+
+_TICKS_FIELD = 22
+_RENAMED_S = 0.2
+
+
+@dataclass(frozen=True)
+class Victim:
+    """A process that lives, held by a pidfd, so that its number cannot become another's. launch: of a worker."""
+
+    pid: int
+    pidfd: int
+    launch: int | None = None
+
+    def signal(self, number: signal.Signals) -> bool:
+        """Send a signal. False when it has ended."""
+        try:
+            signal.pidfd_send_signal(self.pidfd, number)
+        except ProcessLookupError:
+            return False
+        return True
+
+    def let_go(self) -> None:
+        """Give the descriptor back."""
+        os.close(self.pidfd)
+
+
+def find(kind: Kind, orchestrator: int, journal: Path, dice: random.Random) -> Victim | None:
+    """A process for that fault, chosen by the dice among those that live; None where there is none."""
+    match kind.target:
+        case Target.ORCHESTRATOR:
+            return _held(orchestrator, None, None)
+        case Target.WORKER:
+            # What cells do to themselves is written into a file first, for which there must be room.
+            workers = _live_workers(journal, "plain" if kind.deed is Deed.FULL_DISK else "")
+            if not workers:
+                return None
+            launch, pid, ticks = dice.choice(workers)
+            return _held(pid, ticks, launch)
+        case Target.ZYGOTE:
+            found = [child.pid for child in _children(orchestrator) if _told(child, "worker.zygote") and _old(child)]
+            found = [pid for pid in found if pid not in {worker for _, worker, _ in _live_workers(journal)}]
+            return _held(found[0], None, None) if found else None
+        case Target.TELEMETRY:
+            # One that is stopped before it has asked the kernel to end with the orchestrator is not ended with it.
+            mine = [child for child in _children(orchestrator) if _told(child, "orchestrator.sampler")]
+            found = [child.pid for child in mine if kind.deed is not Deed.SIGNAL or _samples(child)]
+            return _held(found[0], None, None) if found else None
+
+
+def strike(victim: Victim, kind: Kind, journal: Path, dice: random.Random) -> bool:
+    """Do the deed, for a PAUSE its first half. False when the process has ended before."""
+    match kind.deed:
+        case Deed.SIGNAL | Deed.PAUSE:
+            return victim.signal(kind.number)
+        case Deed.TWICE:
+            done = victim.signal(kind.number)
+            time.sleep(dice.uniform(0.05, 0.3))  # two at once reach a process as one
+            victim.signal(kind.number)
+            return done
+        case Deed.FULL_DISK:
+            return _fill(victim, kind.target, journal, dice)
+
+
+def _fill(victim: Victim, target: Target, journal: Path, dice: random.Random) -> bool:
+    """Let no file grow beyond a size. Writing then fails as on a full disk: short first, then refused.
+
+    The orchestrator is left a part of its next record; a worker or the telemetry process, nothing.
+    """
+    size = journal.stat().st_size + dice.randrange(64) if target is Target.ORCHESTRATOR else 0
+    with contextlib.suppress(ProcessLookupError, PermissionError):  # it has ended
+        _, hard = resource.prlimit(victim.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(victim.pid, resource.RLIMIT_FSIZE, (size, hard))
+        return True
+    return False
+
+
+def _live_workers(journal: Path, model: str = "") -> list[tuple[int, int, int]]:
+    """Launch, PID and start time of the workers whose process the journal has seen begin and not leave.
+
+    model: how the names of their models begin.
+    """
+    try:
+        records = reader.read(journal, torn=True)
+    except (OSError, reader.DamagedError):
+        return []
+    gone = {one["launch"] for one in records if one["type"] == "Left"}
+    gone |= {one["launch"] for one in records if one["type"] == "Start" and not one["cell"].startswith(model)}
+    return [
+        (one["launch"], one["pid"], one["start_ticks"])
+        for one in records
+        if one["type"] == "Spawned" and one["launch"] not in gone
+    ]
+
+
+def _held(pid: int, ticks: int | None, launch: int | None) -> Victim | None:
+    try:
+        victim = Victim(pid, os.pidfd_open(pid), launch)
+    except OSError:
+        return None
+    if ticks is None or _start_ticks(pid) == ticks:
+        return victim
+    victim.let_go()
+    return None
+
+
+def _start_ticks(pid: int) -> int | None:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    return int(stat.rpartition(")")[2].split()[_TICKS_FIELD - 3])
+
+
+def _children(pid: int) -> list[psutil.Process]:
+    try:
+        return psutil.Process(pid).children()
+    except psutil.Error:
+        return []
+
+
+def _old(process: psutil.Process) -> bool:
+    """Whether it is the zygote: a worker that was just forked looks like one until it takes its own name."""
+    try:
+        return process.name() == "gpubench-zygote" and time.time() - process.create_time() > _RENAMED_S
+    except psutil.Error:
+        return False
+
+
+def _samples(process: psutil.Process) -> bool:
+    """Whether it is the telemetry process at work, its files open."""
+    try:
+        return any(file.path.endswith(".samples") for file in process.open_files())
+    except psutil.Error:
+        return False
+
+
+def _told(process: psutil.Process, module: str) -> bool:
+    try:
+        return module in process.cmdline()
+    except psutil.Error:
+        return False

@@ -1,0 +1,49 @@
+"""What was done to a run, written down by those who did it. The checker holds the run's own story against it."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Hit:
+    """One fault from outside. at_ns, wall: when, on both clocks. life: PID of the orchestrator. launch: of a worker."""
+
+    kind: str
+    at_ns: int
+    wall: float
+    life: int
+    launch: int | None = None
+
+
+@dataclass(frozen=True)
+class Life:
+    """One process of the orchestrator, from its start to its end. code: as subprocess gives it. log: what it said."""
+
+    pid: int
+    began_ns: int
+    ended_ns: int
+    code: int
+    log: Path
+
+
+@dataclass
+class Ledger:
+    """One storm.
+
+    cells: every planned cell. planted: model → what it is to do to itself, once; sprung: those that did, and when, in
+    monotonic nanoseconds. findings: what was seen while it was carried out.
+    """
+
+    seed: int
+    folder: Path
+    cells: frozenset[str] = frozenset()
+    planted: dict[str, str] = field(default_factory=dict)
+    hits: list[Hit] = field(default_factory=list)
+    lives: list[Life] = field(default_factory=list)
+    sprung: dict[str, int | None] = field(default_factory=dict)
+    findings: list[str] = field(default_factory=list)
+
+    @property
+    def faults(self) -> int:
+        """How many faults really happened."""
+        return len(self.hits) + len(self.sprung)

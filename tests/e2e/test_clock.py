@@ -1,0 +1,39 @@
+"""A run whose clock is set in the middle: the time of day comes from a file, everything else is real."""
+
+from pathlib import Path
+
+from orchestrator.records import ClockSet, End
+from tests.fakes import faults
+from tests.fakes.node import ROOT, Node
+
+DAY_S = 86_400.0
+INJECTED = """
+import time
+from pathlib import Path
+_real, _by = time.time, Path({file!r})
+time.time = lambda: _real() + float(_by.read_text())
+"""
+
+
+def test_a_clock_that_jumps_is_written_down_and_ends_nothing(tmp_path: Path) -> None:
+    """A day back, then two days on: every cell is measured, no deadline is missed, and the journal tells both."""
+    by, injected = tmp_path / "by", tmp_path / "injected"
+    injected.mkdir()
+    by.write_text("0")
+    (injected / "sitecustomize.py").write_text(INJECTED.format(file=str(by)))
+    folder = tmp_path / "run"
+    faults.prepare(folder, faults.model("one", seconds=2.5), faults.model("two", seconds=2.5))
+    node = Node(folder, environment={"PYTHONPATH": f"{injected}:{ROOT}"})
+    for times, offset_s in ((1, -DAY_S), (2, DAY_S)):
+        node.until(lambda times=times: sum(isinstance(one, End) for one in node.records()) >= times - 1)
+        node.until(lambda: node.working("one") or node.working("two"))
+        fresh = by.with_suffix(".new")
+        fresh.write_text(str(offset_s))
+        fresh.replace(by)
+        node.until(lambda times=times: sum(isinstance(one, ClockSet) for one in node.records()) == times)
+    assert node.wait() == 0, node.output
+    jumps = [one for one in node.records() if isinstance(one, ClockSet)]
+    assert [round(one.by_s / DAY_S) for one in jumps] == [-1, 2]
+    assert "the host's clock has jumped by -86,400 s; no deadline depends on it" in node.output
+    assert all(0 < (one.lasted_ms or 0) < 60_000 for one in node.archive().attempts)
+    assert node.report()["summary"]["cells"]["ok"] == 2

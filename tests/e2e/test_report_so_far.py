@@ -1,0 +1,105 @@
+"""A report of a run that still goes on, or that was killed: it says so, and touches nothing that the run lives on."""
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+from orchestrator import journal
+from orchestrator.records import Finished
+from protocol.messages import Deadlines
+from tests.fakes import faults
+from tests.fakes.commands import python
+from tests.fakes.node import Node
+
+LONG = Deadlines(start=20, import_=20, build=20, warm_up=200, measure=20, finish=20)
+
+
+def begun(folder: Path) -> Node:
+    """A run of three models: one was measured, one never ends by itself, one waits behind it."""
+    # In the order of the plan's seed the second model comes first, and the first one last.
+    models = (faults.model("later"), faults.model("good"), faults.model("endless", do="hang"))
+    faults.prepare(folder, *models, deadlines=LONG)
+    node = Node(folder)
+    node.until(lambda: any(path.read_text() == "warm-up" for path in folder.glob("launches/endless*/1/phase")))
+    return node
+
+
+def rendered(node: Node, *options: str) -> dict[str, Any]:
+    """What `report` writes to a file outside of the run's folder."""
+    place = node.paths.folder.parent / "so-far.json"
+    done = python("-m", "orchestrator", "report", str(node.paths.folder), "-o", str(place), *options, cwd=place.parent)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"{place}\n"
+    report: dict[str, Any] = json.loads(place.read_text()) | {"told": done.stderr}
+    return report
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every file of a run."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_run_that_goes_on_is_reported_as_such(tmp_path: Path) -> None:
+    """What is measured is there, what is not is not measured yet, nothing failed, and the run is left alone."""
+    node = begun(tmp_path / "run")
+    before = contents(node.paths.folder)
+    report = rendered(node)
+    assert contents(node.paths.folder) == before
+    assert (report["metadata"]["running"], report["metadata"]["finished"]) == (True, False)
+    assert (report["verdict"]["word"], report["verdict"]["exit_code"]) == ("incomplete", 4)
+    assert report["verdict"]["reasons"] == [
+        "the run still goes on: this is how far it has come",
+        "2 cells of 3 without a result: not measured yet",
+    ]
+    fates = {cell["model_name"]: (cell["status"], cell["reason"]) for cell in report["cells"]}
+    not_yet = ("missing", "not measured yet: the run still goes on")
+    assert fates == {"good": ("ok", ""), "endless": not_yet, "later": not_yet}
+    assert report["failures"] == []
+    assert report["told"] == "note: the run still goes on; 2 cells of 3 not measured yet\n"
+
+    shown = python("-m", "orchestrator", "report", str(node.paths.folder), "-f", "txt", cwd=tmp_path)
+    assert shown.stdout == f"{node.paths.report('txt')}\n"
+    text = node.paths.report("txt").read_text()
+    assert "The run still goes on: what has no result here has not been measured yet." in text
+    assert "Verdict: INCOMPLETE" in text
+
+    assert node.process.poll() is None
+    node.kill(signal.SIGTERM)
+    node.kill(signal.SIGINT)
+    assert node.wait() == 4
+    assert not node.report()["metadata"]["running"]
+
+
+def test_a_run_that_was_killed_is_reported_as_such(tmp_path: Path) -> None:
+    """Nobody works on it any more: what was under way when it died is told as interrupted."""
+    node = begun(tmp_path / "run")
+    node.kill(signal.SIGKILL)
+    node.wait()
+    report = rendered(node)
+    assert (report["metadata"]["running"], report["metadata"]["finished"]) == (False, False)
+    assert report["verdict"]["word"] == "incomplete"
+    assert "its process died or was killed; `resume` goes on with it" in report["verdict"]["reasons"][0]
+    assert [(one["model_name"], one["outcome"]) for one in report["failures"]] == [("endless", "interrupted")]
+    assert report["told"] == ""
+
+
+def test_a_run_is_complete_only_once_that_was_written(tmp_path: Path) -> None:
+    """Killed behind its last cell, it has measured all and is over for nobody; `resume` ends it."""
+    folder = tmp_path / "run"
+    faults.prepare(folder, faults.model("good"))
+    node = Node(folder)
+    assert node.wait() == 0, node.output
+    with journal.Journal(node.paths.journal) as kept:
+        records = kept.recovered
+    assert isinstance(records[-1], Finished)
+    node.paths.journal.unlink()
+    with journal.Journal(node.paths.journal) as shorter:
+        for record in records[:-1]:
+            shorter.append(record)
+    report = rendered(node)
+    assert (report["verdict"]["word"], report["summary"]["cells"]["missing"]) == ("incomplete", 0)
+    again = Node(folder)
+    assert again.wait() == 0, again.output
+    assert again.report()["verdict"]["word"] == "complete"
+    assert len(again.archive().attempts) == 1

@@ -1,0 +1,191 @@
+"""`selftest` on this machine: real faults in real workers, what is said of them, and what a wrong row leads to."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.selftest.faults import FAULTS
+from protocol.cell import DeviceKind
+from tests.fakes.commands import python
+from tests.fakes.cuda import beside
+from tests.fakes.node import ROOT
+from tests.fakes.nvml import FakeNvml
+
+QUICK = ("kill (SIGKILL)", "out of memory", "exception", "import error", "NaN")
+
+SCRIPT = """
+import sys
+from orchestrator import devices
+from orchestrator.selftest import faults
+devices.inventory = lambda: devices.Inventory(gpus=(), nvml=devices.NvmlStatus.ABSENT, reason="no driver")
+names = sys.argv.pop(1).split(",")
+faults.FAULTS = tuple(one for one in faults.FAULTS if one.name in names)
+{change}
+from orchestrator.cli import orchestrate
+orchestrate(prog_name="gpubench-orchestrate")
+"""
+"""The command with some of its faults, on a machine without GPUs; `change` may break what it expects."""
+
+SWAPPED = """
+import msgspec
+from protocol.failure import Category
+def broken(fault):
+    expected = msgspec.structs.replace(fault.expected, category=Category.CRASHED)
+    return msgspec.structs.replace(fault, expected=expected) if fault.name == "kill (SIGKILL)" else fault
+faults.FAULTS = tuple(map(broken, faults.FAULTS))
+"""
+
+
+def selftest(
+    folder: Path, *options: str, faults: tuple[str, ...] = QUICK, change: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """Run it in an empty folder, which is its temporary folder too."""
+    script = SCRIPT.format(change=change)
+    return python("-c", script, ",".join(faults), "selftest", *options, cwd=folder, TMPDIR=str(folder))
+
+
+def kept(folder: Path) -> list[Path]:
+    """Runs of self-tests that are still there."""
+    return [found.parent for found in folder.glob("gpubench-selftest-*/*/run.yaml")]
+
+
+def by_fault(answer: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """What the JSON says of each fault of a single device."""
+    return {one["injected"]: one for one in answer["faults"]}
+
+
+def test_faults_are_named_and_nothing_is_kept(tmp_path: Path) -> None:
+    """Without a GPU it takes cpu:0; every row is right, exit code 0; neither report nor folder is left."""
+    done = selftest(tmp_path, "--json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    answer = json.loads(done.stdout)
+    rows = by_fault(answer)
+    assert list(rows) == list(QUICK)
+    assert {row["device"] for row in rows.values()} == {"cpu:0"}
+    assert [row["wrong"] for row in rows.values()] == [[]] * len(QUICK)
+    assert rows["kill (SIGKILL)"]["said"]["categories"] == ["killed, cause unknown"]
+    assert rows["kill (SIGKILL)"]["said"]["signals"] == ["SIGKILL"]
+    assert rows["kill (SIGKILL)"]["said"]["tries"] == 2
+    assert (rows["out of memory"]["said"]["tries"], rows["out of memory"]["said"]["status"]) == (3, "degraded")
+    assert rows["import error"]["said"]["done"] == "model skipped"
+    assert all(row["seconds"] > 0 for row in rows.values())
+    assert (answer["passed"], answer["exit_code"], answer["left_behind"], answer["folder"]) == (True, 0, [], None)
+    assert list(tmp_path.glob("[!.]*")) == []
+
+
+def test_a_wrong_row_ends_with_5(tmp_path: Path) -> None:
+    """What is called otherwise than expected is told with both names, and the run is kept to be looked at."""
+    done = selftest(tmp_path, change=SWAPPED)
+    assert done.returncode == 5, done.stdout + done.stderr
+    lines = done.stdout.splitlines()
+    assert [line.split()[0] for line in lines if line.endswith("WRONG")] == ["kill"]
+    assert sum(line.endswith("right") for line in lines) == len(QUICK) - 1
+    assert "kill (SIGKILL) on cpu:0: category: expected crashed, not killed, cause unknown" in lines
+    (run,) = kept(tmp_path)
+    assert lines[-1].endswith(f"The run is kept in {run}")
+
+
+def test_a_report_under_injection_is_tainted(tmp_path: Path) -> None:
+    """Who makes a report of a kept run reads that it is tainted, also where no cell failed; it is never complete."""
+    done = selftest(tmp_path, "--json", faults=("out of memory",), change=SWAPPED.replace("kill (SIGKILL)", QUICK[1]))
+    assert done.returncode == 5, done.stdout + done.stderr
+    (run,) = kept(tmp_path)
+    (run / "report.json").unlink()
+    again = python("-m", "orchestrator", "report", str(run), cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
+    report = json.loads((run / "report.json").read_text())
+    assert report["summary"]["cells"]["degraded"] == report["summary"]["cells"]["planned"] == 1
+    assert (report["verdict"]["word"], report["verdict"]["exit_code"]) == ("incomplete", 4)
+    assert report["verdict"]["reasons"][0].startswith("tainted:")
+
+
+def test_ctrl_c_ends_it_gently(tmp_path: Path) -> None:
+    """What runs may end, the table is shown with what was found out, exit code 4; nothing is left behind."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT.format(change=""), "freeze (SIGSTOP),NaN", "selftest", "--json"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    give_up = time.monotonic() + 30
+    while not list(tmp_path.glob("gpubench-selftest-*/injected")):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < give_up, "nothing was injected in time"
+        time.sleep(0.005)
+    process.send_signal(signal.SIGINT)
+    stdout, stderr = process.communicate(timeout=40)
+    assert process.returncode == 4, stderr
+    answer = json.loads(stdout)
+    assert (answer["interrupted"], answer["passed"]) == (True, False)
+    assert by_fault(answer)["freeze (SIGSTOP)"]["wrong"] == []
+    assert by_fault(answer)["NaN"]["wrong"] == ["it was never tried"]
+    assert (answer["left_behind"], kept(tmp_path)) == ([], [])
+
+
+def test_a_device_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+    """Exit code 2, and nothing was begun."""
+    done = selftest(tmp_path, "--gpu-ids", "GPU-nowhere")
+    assert done.returncode == 2
+    assert "No NVIDIA GPU was found" in done.stderr
+    assert kept(tmp_path) == []
+
+
+@pytest.mark.slow
+def test_every_fault_of_a_cpu_device_is_named(tmp_path: Path) -> None:
+    """The whole of it, on two devices at once, as a user starts it: a line for each fault, all right."""
+    done = python("-m", "orchestrator", "selftest", "--gpu-ids", "cpu:0,cpu:1", cwd=tmp_path, TMPDIR=str(tmp_path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = [line for line in done.stdout.splitlines() if line.endswith("right")]
+    possible = [fault for fault in FAULTS if DeviceKind.CPU in fault.kinds]
+    assert len(rows) == 2 * len(possible) == 22
+    assert kept(tmp_path) == []
+
+
+@pytest.mark.slow
+def test_what_cannot_be_injected_is_wrong(tmp_path: Path) -> None:
+    """On GPUs on which nothing can be computed, every fault that needs one is told as wrong, and no other."""
+    nvml = FakeNvml(tmp_path, gpus=2)
+    environment = nvml.environment | beside(nvml) | {"TMPDIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-m", "orchestrator", "selftest", "--json"],
+        cwd=ROOT,
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert done.returncode == 5, done.stdout + done.stderr
+    answer = json.loads(done.stdout)
+    assert {one["device"] for one in answer["faults"]} == {"GPU 0", "GPU 1"}
+    needs_one = {fault.name for fault in FAULTS if DeviceKind.CPU not in fault.kinds}
+    assert {one["injected"] for one in answer["faults"] if one["wrong"]} == needs_one
+    assert len(answer["faults"]) == 2 * sum(DeviceKind.CUDA in fault.kinds for fault in FAULTS)
+    assert answer["left_behind"] == []
+
+
+@pytest.mark.gpu
+def test_every_fault_of_a_gpu_is_named(tmp_path: Path) -> None:
+    """On real GPUs, all of them at once: every row is right."""
+    if not json.loads(python("-m", "orchestrator", "info", "--json", cwd=ROOT).stdout)["gpus"]:
+        pytest.skip("there is no GPU in this machine")
+    done = subprocess.run(
+        [sys.executable, "-m", "orchestrator", "selftest", "--json"],
+        cwd=ROOT,
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert all(one["device"].startswith("GPU") for one in json.loads(done.stdout)["faults"])

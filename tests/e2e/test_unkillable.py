@@ -1,0 +1,44 @@
+"""A worker that no signal ends, as one that waits in the driver for ever: the kernel is made to look like that."""
+
+from pathlib import Path
+
+from orchestrator.records import TakenOut
+from protocol.messages import Deadlines
+from tests.fakes import faults
+from tests.fakes.node import NOTHING, ROOT, Node, leftovers
+
+SHORT = Deadlines(start=20, import_=20, build=20, warm_up=0.6, measure=20, finish=20)
+INJECTED = """
+import sys
+if "resume" in sys.orig_argv:
+    from pathlib import Path
+    from orchestrator import host, launches, spawn
+    launches.TERM_GRACE_S, launches.UNKILLABLE_S = 0.5, 1.0
+    spawn.signal_group = lambda pid, number: None
+    spawn.signal_quietly = lambda pid, number: None
+    host._PROC = Path({proc!r})
+"""
+
+
+def test_a_worker_that_cannot_be_killed_costs_its_device_alone(tmp_path: Path) -> None:
+    """It is named with its state, its device is left alone from then on, and the other device measures everything."""
+    proc, injected = tmp_path / "proc", tmp_path / "injected"
+    injected.mkdir()
+    (injected / "sitecustomize.py").write_text(INJECTED.format(proc=str(proc)))
+    folder = tmp_path / "run"
+    bad = faults.model("bad", do="hang, deaf to SIGTERM", on="cpu:0")
+    faults.prepare(folder, bad, faults.model("good"), devices=2, deadlines=SHORT)
+    node = Node(folder, environment={"PYTHONPATH": f"{injected}:{ROOT}"})
+    node.until(lambda: node.working("bad"))
+    for launch in node.children():
+        state = proc / str(launch.pid)
+        state.mkdir(parents=True)
+        (state / "status").write_text("State:\tD (disk sleep)\n")
+        (state / "stat").write_text(f"{launch.pid} (python) D {' '.join(['0'] * 40)}\n")
+    assert node.wait() == 4, node.output
+    (failure,) = [one for one in node.report()["failures"] if one["gpu_id"] == 0]
+    assert failure["category"] == "cannot be killed"
+    assert failure["evidence"]["state"].startswith("D (disk sleep)")
+    assert [one.device for one in node.records() if isinstance(one, TakenOut)] == ["cpu:0"]
+    assert sum(one.promised is not None for one in node.archive().attempts if one.start.device == "cpu:1") == 2
+    assert leftovers(folder) == NOTHING

@@ -1,0 +1,307 @@
+"""What is fuzzed: each target takes any bytes, and raises only where gpubench has a defect.
+
+    codec        one of the messages that cross a process or lie on disk
+    journal      a whole journal: torn, flipped, made up
+    records      a journal whose checksums are right and whose records are not, up to the report
+    result       a result file that its journal vouches for, up to the report
+    run          run.yaml
+    settings     a configuration file
+    models       a file of the user's own models
+    telemetry    samples, health records and the lock: files that are read while others write them
+
+Every error that the product documents is caught here, and no other: what gets through is the finding. test_fuzz.py runs
+them with hypothesis, `python -m tests.fuzz` with atheris.
+"""
+
+import dataclasses
+import functools
+import hashlib
+import random
+import struct
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import msgpack
+import msgspec
+import pytest
+
+from orchestrator import archive, catalogue, config, evidence, journal, lock, models_file, samples, settings
+from orchestrator.catalogue import Catalogue
+from orchestrator.configuration import ReportFormat
+from orchestrator.errors import ConfigError, RunFolderError
+from orchestrator.health import records as health
+from orchestrator.journal import MAGIC, Journal
+from orchestrator.merge import merge
+from orchestrator.records import Record
+from orchestrator.report.files import render
+from orchestrator.sampler import Task
+from orchestrator.samples import Batch
+from orchestrator.settings import Said
+from protocol import codec
+from protocol.errors import ProtocolError
+from protocol.messages import AwaitFree, FromSampler, FromWorker, FromZygote, LaunchSpec, ToWorker, ToZygote
+from protocol.paths import RunPaths
+from protocol.result import Result
+from tests.fakes.configurations import DEFAULTS
+from tests.fuzz import mutation
+from tests.fuzz.template import folder, template
+
+KINDS: Final[tuple[object, ...]] = (
+    *(FromWorker, ToWorker, ToZygote, FromZygote, FromSampler, AwaitFree, Task, LaunchSpec),
+    *(Record, Result, Batch, health.HealthRecord),
+)
+"""Everything that is read as MessagePack. tests/test_security.py holds this list to the code."""
+
+DECODERS: Final = tuple(codec.Decoder[object](kind) for kind in KINDS)
+
+
+@dataclass(frozen=True)
+class Target:
+    """check: takes any bytes. seeds: valid inputs to begin with. packed: from which byte on they are MessagePack."""
+
+    check: Callable[[bytes], None]
+    seeds: Callable[[], tuple[bytes, ...]]
+    packed: int | None = None
+
+    def mutated(self, data: bytes, chance: random.Random) -> bytes:
+        """An input that differs from `data`."""
+        if self.packed is None or chance.random() < 0.2:
+            return mutation.of_bytes(data, chance)
+        return data[: self.packed] + mutation.of_values(data[self.packed :], chance)
+
+
+# ── messages ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def check_codec(data: bytes) -> None:
+    """A message or a ProtocolError; a message comes back from its own bytes as it was."""
+    if not data:
+        return
+    decoder = DECODERS[data[0] % len(DECODERS)]
+    try:
+        message = decoder.decode(data[1:])
+    except ProtocolError:
+        return
+    assert decoder.decode(codec.encode(message)) == message
+
+
+def codec_seeds() -> tuple[bytes, ...]:
+    """One message of each kind of record, and a result."""
+    made = template()
+    place = {kind: bytes([number]) for number, kind in enumerate(KINDS)}
+    return (*(place[Record] + body for body in made.bodies), place[Result] + made.result)
+
+
+# ── the journal ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+_HEADER: Final = struct.Struct("<IIQ")
+_CHECK: Final = struct.Struct("<I")
+
+
+def framed(body: bytes, number: int) -> bytes:
+    """A record as the journal writes it, by the words of its docstring."""
+    header = _HEADER.pack(len(body), zlib.crc32(body), number)
+    return header + _CHECK.pack(zlib.crc32(header)) + body
+
+
+def whole_records(data: bytes) -> Iterator[int]:
+    """The numbers of the sound records that stand anywhere in a file."""
+    for at in range(len(MAGIC), len(data) - _HEADER.size - _CHECK.size + 1):
+        header = data[at : at + _HEADER.size]
+        length, crc, number = _HEADER.unpack(header)
+        body = data[at + _HEADER.size + _CHECK.size :][:length]
+        if _CHECK.unpack_from(data, at + _HEADER.size)[0] == zlib.crc32(header) and zlib.crc32(body) == crc:
+            yield number
+
+
+def check_journal(data: bytes) -> None:
+    """The records from the first to the last, or a RunFolderError; never some of them. A writer sees the same."""
+    path = folder() / "journal"
+    path.write_bytes(data)
+    try:
+        found = journal.read(path)
+    except RunFolderError:
+        with pytest.raises(RunFolderError), Journal(path):
+            pass
+        assert path.read_bytes() == data, "what cannot be understood was changed"
+        return
+    assert max(whole_records(data), default=-1) < len(found), "records were passed over"
+    with Journal(path) as opened:
+        assert opened.recovered == found
+    assert data.startswith(path.read_bytes()) or not found, "more than a torn tail was cut off"
+    assert journal.read(path) == found
+
+
+def journal_seeds() -> tuple[bytes, ...]:
+    """A real journal, whole, torn, and with a byte changed."""
+    data = template().journal
+    flipped = bytearray(data)
+    flipped[len(data) // 2] ^= 4
+    return data, data[:-5], bytes(flipped)
+
+
+def check_records(data: bytes) -> None:
+    """A list of records that make no sense gives a report or a RunFolderError."""
+    made = template()
+    try:
+        bodies = [msgpack.packb(record) for record in msgpack.unpackb(data, strict_map_key=False)]
+    except (ValueError, TypeError, OverflowError, msgpack.UnpackException):
+        return
+    made.paths.journal.write_bytes(MAGIC + b"".join(framed(body, number) for number, body in enumerate(bodies)))
+    try:
+        loaded = archive.assemble(made.run.stored, made.paths, journal.read(made.paths.journal))
+    except RunFolderError:
+        return
+    for attempt in loaded.attempts:
+        assert loaded.folder(attempt).folder.resolve().is_relative_to(made.paths.folder.resolve())
+    _reported(loaded)
+
+
+def record_seeds() -> tuple[bytes, ...]:
+    """The records of a real journal."""
+    return (msgpack.packb([msgpack.unpackb(body) for body in template().bodies]),)
+
+
+# ── results ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def check_result(data: bytes) -> None:
+    """A result that is promised by its hash and makes no sense gives a report that says so."""
+    made = template()
+    first = made.loaded.attempts[0]
+    assert first.end is not None
+    end = msgspec.structs.replace(first.end, result_sha256=hashlib.sha256(data).hexdigest())
+    attempts = (dataclasses.replace(first, end=end), *made.loaded.attempts[1:])
+    made.loaded.folder(first).result.write_bytes(data)
+    _reported(dataclasses.replace(made.loaded, attempts=attempts))
+
+
+def result_seeds() -> tuple[bytes, ...]:
+    """A real result."""
+    return (template().result,)
+
+
+# ── YAML ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def check_run(data: bytes) -> None:
+    """run.yaml as it was written, or a RunFolderError; what was understood can be stored again."""
+    paths = RunPaths(folder())
+    paths.config.write_bytes(data)
+    try:
+        stored = archive.load_stored(paths)
+    except RunFolderError:
+        return
+    archive.store(stored, paths)
+    assert archive.load_stored(paths) == stored
+
+
+def run_seeds() -> tuple[bytes, ...]:
+    """A real run.yaml."""
+    return (template().config,)
+
+
+def check_settings(data: bytes) -> None:
+    """A configuration, or a ConfigError that names the file."""
+    path = folder() / "night.yaml"
+    path.write_bytes(data)
+    words = str(path)
+    try:
+        said = settings.from_file(path).over(_defaults())
+        config.resolve(said, _catalogue(), config.Places(current=Path("/current"), cache=Path("/cache")))
+    except ConfigError as error:
+        words = str(error)
+    assert str(path) in words
+
+
+def settings_seeds() -> tuple[bytes, ...]:
+    """The defaults that ship, and what people write."""
+    return (
+        DEFAULTS.read_bytes(),
+        b"models: [resnet50, lstm]\nbatch_sizes: [1, 8]\nbenchmark:\n  precision: [fp32, bf16]\n  iterations: 5\n",
+        b"gpu: {ids: '0,1', allow_busy: true}\nrun: {folder: ~/runs}\noutput: {path: night.csv, format: json}\n",
+        b"batch_sizes: auto\ndeadlines: {import: 1.5e2, start: 1:30}\nbenchmark: {seed: 0x1f, mode: solo}\n",
+    )
+
+
+def check_models(data: bytes) -> None:
+    """Models or a ConfigError. No code of the user's is allowed, and none is found without being allowed."""
+    path = folder() / "models.yaml"
+    path.write_bytes(data)
+    try:
+        models = models_file.read(path, (), allowed=False)
+    except ConfigError:
+        return
+    assert not any(model.own is not None and model.own.allowed for model in models)
+    codec.encode(models)
+
+
+def models_seeds() -> tuple[bytes, ...]:
+    """Two models of libraries."""
+    return (
+        b"models:\n  - name: bert\n    class: transformers.BertModel\n    config: {hidden_size: 768, x: [1, .5]}\n"
+        b"    input_shape:\n      input_ids: [32, 128]\n      mask: {shape: [batch, 128], dtype: int64, high: 2}\n",
+        b"models:\n- {name: net, class: 'torchvision.models:resnet18', type: cnn, title: Net, args: [1, a],\n"
+        b"   input_shape: [32, 3, 224, 224]}\n",
+    )
+
+
+# ── files of other processes ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def check_telemetry(data: bytes) -> None:
+    """Samples, health records and the lock tell what can be read, and never raise."""
+    paths = RunPaths(folder())
+    body = struct.pack("<II", len(data), zlib.crc32(data)) + data
+    for content in (data, body):
+        path = paths.folder / "a.samples"
+        path.write_bytes(content)
+        read = samples.read_samples(path)
+        assert sorted(samples.SampleReader(path, "").read(), key=lambda one: one.at_ns) == [
+            one for one in read if one in samples.read_samples(path, "")
+        ]
+        list(health.read(path))
+    paths.lock.write_bytes(data)
+    holder = lock.holder(paths)
+    if holder is not None:
+        lock.life(holder)
+
+
+def telemetry_seeds() -> tuple[bytes, ...]:
+    """A file of samples, its first batch, and a lock."""
+    data = template().samples
+    return data, data[8:], msgspec.json.encode(lock.myself()), codec.encode(health.Watch(at_ns=1, boot_id=""))
+
+
+TARGETS: Final[Mapping[str, Target]] = {
+    "codec": Target(check_codec, codec_seeds, packed=1),
+    "journal": Target(check_journal, journal_seeds),
+    "records": Target(check_records, record_seeds, packed=0),
+    "result": Target(check_result, result_seeds, packed=0),
+    "run": Target(check_run, run_seeds),
+    "settings": Target(check_settings, settings_seeds),
+    "models": Target(check_models, models_seeds),
+    "telemetry": Target(check_telemetry, telemetry_seeds),
+}
+
+
+@functools.cache
+def _catalogue() -> Catalogue:
+    return catalogue.load()
+
+
+@functools.cache
+def _defaults() -> Said:
+    return settings.from_defaults(DEFAULTS)
+
+
+def _reported(loaded: archive.Archive) -> None:
+    """What a person would get: the report as JSON and as text, with nothing in it that steers a terminal."""
+    made = merge(loaded, evidence.gather(loaded))
+    read: Any = msgspec.json.decode(render(made, ReportFormat.JSON))
+    assert read["verdict"]["word"] == made.verdict.word
+    text = render(made, ReportFormat.TXT).decode()
+    assert all(char.isprintable() or char == "\n" for char in text), "the text holds control characters"
