@@ -8,8 +8,8 @@ from typing import Final
 
 import msgspec
 
+from orchestrator.ending import Exit
 from orchestrator.policy import BEFORE_FIRST_FORWARD
-from orchestrator.spawn import Exit
 from protocol.exit_codes import WorkerExit
 from protocol.failure import Category, Failure, Phase
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 import zmq
 
-from orchestrator import blocking, classify, clues, estimate, progress, state, validity
+from orchestrator import blocking, classify, clues, state, stopping, validity
+from orchestrator.announcer import Announcer
 from orchestrator.budget import Budget
 from orchestrator.configuration import StoredRun
 from orchestrator.fleet import Concluded, Fleet, Gone, Happening, Live
@@ -39,13 +40,13 @@ from orchestrator.slots import (
     StopAsked,
     Withdrawn,
 )
-from orchestrator.stopping import GENTLE_GRACE_S, OUT_OF_TIME, Order
+from orchestrator.stopping import GENTLE_GRACE_S, Order
 from orchestrator.telemetry import Telemetry
-from orchestrator.view import Display, Notice
+from orchestrator.view import Display
 from orchestrator.waiting import Waiting
 from orchestrator.witness import Witness
 from protocol.cell import Device
-from protocol.failure import Category, Failure, Phase
+from protocol.failure import Failure
 from protocol.messages import GpuBroken, Sample, XidSeen
 from protocol.paths import RunPaths
 from protocol.result import Result
@@ -83,15 +84,9 @@ class Conductor:
         self.telemetry = around.telemetry
         self.samples: dict[str, Sample] = {}
         self.foreign = ForeignUse()
-        self._display = around.display
+        self._announcer = Announcer(stored, around.display)
+        self.tell = self._announcer.tell
         self._devices = {device.uuid: device for device in stored.devices}
-        self._durations: dict[str, tuple[int, float]] = {}  # how many launches, how many seconds in all
-        self._alike = progress.sizes(stored.plan.cells)
-        self._expected_s = {
-            cell.id: estimate.launch_s(cell, stored.configuration, self._devices[cell.devices[0]])
-            for cell in stored.plan.cells
-        }
-        self._began = time.monotonic()
         self._poller = poller
         self._witness = Witness(stored.devices, around.paths)
         self._results: dict[int, Result] = {}
@@ -186,33 +181,17 @@ class Conductor:
                 self._step(StopAsked())
                 self.tell("warning", "stopping: running cells may end, nothing new begins (once more to stop at once)")
             case Order.END_GENTLY:
-                self.carry_out(self.fleet.stop(_asked_to_stop(), now, immediately=False, grace_s=GENTLE_GRACE_S))
+                self.carry_out(self.fleet.stop(stopping.asked(), now, immediately=False, grace_s=GENTLE_GRACE_S))
             case Order.KILL:
-                self.carry_out(self.fleet.stop(_asked_to_stop(), now, immediately=True, grace_s=0))
+                self.carry_out(self.fleet.stop(stopping.asked(), now, immediately=True, grace_s=0))
             case Order.TIME_IS_UP:
-                self.carry_out(self.fleet.stop(_out_of_time(), now, immediately=True, grace_s=0))
+                self.carry_out(self.fleet.stop(stopping.out_of_time(), now, immediately=True, grace_s=0))
                 self._keep_to_the_budget()
 
     def show(self, note: str) -> None:
         """Let the display show where the run stands. note: for devices that have nothing to do yet."""
-        self._display.show(
-            progress.snapshot(
-                self.state,
-                tuple(self._devices.values()),
-                self.fleet.live,
-                self.samples,
-                self._alike,
-                elapsed_s=time.monotonic() - self._began,
-                launch_s={device: total_s / number for device, (number, total_s) in self._durations.items()},
-                expected_s=self._expected_s,
-                left_s=None if self._budget is None else self._budget.ends - time.monotonic(),
-                note=note,
-            )
-        )
-
-    def tell(self, level: str, message: str) -> None:
-        """Say something about the run as a whole."""
-        self._display.tell(Notice(level=level, message=message))
+        left_s = None if self._budget is None else self._budget.ends - time.monotonic()
+        self._announcer.show(self.state, self.fleet.live, self.samples, left_s, note)
 
     def _launch(self, following: NextLaunch) -> None:
         self.recorder.started(following)
@@ -224,7 +203,7 @@ class Conductor:
         now = time.monotonic()
         for live in tuple(self.fleet.live.values()):
             if self._budget is not None and self._budget.takes_too_long(self.state, live.next.slot, live.begun, now):
-                self.carry_out(self.fleet.kill(live, _out_of_time(), now))
+                self.carry_out(self.fleet.kill(live, stopping.out_of_time(), now))
 
     def _keep_to_the_budget(self) -> None:
         if self._budget is None:
@@ -251,10 +230,7 @@ class Conductor:
         self._step(Ended(live.spec.launch, end.failure, end.figures), why)
         if isinstance(outcome, Result):
             self._results[live.spec.launch] = outcome
-        device = self._devices[live.next.device]
-        number, total_s = self._durations.get(device.uuid, (0, 0.0))
-        self._durations[device.uuid] = number + 1, total_s + time.monotonic() - live.begun
-        self._display.tell(progress.ended(self.state, live, device, outcome, self._alike))
+        self._announcer.ended(self.state, live, outcome)
 
     def _doubt(self, live: Live, device: Device) -> None:
         """Take a result back that must not be believed: somebody else computed on its GPU, or it was slowed down.
@@ -319,11 +295,3 @@ class Conductor:
         reason = f"{skip.category} on {where}" + (f": {why}" if why else "")
         self.recorder.skipped(skip, reason)
         self.tell("warning", f"{scope} is skipped on every device: {reason}")
-
-
-def _out_of_time() -> Failure:
-    return Failure(category=Category.STOPPED, message=OUT_OF_TIME, phase=Phase.START)
-
-
-def _asked_to_stop() -> Failure:
-    return Failure(category=Category.STOPPED, message="the run was asked to stop", phase=Phase.START)

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
-from orchestrator import spawn
+from orchestrator import ending, spawn
 from orchestrator.errors import DeviceError
 from protocol.cell import Device, DeviceKind
 
@@ -148,7 +148,7 @@ def look(uuids: Sequence[str], timeout_s: float = TIMEOUT_S) -> Finding | Silenc
         ended = _readable(pidfd, timeout_s)
         output = _read_now(answer)
     finally:
-        exit_ = spawn.reap(pid) if ended else _end(pid, pidfd)
+        exit_ = ending.reap(pid) if ended else _end(pid, pidfd)
         os.close(answer)
         os.close(pidfd)
     return _understood(output, exit_) if ended else Silence(seconds=timeout_s)
@@ -163,12 +163,12 @@ def _read_now(answer: int) -> bytes:
         return b""
 
 
-def _end(pid: int, pidfd: int) -> spawn.Exit | None:
+def _end(pid: int, pidfd: int) -> ending.Exit | None:
     """End a process that hangs: SIGTERM first, because a process killed inside the driver once froze an A100."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         signal.pidfd_send_signal(pidfd, number)
         if _readable(pidfd, _PATIENCE_S):
-            return spawn.reap(pid)
+            return ending.reap(pid)
     return None
 
 
@@ -178,7 +178,7 @@ def _readable(fd: int, patience_s: float) -> bool:
     return bool(poller.poll(patience_s * 1000))
 
 
-def _understood(output: bytes, exit_: spawn.Exit | None) -> Finding | Silence:
+def _understood(output: bytes, exit_: ending.Exit | None) -> Finding | Silence:
     """The answer among what was printed. One of a process that then crashed does not count."""
     lines = [line.strip() for line in output.decode("utf-8", errors="replace").splitlines() if line.strip()]
     if exit_ is None or exit_.code == 0:

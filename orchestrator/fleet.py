@@ -15,13 +15,13 @@ from pathlib import Path
 from msgspec import structs
 
 import protocol
-from orchestrator import classify, host, launches, logs, preload, spawn
+from orchestrator import classify, ending, host, launches, logs, preload, spawn
 from orchestrator.configuration import Isolation, StoredRun
+from orchestrator.ending import Exit
 from orchestrator.errors import StorageError
 from orchestrator.launches import Launch
 from orchestrator.link import Link
 from orchestrator.slots import NextLaunch
-from orchestrator.spawn import Exit
 from protocol.cell import DeviceKind
 from protocol.failure import Category, Failure, Phase
 from protocol.messages import Ack, Assign, Dismiss, FromWorker, Hello, LaunchSpec, Outcome, PhaseEntered, Progress
@@ -149,8 +149,8 @@ class Fleet:
         """A pidfd became readable. What the worker started is ended before its number can be used again."""
         live = next(live for live in self.live.values() if live.pidfd == pidfd)
         assert live.pid is not None
-        spawn.signal_group(live.pid, signal.SIGKILL)
-        exit_ = spawn.reap(live.pid)
+        ending.signal_group(live.pid, signal.SIGKILL)
+        exit_ = ending.reap(live.pid)
         os.close(pidfd)
         live.pidfd = None
         yield from self._apply(live, launches.Died(exit_ or Exit(code=None, signal=None)), now)
@@ -241,11 +241,11 @@ class Fleet:
                 case launches.Terminate():
                     assert live.pid is not None
                     live.state = host.process_state(live.pid)
-                    spawn.signal_quietly(live.pid, signal.SIGCONT)
-                    spawn.signal_quietly(live.pid, signal.SIGTERM)
+                    ending.signal_quietly(live.pid, signal.SIGCONT)
+                    ending.signal_quietly(live.pid, signal.SIGTERM)
                 case launches.Kill():
                     assert live.pid is not None
-                    spawn.signal_group(live.pid, signal.SIGKILL)
+                    ending.signal_group(live.pid, signal.SIGKILL)
                 case launches.Conclude(outcome):
                     yield Concluded(live, outcome if outcome is not None else self._explain(live))
                 case launches.Forget(unkillable):

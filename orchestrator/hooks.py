@@ -25,7 +25,7 @@ from typing import Final
 
 import msgspec
 
-from orchestrator import spawn
+from orchestrator import ending
 from orchestrator.errors import ConfigError
 
 LIMIT_S: Final = 60.0
@@ -132,5 +132,5 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.wait(_PATIENCE_S)
 
 
-def _exit_of(code: int) -> spawn.Exit:
-    return spawn.Exit(code=code, signal=None) if code >= 0 else spawn.Exit(code=None, signal=-code)
+def _exit_of(code: int) -> ending.Exit:
+    return ending.Exit(code=code, signal=None) if code >= 0 else ending.Exit(code=None, signal=-code)

@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from orchestrator.spawn import Exit
+from orchestrator.ending import Exit
 from protocol.failure import Category, Failure, Phase
 from protocol.messages import Deadlines, Measurement
 from protocol.result import Result

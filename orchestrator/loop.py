@@ -15,7 +15,7 @@ from typing import Final
 
 import zmq
 
-from orchestrator import spawn
+from orchestrator import ending
 from orchestrator.conductor import Conductor, Surroundings
 from orchestrator.configuration import Isolation
 from orchestrator.nursery import ZygoteError
@@ -224,7 +224,7 @@ class Loop:
             return
         known = {live.pid for live in self._fleet.live.values()} | {self._nursery.pid}
         known.add(None if self._around.telemetry is None else self._around.telemetry.pid)
-        while spawn.reap_orphan(known) is not None:
+        while ending.reap_orphan(known) is not None:
             pass
 
     def _look_at_the_clock(self) -> None:

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from orchestrator import logs, spawn
-from orchestrator.spawn import Exit, Zygote
+from orchestrator import ending, logs
+from orchestrator.ending import Exit
+from orchestrator.spawn import Zygote
 from protocol.messages import FromZygote, LaunchSpec, Ready
 
 FORK_S: Final = 10.0
@@ -74,7 +75,7 @@ class Nursery:
         """
         imports_too_long = not self.ready and now > self._asked + self._patience_s
         if self._zygote is not None and (imports_too_long or now > oldest_request + FORK_S):
-            spawn.signal_quietly(self._zygote.pid, signal.SIGKILL)
+            ending.signal_quietly(self._zygote.pid, signal.SIGKILL)
 
     def bury(self) -> Exit | None:
         """The zygote is gone: how it ended.

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 
-from orchestrator import TOOL_VERSION, archive, devices, host, lock, preload, recovery, reporting, spawn, users
+from orchestrator import TOOL_VERSION, archive, devices, ending, host, lock, preload, recovery, reporting, spawn, users
 from orchestrator.budget import Budget
 from orchestrator.conductor import Surroundings
 from orchestrator.configuration import StoredRun
@@ -207,9 +207,9 @@ def _end_leftovers(records: tuple[Record, ...], paths: RunPaths) -> None:
         if isinstance(record, Segment):
             boot = record.boot_id
         elif isinstance(record, Spawned) and boot == host.boot_id():
-            spawn.end_leftover(record.pid, record.start_ticks)
+            ending.end_leftover(record.pid, record.start_ticks)
             workers.add(record.pid)
-    spawn.end_orphans(workers, paths.folder.resolve())
+    ending.end_orphans(workers, paths.folder.resolve())
 
 
 def _telemetry(stored: StoredRun, paths: RunPaths) -> Telemetry | None:

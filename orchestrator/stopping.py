@@ -11,7 +11,7 @@ import enum
 import math
 from typing import Final
 
-from protocol.failure import Category
+from protocol.failure import Category, Failure, Phase
 
 GENTLE_S: Final = 12.0
 """A gentle stop lets launches end by themselves for this long; with the grace below it ends within 20 s."""
@@ -72,3 +72,13 @@ def how_it_ended(category: str, message: str) -> str:
     """The kind of a failure in words: what the time limit ended was not stopped by anybody."""
     limited = category == Category.STOPPED and message == OUT_OF_TIME
     return "ended by the time limit" if limited else str(category)
+
+
+def asked() -> Failure:
+    """What becomes of a launch that is ended because a person asked for that."""
+    return Failure(category=Category.STOPPED, message="the run was asked to stop", phase=Phase.START)
+
+
+def out_of_time() -> Failure:
+    """What becomes of a launch that the time limit ends."""
+    return Failure(category=Category.STOPPED, message=OUT_OF_TIME, phase=Phase.START)

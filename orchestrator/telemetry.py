@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, Self
 
-from orchestrator import spawn
+from orchestrator import ending, spawn
 from orchestrator.errors import StorageError
 from orchestrator.readings import Readings, over
 from orchestrator.sampler import MAX_MESSAGE_BYTES, Task
@@ -35,7 +35,7 @@ class Telemetry:
         self.pid = pid
         self._channel = channel
         self._pidfd: int | None = os.pidfd_open(pid)
-        self._exit: spawn.Exit | None = None
+        self._exit: ending.Exit | None = None
 
     @classmethod
     def start(cls, uuids: Iterable[str], folder: Path, interval_ms: int) -> Self:
@@ -95,7 +95,7 @@ class Telemetry:
         """
         self._send(AwaitFree(uuid=uuid, limit_bytes=limit_bytes, timeout_s=timeout_s))
 
-    def stop(self) -> spawn.Exit | None:
+    def stop(self) -> ending.Exit | None:
         """End the process, what it has read being written first, and say how it ended. May be called again.
 
         Takes at most 6 s. None for a process that hangs inside the driver and survives even SIGKILL: it is left to the
@@ -108,7 +108,7 @@ class Telemetry:
             if number is not None:
                 signal.pidfd_send_signal(self._pidfd, number)
             if _readable(self._pidfd, _PATIENCE_S):
-                self._exit = spawn.reap(self.pid)
+                self._exit = ending.reap(self.pid)
                 os.close(self._pidfd)
                 self._pidfd = None
         return self._exit

@@ -17,7 +17,7 @@ def command(*, run: str | None, runs_folder: str) -> None:
 
     It starts no new cell, gives those that run up to 20 s, and writes the report. Asked once more, it stops now.
     """
-    from orchestrator import folders, lock, spawn
+    from orchestrator import ending, folders, lock
 
     paths = folders.existing_run(run, runs_folder)
     holder = lock.holder(paths)
@@ -30,7 +30,7 @@ def command(*, run: str | None, runs_folder: str) -> None:
             "(another host or container). Stop it there."
         )
     try:
-        sent = spawn.signal_same(holder.pid, holder.start_ticks, signal.SIGTERM)
+        sent = ending.signal_same(holder.pid, holder.start_ticks, signal.SIGTERM)
     except PermissionError as error:
         raise RunFolderError(
             f"{paths.folder}: process {holder.pid} belongs to another user, who can stop it"

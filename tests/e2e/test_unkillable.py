@@ -12,10 +12,10 @@ INJECTED = """
 import sys
 if "resume" in sys.orig_argv:
     from pathlib import Path
-    from orchestrator import host, launches, spawn
+    from orchestrator import ending, host, launches
     launches.TERM_GRACE_S, launches.UNKILLABLE_S = 0.5, 1.0
-    spawn.signal_group = lambda pid, number: None
-    spawn.signal_quietly = lambda pid, number: None
+    ending.signal_group = lambda pid, number: None
+    ending.signal_quietly = lambda pid, number: None
     host._PROC = Path({proc!r})
 """
 

@@ -5,7 +5,7 @@ import signal
 import pytest
 
 from orchestrator import classify
-from orchestrator.spawn import Exit
+from orchestrator.ending import Exit
 from protocol.exit_codes import WorkerExit
 from protocol.failure import Category, Failure, Phase
 

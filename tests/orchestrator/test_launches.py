@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator import launches
+from orchestrator.ending import Exit
 from orchestrator.launches import (
     Action,
     Assign,
@@ -29,7 +30,6 @@ from orchestrator.launches import (
     TimePassed,
     advance,
 )
-from orchestrator.spawn import Exit
 from protocol.failure import Category, Failure, Phase
 from protocol.messages import Deadlines, Measurement
 

@@ -1,4 +1,4 @@
-"""orchestrator/spawn.py: children whose end is read, and only by whom it concerns."""
+"""orchestrator/spawn.py and ending.py: children whose end is read, and only by whom it concerns."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ from tests.fakes.commands import python
 
 ORPHANS = """
 import json, os
-from orchestrator import spawn
+from orchestrator import ending, spawn
 
 def ended(code):
     pid = os.posix_spawn("/bin/sh", ["sh", "-c", f"exit {code}"], os.environ)
@@ -17,11 +17,11 @@ def ended(code):
 known, orphans = ended(7), [ended(0), ended(0)]
 living = os.posix_spawn("/bin/sleep", ["sleep", "60"], os.environ)
 found = []
-while (pid := spawn.reap_orphan({known, None})) is not None:
+while (pid := ending.reap_orphan({known, None})) is not None:
     found.append(pid)
 os.kill(living, 9)
-print(json.dumps({"orphans": sorted(orphans), "found": sorted(found), "known": spawn.reap(known).code,
-                  "living": spawn.reap(living).signal, "then": spawn.reap_orphan(set())}))
+print(json.dumps({"orphans": sorted(orphans), "found": sorted(found), "known": ending.reap(known).code,
+                  "living": ending.reap(living).signal, "then": ending.reap_orphan(set())}))
 """
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.spawn import Exit
+from orchestrator.ending import Exit
 from orchestrator.telemetry import Telemetry, read_samples
 from protocol.messages import DeviceFree, Digest, FromSampler, Unavailable
 from protocol.paths import RunPaths
@@ -24,7 +24,7 @@ PATIENCE_S = 20.0
 PARENT = """
 import sys, time
 from pathlib import Path
-from orchestrator.spawn import Exit
+from orchestrator.ending import Exit
 from orchestrator.telemetry import Telemetry
 telemetry = Telemetry.start([sys.argv[2]], Path(sys.argv[1]), 20)
 while not telemetry.receive():

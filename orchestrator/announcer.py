@@ -1,0 +1,61 @@
+"""Tells the display what becomes of the run: what ended, what is worth knowing, and where it stands.
+
+What is said is made in progress.py; this keeps what that needs to know of launches that are over.
+"""
+
+import time
+from collections.abc import Mapping
+
+from orchestrator import estimate, progress
+from orchestrator.configuration import StoredRun
+from orchestrator.fleet import Live
+from orchestrator.slots import RunState
+from orchestrator.view import Display, Notice
+from protocol.failure import Failure
+from protocol.messages import Sample
+from protocol.result import Result
+
+
+class Announcer:
+    """Of one run, which begins now."""
+
+    def __init__(self, stored: StoredRun, display: Display) -> None:
+        self._display = display
+        self._devices = {device.uuid: device for device in stored.devices}
+        self._alike = progress.sizes(stored.plan.cells)
+        self._expected_s = {
+            cell.id: estimate.launch_s(cell, stored.configuration, self._devices[cell.devices[0]])
+            for cell in stored.plan.cells
+        }
+        self._durations: dict[str, tuple[int, float]] = {}  # how many launches, how many seconds in all
+        self._began = time.monotonic()
+
+    def tell(self, level: str, message: str) -> None:
+        """Say something about the run as a whole."""
+        self._display.tell(Notice(level=level, message=message))
+
+    def ended(self, state: RunState, live: Live, outcome: Result | Failure) -> None:
+        """A launch is over. state: the run with it."""
+        device = self._devices[live.next.device]
+        number, total_s = self._durations.get(device.uuid, (0, 0.0))
+        self._durations[device.uuid] = number + 1, total_s + time.monotonic() - live.begun
+        self._display.tell(progress.ended(state, live, device, outcome, self._alike))
+
+    def show(
+        self, state: RunState, live: Mapping[int, Live], samples: Mapping[str, Sample], left_s: float | None, note: str
+    ) -> None:
+        """Where the run stands. left_s: until its time is up, None where it has no limit."""
+        self._display.show(
+            progress.snapshot(
+                state,
+                tuple(self._devices.values()),
+                live,
+                samples,
+                self._alike,
+                elapsed_s=time.monotonic() - self._began,
+                launch_s={device: total_s / number for device, (number, total_s) in self._durations.items()},
+                expected_s=self._expected_s,
+                left_s=left_s,
+                note=note,
+            )
+        )
