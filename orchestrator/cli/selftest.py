@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 EXAMPLES: Final = """\b
 Examples:
-  {command}                      all GPUs, or cpu:0 without any
+  {command}                all GPUs, or cpu:0 without any
   {command} --gpu-ids 0,1
   {command} --gpu-ids cpu:0 --json
 """

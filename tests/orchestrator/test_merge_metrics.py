@@ -213,6 +213,7 @@ def test_slowdown_is_told_with_its_share(tmp_path: Path) -> None:
         run.measured(run.cell(batch_size=8, device=device), blocks=20)
     run.samples(device=0, reasons=0x40)
     run.samples(device=1, reasons=0x4)
+    run.finish()
     hot, capped = (one.inference_metrics["batch_size_8"] for one in run.report().results)
     assert (hot.throttled, hot.slowdown_percent) == (True, 100.0)
     assert (capped.throttled, capped.slowdown_percent) == (False, 0.0)

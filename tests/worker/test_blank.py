@@ -103,6 +103,7 @@ def test_file_is_made_of_a_model_that_was_drawn_on_the_device(tmp_path: Path, mo
     """Drawing takes seconds on a CPU; what is loaded is built on the host."""
     built = watch(monkeypatch, LSTM)
     monkeypatch.setattr(load, "save_model", lambda _, path: Path(path).write_bytes(b"weights"))
+    monkeypatch.setattr(torch.nn.Module, "cpu", lambda module: module)  # a meta device has no numbers to move
     meta, assign = torch.device("meta"), assignment(LSTM, Workload.LOAD, tmp_path)
     loading = load._Loading(load.registry.family(LSTM), assign, meta)
     loading.make_file()
