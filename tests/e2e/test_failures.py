@@ -72,6 +72,7 @@ def test_stacks_are_dumped_before_a_deadline(tmp_path: Path) -> None:
     assert "_hold_the_gil" in node.archive().folder(attempt).fault.read_text()
 
 
+@pytest.mark.slow
 def test_a_worker_deaf_to_sigterm_is_killed(tmp_path: Path) -> None:
     """SIGTERM first, SIGKILL ten seconds later; the run goes on."""
     folder = tmp_path / "run"
@@ -180,6 +181,7 @@ def test_a_zygote_killed_while_it_imports_is_started_again(tmp_path: Path) -> No
     assert node.wait() == 0, node.output
 
 
+@pytest.mark.slow
 def test_a_stopped_zygote_is_replaced(tmp_path: Path) -> None:
     """A zygote that does not answer is killed and started again; no cell is blamed for it."""
     folder = tmp_path / "run"

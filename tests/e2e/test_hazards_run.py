@@ -39,6 +39,7 @@ def begun(nvml: FakeNvml, folder: Path, seconds: float) -> Node:
     return node
 
 
+@pytest.mark.slow
 def test_a_grave_xid_takes_its_gpu_out_at_once(tmp_path: Path) -> None:
     """What runs there is ended by that name and not tried again; the other GPU measures everything."""
     nvml = FakeNvml(tmp_path)

@@ -126,6 +126,7 @@ def test_one_signal_ends_gently(tmp_path: Path) -> None:
     assert len(again.archive().attempts) == 2
 
 
+@pytest.mark.slow
 def test_a_gentle_stop_ends_within_twenty_seconds(tmp_path: Path) -> None:
     """A launch that takes too long is ended; its cell is interrupted, not failed."""
     folder = tmp_path / "run"
