@@ -1,10 +1,9 @@
 """The telemetry process looks after the GPUs' health, really, on an NVML of our own: what it writes, hears and says."""
 
 import os
-import select
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -16,11 +15,10 @@ from orchestrator.health.kernel_log import KernelLog
 from orchestrator.health.records import HealthRecord, NodeVitals, Vitals, Watch
 from orchestrator.mig import Occupants
 from orchestrator.telemetry import Telemetry
-from protocol.messages import DeviceFree, Digest, FromSampler, GpuBroken, Unavailable, XidSeen
+from protocol.messages import DeviceFree, Digest, GpuBroken, Unavailable, XidSeen
 from protocol.paths import RunPaths
 from tests.fakes.nvml import FakeNvml, uuid
-
-PATIENCE_S = 20.0
+from tests.fakes.telemetry import hear
 
 
 @pytest.fixture
@@ -37,19 +35,6 @@ def telemetry(fake: FakeNvml, tmp_path: Path) -> Iterator[Telemetry]:
     started = Telemetry.start([uuid(0), uuid(1)], tmp_path, 20)
     yield started
     started.stop()
-
-
-def hear(telemetry: Telemetry, wanted: Callable[[FromSampler], bool]) -> FromSampler:
-    """The first message that is wanted."""
-    poller = select.poll()
-    poller.register(telemetry, select.POLLIN)
-    deadline = time.monotonic() + PATIENCE_S
-    while time.monotonic() < deadline:
-        poller.poll(1000)
-        for message in telemetry.receive():
-            if wanted(message):
-                return message
-    raise AssertionError("the telemetry process did not say it")
 
 
 def at_work(telemetry: Telemetry) -> None:
@@ -181,6 +166,7 @@ from pathlib import Path
 from orchestrator.health.watch import HealthWatch
 from orchestrator.nvml import Nvml
 from tests.fakes.nvml import FakeNvml, uuid
+from tests.fakes.telemetry import hear
 log, script = Path(sys.argv[1]), Path(sys.argv[2])
 line = "4,1,1,-;NVRM: Xid (PCI:0000:1b:00): {}, pid=1\\n"
 with Nvml() as nvml:

@@ -25,12 +25,11 @@ from orchestrator.slots import (
 )
 from protocol.cell import AUTO, Cell, Precision, Workload
 from protocol.failure import Category, Failure, Phase
+from tests.fakes.steps import failure, run
 
 SEGMENT = Segment(boot_id="b", driver_version=None, tool_version="0", pid=1, wall=0.0, monotonic_ns=0)
 WHOSE = (Category.CUDA_STICKY, Category.CRASHED, Category.NOT_FINITE)
 """What may be the fault of the model or of the device."""
-
-Decide = Callable[[NextLaunch], Failure | None]
 
 
 def cell(model: str, device: str, batch_size: int = 1) -> Cell:
@@ -52,25 +51,6 @@ def plan(models: str, devices: int, *, rounds: int = 1, sizes: tuple[int, ...] =
         cells=tuple(one for mine in cells.values() for one in mine),
         order={name: tuple((one.id, turn) for turn in range(rounds) for one in mine) for name, mine in cells.items()},
     )
-
-
-def failure(category: Category, phase: Phase = Phase.MEASURE) -> Failure:
-    """A failure of a category."""
-    return Failure(category=category, message="m", phase=phase)
-
-
-def run(now: RunState, decide: Decide) -> tuple[RunState, list[NextLaunch]]:
-    """Launch, let each end as `decide` says, until nothing is left. Devices work at the same pace."""
-    made: list[NextLaunch] = []
-    while True:
-        now, following = state.next_launches(now)
-        if not following:
-            return now, made
-        for one in following:
-            now = state.step(now, Started(one.launch, one.slot, one.device, one.cell.batch_size))
-        for one in following:
-            now = state.step(state.step(now, Ended(one.launch, decide(one))), Freed(one.device))
-        made += following
 
 
 def statuses(now: RunState, model: str) -> list[SlotStatus]:

@@ -1,7 +1,6 @@
 """orchestrator/state.py: what is launched, what is learned, and that every plan comes to an end."""
 
 from collections import Counter
-from collections.abc import Callable
 
 import msgspec
 import pytest
@@ -15,6 +14,8 @@ from orchestrator.records import End, Record, Segment, Start
 from orchestrator.slots import SETTLED, Ended, Freed, NextLaunch, Quarantined, RunState, SlotStatus, Started, StopAsked
 from protocol.cell import Cell, Mode, Precision, Workload
 from protocol.failure import Category, Failure, Phase
+from tests.fakes import steps
+from tests.fakes.steps import Decide, failure
 
 
 def cell(batch_size: int, device: str = "d0", model: str = "m", mode: Mode = Mode.LOADED) -> Cell:
@@ -38,27 +39,9 @@ def plan(*cells: Cell, launches: int = 1) -> Plan:
     return Plan(cells=cells, order=order)
 
 
-def failure(category: Category, phase: Phase = Phase.WARM_UP) -> Failure:
-    """A failure in a phase."""
-    return Failure(category=category, message="m", phase=phase)
-
-
-Decide = Callable[[NextLaunch], Failure | None]
-
-
 def run(one_plan: Plan, decide: Decide) -> tuple[RunState, list[NextLaunch]]:
     """Run a plan in which each launch ends as `decide` says."""
-    now = state.begin(one_plan)
-    made: list[NextLaunch] = []
-    while True:
-        now, following = state.next_launches(now)
-        if not following:
-            return now, made
-        for launch in following:
-            now = state.step(now, Started(launch.launch, launch.slot, launch.device, launch.cell.batch_size))
-        for launch in following:
-            now = state.step(state.step(now, Ended(launch.launch, decide(launch))), Freed(launch.device))
-        made += following
+    return steps.run(state.begin(one_plan), decide)
 
 
 def fits(limit: int) -> Decide:

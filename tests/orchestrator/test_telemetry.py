@@ -17,9 +17,9 @@ from orchestrator.telemetry import Telemetry, read_samples
 from protocol.messages import DeviceFree, Digest, FromSampler, Unavailable
 from protocol.paths import RunPaths
 from tests.fakes.nvml import FakeNvml, uuid
+from tests.fakes.telemetry import PATIENCE_S, hear
 
 GIB = 2**30
-PATIENCE_S = 20.0
 
 PARENT = """
 import sys, time
@@ -50,19 +50,6 @@ def sampling(folder: Path, *gpus: int, interval_ms: int = 20) -> Iterator[Teleme
         yield telemetry
     finally:
         telemetry.stop()
-
-
-def hear(telemetry: Telemetry, wanted: Callable[[FromSampler], bool]) -> FromSampler:
-    """The first message that is wanted."""
-    poller = select.poll()
-    poller.register(telemetry, select.POLLIN)
-    deadline = time.monotonic() + PATIENCE_S
-    while time.monotonic() < deadline:
-        poller.poll(1000)
-        for message in telemetry.receive():
-            if wanted(message):
-                return message
-    raise AssertionError("the telemetry process did not say it")
 
 
 def digest(message: FromSampler) -> bool:

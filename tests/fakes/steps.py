@@ -1,0 +1,28 @@
+"""Drives the state of a run without processes, clock or disk: each launch ends as a test decides."""
+
+from collections.abc import Callable
+
+from orchestrator import state
+from orchestrator.slots import Ended, Freed, NextLaunch, RunState, Started
+from protocol.failure import Category, Failure, Phase
+
+Decide = Callable[[NextLaunch], Failure | None]
+
+
+def failure(category: Category, phase: Phase = Phase.MEASURE) -> Failure:
+    """A failure of a category."""
+    return Failure(category=category, message="m", phase=phase)
+
+
+def run(now: RunState, decide: Decide) -> tuple[RunState, list[NextLaunch]]:
+    """Launch, let each end as `decide` says, until nothing is left. Devices work at the same pace."""
+    made: list[NextLaunch] = []
+    while True:
+        now, following = state.next_launches(now)
+        if not following:
+            return now, made
+        for one in following:
+            now = state.step(now, Started(one.launch, one.slot, one.device, one.cell.batch_size))
+        for one in following:
+            now = state.step(state.step(now, Ended(one.launch, decide(one))), Freed(one.device))
+        made += following
