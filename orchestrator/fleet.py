@@ -77,7 +77,7 @@ Happening = Concluded | Gone
 class Fleet:
     """All launches under way, by number. `fork` makes a process for a spec, or raises OSError.
 
-    A new interpreter imports before it says anything what a zygote has imported, and has as long for it.
+    A new interpreter imports what its cell needs before it says anything, and has as long for it as a zygote has.
 
     Raises StorageError when a launch's folder cannot be made.
     """
@@ -91,8 +91,8 @@ class Fleet:
         self._logs = logs.Kept(paths.launches)
         self._link = link
         self._fork = fork
-        anew = configuration.isolation is Isolation.EXEC
-        self._preload = preload.modules(stored) if anew else ()
+        self._stored = stored
+        self._anew = anew = configuration.isolation is Isolation.EXEC
         patience = configuration.deadlines
         self._deadlines = structs.replace(patience, start=patience.start + patience.import_) if anew else patience
 
@@ -213,7 +213,7 @@ class Fleet:
             isolation=str(self._configuration.isolation),
             requested_ns=time.monotonic_ns(),
             root=str(spawn.rooms_root()),
-            preload=self._preload,
+            preload=preload.modules(self._stored, (following.cell,)) if self._anew else (),
         )
         launch = launches.requested(self._deadlines, self._configuration.measurement, now)
         return Live(next=following, spec=spec, launch=launch, begun=now, oom_kills=host.oom_kills())

@@ -1,18 +1,21 @@
-"""What is imported ahead of the launches of a run: by the zygote once, by a new interpreter each time.
+"""What is imported ahead of launches: by the zygote once for all of a run, by a new interpreter for its own cell.
 
-Both import the same in the same order, before they connect. What a process imports after it has threads lies elsewhere
-in memory, and that alone moved launch-bound cells by percents (docs/measurements.md).
+Both import before they connect. What a process imports after it has threads lies elsewhere in memory, and that alone
+moved launch-bound cells by percents (docs/measurements.md).
 """
 
+from collections.abc import Iterable
+
 from orchestrator.configuration import StoredRun
-from protocol.cell import Workload
+from protocol.cell import Cell, Workload
 
 
-def modules(stored: StoredRun) -> tuple[str, ...]:
-    """Workloads, families and model classes of the plan, each once."""
-    cells, by_name = stored.plan.cells, stored.configuration.by_name
-    named = [f"worker.workloads.{cell.workload}" for cell in cells]
-    for model in (by_name[cell.model] for cell in cells if cell.workload is not Workload.PROBE):
+def modules(stored: StoredRun, cells: Iterable[Cell]) -> tuple[str, ...]:
+    """Workloads, families and model classes of some cells of a run, each once, in the same order whoever asks."""
+    measured = tuple(cells)
+    by_name = stored.configuration.by_name
+    named = [f"worker.workloads.{cell.workload}" for cell in measured]
+    for model in (by_name[cell.model] for cell in measured if cell.workload is not Workload.PROBE):
         named += [f"worker.models.{model.family}"] if model.family else []
         named += model.preload
     return tuple(dict.fromkeys(named))

@@ -41,6 +41,9 @@ def execute(stored: StoredRun, paths: RunPaths, display: Display) -> Report:
     when the disk refuses.
     """
     spawn.check_rooms()
+    if paths.journal.exists():  # before the GPUs are looked at: what is left of this run may be what uses them
+        with lock.held(paths):
+            _end_leftovers(stored, paths)
     driver = _look_at_the_gpus(stored, display)
     with StopSignals() as stop_signals, lock.held(paths), Journal(paths.journal) as journal:
         _take_over(stored, paths, journal, driver)
@@ -78,7 +81,8 @@ def _work(stored: StoredRun, paths: RunPaths, journal: Journal, stop_signals: St
     with ExitStack() as opened:
         opened.callback(_end_children)
         deadlines = stored.configuration.deadlines
-        nursery = Nursery(preload.modules(stored), paths.log("zygote"), deadlines.start + deadlines.import_)
+        modules = preload.modules(stored, stored.plan.cells)
+        nursery = Nursery(modules, paths.log("zygote"), deadlines.start + deadlines.import_)
         opened.callback(nursery.close)
         telemetry = _telemetry(stored, paths)
         if telemetry is not None:
@@ -160,7 +164,6 @@ def _take_over(stored: StoredRun, paths: RunPaths, journal: Journal, driver: str
             monotonic_ns=time.monotonic_ns(),
         )
     )
-    _end_leftovers(records, paths)
     for launch in _interrupted(records):
         journal.append(End(launch=launch, at_ns=time.monotonic_ns(), failure=recovery.interrupted()))
     for launch, failure in _lost(stored, paths):
@@ -200,16 +203,19 @@ def _interrupted(records: tuple[Record, ...]) -> list[int]:
     return [record.launch for record in records if isinstance(record, Start) and record.launch not in ended]
 
 
-def _end_leftovers(records: tuple[Record, ...], paths: RunPaths) -> None:
+def _end_leftovers(stored: StoredRun, paths: RunPaths) -> None:
     """End workers of an earlier life of this run, and what they started. Only within the same boot."""
-    boot, workers = "", set[int]()
+    records = read(paths.journal)
+    if records and isinstance(records[0], Header):
+        archive.require_one_run(stored, records[0], paths)
+    boot, workers = "", list[ending.Identity]()
     for record in records:
         if isinstance(record, Segment):
             boot = record.boot_id
         elif isinstance(record, Spawned) and boot == host.boot_id():
-            ending.end_leftover(record.pid, record.start_ticks)
-            workers.add(record.pid)
-    ending.end_orphans(workers, paths.folder.resolve())
+            workers.append((record.pid, record.start_ticks))
+    ending.end_leftovers(workers)
+    ending.end_leftovers(ending.orphans(workers, paths.folder.resolve()))
 
 
 def _telemetry(stored: StoredRun, paths: RunPaths) -> Telemetry | None:

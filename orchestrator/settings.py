@@ -18,6 +18,9 @@ from orchestrator.errors import ConfigError
 LARGEST: Final = 1_000_000_000
 """Of any whole number that is asked for: larger ones are typing mistakes, and would not fit into a message."""
 
+MOST_LAUNCHES: Final = 1000
+"""Of each cell: the plan names every launch, and nobody has asked more than ten for one."""
+
 Positive = Annotated[int, Meta(ge=1, le=LARGEST)]
 NotNegative = Annotated[int, Meta(ge=0, le=LARGEST)]
 Seconds = Annotated[float, Meta(gt=0)]
@@ -46,7 +49,7 @@ class Benchmark(_Section, frozen=True, kw_only=True):
     precision: Words | None = None
     iterations: Positive | None = None
     warmup: Positive | None = None
-    launches: Positive | None = None
+    launches: Annotated[int, Meta(ge=1, le=MOST_LAUNCHES)] | None = None
     seed: NotNegative | None = None
     memory_format: str | None = None
     mode: str | None = None

@@ -1,7 +1,7 @@
 """The process of a launch as a new interpreter (`--isolation exec`): for profilers, and for the sceptical.
 
-It does what the zygote does, in the same order: it connects when everything is imported. The LaunchSpec comes on
-standard input, because a command line is visible to every user of the machine.
+As the zygote does, it imports before it connects; but it is tied to its parent, and has its logs, before that. The
+LaunchSpec comes on standard input, because a command line is visible to every user of the machine.
 """
 
 import signal
@@ -17,10 +17,11 @@ def main() -> NoReturn:
     """Become the launch that standard input describes."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     spec = codec.decode(sys.stdin.buffer.read(), LaunchSpec)
+    fault_log = adopt.become(spec, born_of=spec.parent_pid)
     adopt.check_rooms(spec.root)
     preload.import_all(spec.preload)
     adopt.settle()
-    session.run(spec, adopt.become(spec, born_of=spec.parent_pid))
+    session.run(spec, fault_log)
 
 
 if __name__ == "__main__":

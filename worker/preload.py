@@ -46,7 +46,7 @@ def _import_each(named: tuple[str, ...]) -> dict[str, str]:
     for module in named:
         try:
             importlib.import_module(module)
-        except Exception as error:  # noqa: BLE001 - a broken third-party package may raise anything while it is imported
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a broken package may raise anything, or ask to leave
             traceback.print_exc()
             failed[module] = f"{type(error).__name__}: {error}"
     return failed

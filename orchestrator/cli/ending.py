@@ -36,7 +36,12 @@ class Ending:
         if self.paths is None or self.report is None:
             return ""
         cells = self.report.summary.cells
-        missed = {"failed": cells.failed, "missing": cells.missing, "degraded": cells.degraded}
+        missed = {
+            "failed": cells.failed,
+            "missing": cells.missing,
+            "dropped": cells.dropped,
+            "degraded": cells.degraded,
+        }
         words = [f"{cells.ok} of {cells.planned} cells ok", *(f"{n} {word}" for word, n in missed.items() if n)]
         verdict = (
             f"{self.paths.folder.name}: {self.report.verdict.word}, {', '.join(words)}, exit code {int(self.code)}"

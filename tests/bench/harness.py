@@ -53,7 +53,7 @@ class Harness:
         self._link = opened.enter_context(Link(folder.name))
         deadlines = stored.configuration.deadlines
         patience_s = deadlines.start + deadlines.import_
-        self.nursery = Nursery(preload.modules(stored), folder / "zygote.log", patience_s)
+        self.nursery = Nursery(preload.modules(stored, stored.plan.cells), folder / "zygote.log", patience_s)
         opened.callback(self.nursery.close)
         self._gpus = [device.uuid for device in stored.devices if device.kind is DeviceKind.CUDA]
         self._folder = folder

@@ -52,7 +52,7 @@ class Peers:
         self._models = stored.configuration.by_name
         self._device = stored.devices[0]
         self._lengths = lengths
-        self._say(Opening(preload.modules(stored)))
+        self._say(Opening(preload.modules(stored, stored.plan.cells)))
 
     def median_ms(self, cell: Cell, method: str) -> float | None:
         """What a method says of a cell; None where it failed."""

@@ -69,6 +69,7 @@ def test_what_there_is_no_time_for_is_dropped_and_stays_dropped(tmp_path: Path) 
     again = Node(folder)
     assert again.wait() == 0, again.output
     assert again.report()["summary"]["cells"] == counts
+    assert f"{counts['ok']} of 30 cells ok, {counts['dropped']} dropped" in again.output
 
 
 def test_a_run_in_which_nothing_could_be_measured_is_not_complete(tmp_path: Path) -> None:

@@ -89,6 +89,7 @@ Write = Callable[[str | bytes], Path]
         ("training_batch_sizes: [0]", "training_batch_sizes[0]: expected a whole number of at least 1, got 0"),
         ("training_batch_sizes: [2, 2]", "training_batch_sizes: 2 is given twice"),
         ("benchmark: {iterations: 0}", "benchmark.iterations: expected a whole number of at least 1, got 0"),
+        ("benchmark: {launches: 1001}", "benchmark.launches: 1001 is too large; the largest that is allowed is 1000"),
         ("benchmark: {warmup: 0}", "benchmark.warmup: expected a whole number of at least 1, got 0"),
         ("benchmark: {launches: 0}", "benchmark.launches: expected a whole number of at least 1, got 0"),
         (
