@@ -30,6 +30,7 @@ from orchestrator.records import (
     Skipped,
     Start,
     TakenOut,
+    TelemetryEnded,
     ZygoteStarted,
 )
 from protocol import codec
@@ -83,7 +84,8 @@ class Archive:
 
     durations_s: of each segment, up to its last record. taken_out: devices that were given up in the newest segment,
     and why, by UUID. skipped: what nothing more was launched of (slots.scopes), and why. dropped: planned launches
-    (cell, round) that there was no time for, and why. finished: None while nobody has written that the run is over.
+    (cell, round) that there was no time for, and why. telemetry_ended: when, in segments that went on without it.
+    finished: None while nobody has written that the run is over.
     """
 
     paths: RunPaths
@@ -96,6 +98,7 @@ class Archive:
     taken_out: Mapping[str, str]
     skipped: Mapping[str, str]
     dropped: Mapping[tuple[str, int], str]
+    telemetry_ended: Mapping[Segment, int]
     finished: Finished | None
 
     def so_far(self) -> "Archive":
@@ -222,7 +225,7 @@ def require_one_run(stored: StoredRun, header: Header, paths: RunPaths) -> None:
     )
 
 
-def _assemble(paths: RunPaths, stored: StoredRun, header: Header, records: Iterable[Record]) -> Archive:
+def _assemble(paths: RunPaths, stored: StoredRun, header: Header, records: tuple[Record, ...]) -> Archive:
     """Put the records together: each Start with the segment it stands in, its End and its Left."""
     segments: list[Segment] = []
     durations_s: list[float] = []
@@ -270,8 +273,20 @@ def _assemble(paths: RunPaths, stored: StoredRun, header: Header, records: Itera
         taken_out=taken_out,
         skipped=skipped,
         dropped=dropped,
+        telemetry_ended=_telemetry_ended(records),
         finished=finished,
     )
+
+
+def _telemetry_ended(records: Iterable[Record]) -> dict[Segment, int]:
+    ended: dict[Segment, int] = {}
+    now: Segment | None = None
+    for record in records:
+        if isinstance(record, Segment):
+            now = record
+        elif isinstance(record, TelemetryEnded) and now is not None:
+            ended.setdefault(now, record.at_ns)
+    return ended
 
 
 def _ended(attempt: Attempt, end: End, segment: Segment) -> Attempt:

@@ -12,6 +12,7 @@ from orchestrator.records import (
     Beside,
     Dropped,
     End,
+    Foreign,
     Header,
     Left,
     Record,
@@ -63,7 +64,7 @@ class _Judge:
                 return f"launch {record.launch} was never begun"
             case End() if (record.result_sha256 is None) == (record.failure is None):
                 return f"launch {record.launch} has both a result and a failure, or neither"
-            case TakenOut() if record.device not in self._devices:
+            case TakenOut() | Foreign() if record.device not in self._devices:
                 return f"{record.device!r} is no device of the run"
             case Skipped() if record.model not in self._models:
                 return f"{record.model!r} is no model of the run"

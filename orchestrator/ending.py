@@ -3,15 +3,23 @@
 Nobody calls waitpid(-1); unknown orphans are looked at first.
 """
 
+import contextlib
 import os
+import select
 import signal
-from collections.abc import Collection
+import time
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import psutil
 
 from orchestrator import host
+
+Identity = tuple[int, int]
+"""PID and start time in clock ticks since boot: together they name one process of this boot."""
+_KILLED_S: Final = 5.0
 
 
 @dataclass(frozen=True)
@@ -83,22 +91,49 @@ def signal_group(pid: int, number: signal.Signals) -> None:
         signal_quietly(pid, number)
 
 
-def end_leftover(pid: int, ticks: int) -> bool:
-    """Kill a process of an earlier life of this run, if PID and start time are still the same. Says whether it did."""
-    return signal_same(pid, ticks, signal.SIGKILL)
+def end_leftovers(processes: Iterable[Identity]) -> None:
+    """Kill processes of an earlier life of this run, where PID and start time are still the same, and see them end.
 
-
-def end_orphans(sessions: Collection[int], folder: Path) -> None:
-    """Kill what workers of an earlier life have started: in one of their sessions, with a file of `folder` open.
-
-    The kernel ends a worker with its orchestrator, but not what the worker has started.
+    This process and its ancestors are spared, whatever the journal says. What is killed is waited for, because it keeps
+    its GPU for a moment more, but not for ever: it may hang in a driver.
     """
-    for process in psutil.process_iter() if sessions else ():
+    spared = _lineage()
+    others = [one for one in processes if one[0] not in spared]
+    killed = [pidfd for pid, ticks in others if (pidfd := _opened(pid, ticks)) is not None]
+    for pidfd in killed:
+        with contextlib.suppress(OSError):  # it has ended, or is somebody else's
+            signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+    until = time.monotonic() + _KILLED_S
+    for pidfd in killed:
+        select.select([pidfd], [], [], max(0.0, until - time.monotonic()))
+        os.close(pidfd)
+
+
+def orphans(workers: Collection[Identity], folder: Path) -> list[Identity]:
+    """What workers of an earlier life have started and left: in one of their sessions, with a file of `folder` open.
+
+    The kernel ends a worker with its orchestrator, but not what the worker has started. A session is named by a PID,
+    which may be somebody else's by now: what is older than the worker does not come from it, nor does anything whose
+    session is led by another process. This process, its ancestors and its session are never among them.
+    """
+    started, spared = dict(workers), _lineage()
+    found = []
+    for pid in psutil.pids() if workers else ():
         try:
-            if os.getsid(process.pid) in sessions and _holds(process.pid, folder):
-                process.kill()
-        except (OSError, psutil.Error):  # it has ended, or is somebody else's
+            session = os.getsid(pid)
+            ticks, leader = host.start_ticks(pid), host.start_ticks(session)
+            if pid in spared or session == os.getsid(0) or session not in started or ticks is None:
+                continue
+            if ticks >= started[session] > 0 and leader in (None, started[session]) and _holds(pid, folder):
+                found.append((pid, ticks))
+        except OSError:  # it has ended, or is somebody else's
             continue
+    return found
+
+
+def _lineage() -> frozenset[int]:
+    """This process and its ancestors."""
+    return frozenset({os.getpid(), *(parent.pid for parent in psutil.Process().parents())})
 
 
 def _holds(pid: int, folder: Path) -> bool:
@@ -110,21 +145,30 @@ def signal_same(pid: int, ticks: int, number: signal.Signals) -> bool:
 
     Says whether it did. Raises PermissionError for a process of another user.
     """
-    if host.start_ticks(pid) != ticks:
+    pidfd = _opened(pid, ticks)
+    if pidfd is None:
         return False
     try:
-        pidfd = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return False
-    try:
-        if host.start_ticks(pid) != ticks:
-            return False
         signal.pidfd_send_signal(pidfd, number)
     except ProcessLookupError:
         return False
     finally:
         os.close(pidfd)
     return True
+
+
+def _opened(pid: int, ticks: int) -> int | None:
+    """A descriptor of the process, None when PID and start time are not the same any more."""
+    if host.start_ticks(pid) != ticks:
+        return None
+    try:
+        pidfd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return None
+    if host.start_ticks(pid) == ticks:
+        return pidfd
+    os.close(pidfd)
+    return None
 
 
 def _exit_of(status: os.waitid_result) -> Exit:

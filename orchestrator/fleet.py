@@ -241,8 +241,9 @@ class Fleet:
                 case launches.Terminate():
                     assert live.pid is not None
                     live.state = host.process_state(live.pid)
-                    ending.signal_quietly(live.pid, signal.SIGCONT)
+                    # In this order: one that was stopped must not run on into the stacks that are overdue by now.
                     ending.signal_quietly(live.pid, signal.SIGTERM)
+                    ending.signal_quietly(live.pid, signal.SIGCONT)
                 case launches.Kill():
                     assert live.pid is not None
                     ending.signal_group(live.pid, signal.SIGKILL)

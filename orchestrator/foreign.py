@@ -49,6 +49,8 @@ class Lookout:
             found = self._nvml.processes(uuid)
         except NvmlError:
             return None
+        if found is None:
+            return None
         foreign = tuple(
             ForeignProcess(pid=one.pid, name=host.process_name(one.pid), used_bytes=one.used_bytes)
             for one in found
@@ -68,10 +70,19 @@ class ForeignUse:
 
     def heard(self, message: ForeignSeen) -> None:
         """The processes on a GPU are others than before."""
-        if left := self._here.pop(message.uuid, ""):
-            self._last[message.uuid] = (message.at_ns, left)
-        if message.processes:
-            self._here[message.uuid] = _words(message.processes)
+        self.note(message.uuid, words(message.processes), message.at_ns)
+
+    def note(self, uuid: str, by: str, at_ns: int) -> None:
+        """From then on `by` computes on a GPU, in words; empty for nobody."""
+        if left := self._here.pop(uuid, ""):
+            self._last[uuid] = (at_ns, left)
+        if by:
+            self._here[uuid] = by
+
+    def unseen(self, at_ns: int) -> None:
+        """From then on nobody tells who is where. Who was there last was there until then, and is not waited for."""
+        for uuid in tuple(self._here):
+            self.note(uuid, "", at_ns)
 
     def here(self, uuid: str) -> str:
         """Who computes on a GPU now; empty for nobody."""
@@ -83,8 +94,10 @@ class ForeignUse:
         return self.here(uuid) or (words if left_ns >= since_ns else "")
 
 
-def _words(processes: tuple[ForeignProcess, ...]) -> str:
-    """The largest, and how many more."""
+def words(processes: tuple[ForeignProcess, ...]) -> str:
+    """The largest, and how many more; empty for none."""
+    if not processes:
+        return ""
     first = max(processes, key=lambda one: one.used_bytes or 0)
     memory = "" if first.used_bytes is None else f", {first.used_bytes / 2**30:.1f} GiB"
     more = f", and {len(processes) - 1} more" if len(processes) > 1 else ""

@@ -12,19 +12,26 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from orchestrator import bounded
+from orchestrator.errors import RunFolderError
+
 _FRAME: Final = struct.Struct("<II")
 
 
 class FrameFile:
     """A file of frames, open for appending. What an earlier process left torn is cut off first.
 
-    Raises OSError when the file cannot be opened.
+    Raises OSError when the file cannot be opened, is none of ours (bounded.py), or the disk refuses.
     """
 
     def __init__(self, path: Path) -> None:
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-        self._size = max((end for end, _ in frames(path.read_bytes())), default=0)
-        os.ftruncate(self._fd, self._size)
+        try:
+            self._size = max((end for end, _ in frames(bounded.read(path))), default=0)
+            os.ftruncate(self._fd, self._size)
+        except OSError:
+            os.close(self._fd)
+            raise
 
     @property
     def size(self) -> int:
@@ -46,6 +53,19 @@ class FrameFile:
     def close(self) -> None:
         """Let go of the file."""
         os.close(self._fd)
+
+
+def contents(path: Path) -> bytes:
+    """All that is in a file of frames; nothing where there is none. Raises RunFolderError for one that is not ours."""
+    try:
+        return bounded.read(path)
+    except FileNotFoundError:
+        return b""
+    except OSError as error:
+        raise RunFolderError(
+            f"{path}: cannot be read: {error.strerror}. Put the run's own file back, or remove this one: "
+            "then the report does without what it said."
+        ) from error
 
 
 def frames(data: bytes) -> Iterator[tuple[int, bytes]]:

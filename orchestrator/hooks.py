@@ -18,7 +18,7 @@ import shlex
 import shutil
 import signal
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -27,6 +27,8 @@ import msgspec
 
 from orchestrator import ending
 from orchestrator.errors import ConfigError
+
+OPTIONS: Final = ("--on-finish", "--on-failure")
 
 LIMIT_S: Final = 60.0
 """Enough for a mail or a web hook that answers slowly; a node that waits for its next job is not held up for long."""
@@ -65,6 +67,20 @@ def parse(line: str | None, option: str) -> tuple[str, ...]:
             f"variables, write {option} \"sh -c '…'\""
         )
     return words
+
+
+def recorded(words: Iterable[str]) -> tuple[str, ...]:
+    """A command line as it may be kept: of a command that is told, its program alone. What follows may be a secret."""
+    kept: list[str] = []
+    for word in words:
+        option, equals, value = word.partition("=")
+        if kept and kept[-1] in OPTIONS:
+            kept.append(_program(word))
+        elif equals and option in OPTIONS:
+            kept.append(f"{option}={_program(value)}")
+        else:
+            kept.append(word)
+    return tuple(kept)
 
 
 def call(words: tuple[str, ...], end: End, log: Path | None, limit_s: float = LIMIT_S) -> str:
@@ -107,6 +123,15 @@ def environment(end: End) -> Mapping[str, str]:
         "GPUBENCH_RUN_FOLDER": "" if end.folder is None else str(end.folder.absolute()),
         "GPUBENCH_REPORT": "" if end.report is None else str(end.report.absolute()),
     }
+
+
+def _program(line: str) -> str:
+    """The first word of a command that `parse` has taken, and that there is more."""
+    try:
+        first, *rest = shlex.split(line)
+    except ValueError:  # of an option that was given twice, the last one alone was looked at
+        return "…"
+    return f"{first} …" if rest else first
 
 
 def _open(log: Path | None) -> int:

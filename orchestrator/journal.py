@@ -14,6 +14,7 @@ import zlib
 from pathlib import Path
 from typing import Final, Self
 
+from orchestrator import bounded
 from orchestrator.errors import RunFolderError, StorageError
 from orchestrator.records import Record
 from orchestrator.reserve import Reserve
@@ -33,8 +34,8 @@ class Journal:
     def __init__(self, path: Path) -> None:
         """Open or make the journal at `path`.
 
-        Raises RunFolderError for a file that is not a journal or is damaged before its end, StorageError when the disk
-        refuses.
+        Raises RunFolderError for a file that is not a journal, is larger than any (bounded.py) or is damaged before its
+        end, StorageError when the disk refuses.
         """
         fresh = not path.exists()
         self._path = path
@@ -43,7 +44,7 @@ class Journal:
         except OSError as error:
             raise StorageError(f"{path}: cannot be opened: {error.strerror}") from error
         try:
-            self.recovered, whole = _scan(path.read_bytes(), path)
+            self.recovered, whole = _scan(_contents(path), path)
             self._sequence = len(self.recovered)
             self._whole = whole
             self._synced = True
@@ -144,13 +145,18 @@ def _framed(record: Record, sequence: int) -> bytes:
 def read(path: Path) -> tuple[Record, ...]:
     """The records of the journal at `path`, also while a run is still writing it.
 
-    Raises RunFolderError when there is none, it is not a journal, or it is damaged before its end.
+    Raises RunFolderError when there is none, it is not a journal, is larger than any (bounded.py), or is damaged before
+    its end.
     """
+    return _scan(_contents(path), path)[0]
+
+
+def length(path: Path) -> int:
+    """How many bytes the journal at `path` has; it only ever grows. 0 where there is none."""
     try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise RunFolderError(f"{path}: the journal cannot be read: {error.strerror}") from error
-    return _scan(data, path)[0]
+        return path.stat().st_size
+    except OSError:
+        return 0
 
 
 def sync_folder(folder: Path) -> None:
@@ -183,6 +189,15 @@ def write_durably(path: Path, data: bytes) -> None:
 def temporary(path: Path, pid: int) -> Path:
     """The name under which a process writes what is to be at `path`."""
     return path.with_name(f".{path.name}.{pid}.tmp")
+
+
+def _contents(path: Path) -> bytes:
+    try:
+        return bounded.read(path)
+    except OSError as error:
+        raise RunFolderError(
+            f"{path}: the journal cannot be read: {error.strerror}. Put the run's own journal back, or begin a new run."
+        ) from error
 
 
 def _scan(data: bytes, path: Path) -> tuple[tuple[Record, ...], int]:

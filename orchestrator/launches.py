@@ -126,7 +126,7 @@ class Conclude(msgspec.Struct, frozen=True):
 
 
 class Terminate(msgspec.Struct, frozen=True):
-    """SIGCONT and SIGTERM."""
+    """SIGTERM and SIGCONT."""
 
 
 class Kill(msgspec.Struct, frozen=True):

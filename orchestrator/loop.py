@@ -138,6 +138,7 @@ class Loop:
                     case DeviceFree():
                         self._conductor.let_pass(self._conductor.gates.answered(message))
                     case ForeignSeen():
+                        self._conductor.recorder.foreign_seen(message)
                         self._conductor.foreign.heard(message)
                     case XidSeen() | GpuBroken():
                         self._conductor.beware(message)
@@ -145,10 +146,15 @@ class Loop:
                         self._conductor.tell("warning", f"no GPU readings: {reason}")
         except EOFError:
             self._unwatch(telemetry.fileno())
+            self._conductor.recorder.telemetry_ended()
             telemetry.stop()
             self._conductor.telemetry = None
+            self._conductor.samples.clear()
+            self._conductor.foreign.unseen(time.monotonic_ns())
             self._conductor.tell(
-                "warning", "the telemetry process ended; GPU readings stop here, the measurements go on"
+                "warning",
+                "the telemetry process ended; GPU readings stop here, the measurements go on. Who else uses the GPUs "
+                "is not seen any more: none waits until others have left",
             )
             for passed in self._conductor.gates.open_all():
                 self._conductor.let_pass(passed)
@@ -165,7 +171,9 @@ class Loop:
         self._fleet.hold_logs()
         self._nursery.hold_log()
         gates = self._conductor.gates
-        for passed in gates.open_all() if now >= self._stopping.over_by else gates.overdue(now):
+        if silent := gates.overdue(now):
+            self._conductor.recorder.telemetry_ended()
+        for passed in [*silent, *(gates.open_all() if now >= self._stopping.over_by else ())]:
             self._conductor.let_pass(passed)
         self._conductor.look_after_the_waiting(now)
         for order in self._stopping.time_passed(now):

@@ -142,15 +142,18 @@ class Nvml:
         memory = self._memory(self._handle(uuid))
         return None if memory is None else int(memory.total)
 
-    def processes(self, uuid: str) -> tuple[GpuProcess, ...]:
-        """Who has a context on the GPU, by PID; empty also where NVML does not tell."""
+    def processes(self, uuid: str) -> tuple[GpuProcess, ...] | None:
+        """Who has a context on the GPU, by PID; None where NVML does not tell who computes on it."""
         lib, handle = self._lib, self._handle(uuid)
         found: dict[int, GpuProcess] = {}
         for compute, ask in (
             (False, lib.nvmlDeviceGetGraphicsRunningProcesses),
             (True, lib.nvmlDeviceGetComputeRunningProcesses),
         ):
-            for entry in self._known(ask, handle) or ():
+            entries = self._known(ask, handle)
+            if entries is None and compute:
+                return None
+            for entry in entries or ():
                 found[entry.pid] = GpuProcess(pid=entry.pid, used_bytes=entry.usedGpuMemory, compute=compute)
         return tuple(found[pid] for pid in sorted(found))
 

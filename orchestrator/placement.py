@@ -16,7 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from orchestrator.policy import STRIKES
-from orchestrator.slots import RunState, Skip, Slot, SlotStatus, is_skipped, scopes, with_device
+from orchestrator.slots import RunState, Skip, Slot, SlotStatus, is_skipped, scopes, wait_in_vain, with_device
 from protocol.cell import Cell
 from protocol.failure import Category
 
@@ -108,7 +108,7 @@ def skip_model(state: RunState, slot: Slot) -> RunState:
     def others(slots: tuple[Slot, ...]) -> tuple[Slot, ...]:
         return tuple(one for one in slots if scope not in scopes(state.cells[one[0]]))
 
-    return msgspec.structs.replace(
+    state = msgspec.structs.replace(
         state,
         skipped={**state.skipped, scope: Skip(model=cell.model, only=only, category=category, devices=tuple(devices))},
         asked=others(state.asked),
@@ -117,6 +117,7 @@ def skip_model(state: RunState, slot: Slot) -> RunState:
             for uuid, device in state.devices.items()
         },
     )
+    return msgspec.structs.replace(state, in_vain=wait_in_vain(state))
 
 
 def _strike(state: RunState, slot: Slot) -> RunState:

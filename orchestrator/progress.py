@@ -45,17 +45,19 @@ def snapshot(
 ) -> Snapshot:
     """The whole run at one moment. alike: sizes(all cells). launch_s: mean duration of ended launches, by device.
 
+    What waits of a skipped model needs no launch any more: it counts as done and failed before its turn comes.
     expected_s: what a launch of each cell was estimated to take. left_s: until the time limit, None without one.
     """
     by_device = {one.next.device: one for one in live.values()}
+    in_vain = sum(state.in_vain.values())
     return Snapshot(
         devices=tuple(
             _line(device, state, by_device.get(device.uuid), samples.get(device.uuid), alike=alike, note=note)
             for device in devices
         ),
-        done=state.settled,
+        done=state.settled + in_vain,
         total=len(state.slots),
-        failed=state.tally[SlotStatus.FAILED] + state.tally[SlotStatus.SKIPPED],
+        failed=state.tally[SlotStatus.FAILED] + state.tally[SlotStatus.SKIPPED] + in_vain,
         elapsed_s=elapsed_s,
         eta_s=_eta_s(state, launch_s, expected_s, left_s),
     )
@@ -146,18 +148,21 @@ def _eta_s(
 ) -> float | None:
     """Seconds until the slowest device is through, or the time limit is reached.
 
+    Where fewer may work at once than there are devices, those take turns, and the work of all is shared among so many.
     Before a device has ended a launch, its launches are taken to last as estimated.
     """
     times = [
-        _left_s(state, device, launch_s.get(uuid), expected_s)
+        _left_s(state, uuid, device, launch_s.get(uuid), expected_s)
         for uuid, device in state.devices.items()
         if not device.quarantined
     ]
-    whole_s = sum(times) if state.solo else max(times, default=0.0)
+    whole_s = max(max(times, default=0.0), sum(times) / state.most)
     return whole_s if left_s is None else min(whole_s, max(left_s, 0.0))
 
 
-def _left_s(state: RunState, device: DeviceState, launch_s: float | None, expected_s: Mapping[str, float]) -> float:
+def _left_s(
+    state: RunState, uuid: str, device: DeviceState, launch_s: float | None, expected_s: Mapping[str, float]
+) -> float:
     """Seconds that the launches of a device will take which wait or run. Each is looked at only before any has ended.
 
     launch_s: mean duration of those that have.
@@ -165,6 +170,6 @@ def _left_s(state: RunState, device: DeviceState, launch_s: float | None, expect
     now = None if device.running is None else state.launches[device.running]
     runs = now is not None and state.slots[now].status is SlotStatus.RUNNING
     if launch_s is not None:
-        return launch_s * (len(device.queue) + runs)
-    waiting_s = sum(expected_s[cell] for cell, _ in device.queue)
+        return launch_s * (len(device.queue) - state.in_vain.get(uuid, 0) + runs)
+    waiting_s = sum(expected_s[cell] for cell, _ in device.queue if not is_skipped(state, state.cells[cell]))
     return waiting_s + (expected_s[now[0]] if runs and now is not None else 0.0)

@@ -8,14 +8,28 @@ Each method returns when the disk has it, and raises StorageError when the disk 
 import hashlib
 import time
 
-from orchestrator import host, scan
+from orchestrator import foreign, host, scan
 from orchestrator.fleet import Live
 from orchestrator.gates import Passed
 from orchestrator.journal import Journal, write_durably
-from orchestrator.records import Beside, ClockSet, Dropped, End, Left, Skipped, Spawned, Start, TakenOut, ZygoteStarted
+from orchestrator.records import (
+    Beside,
+    ClockSet,
+    Dropped,
+    End,
+    Foreign,
+    Left,
+    Skipped,
+    Spawned,
+    Start,
+    TakenOut,
+    TelemetryEnded,
+    ZygoteStarted,
+)
 from orchestrator.slots import NextLaunch, Skip, Slot
 from protocol import codec
 from protocol.failure import Failure
+from protocol.messages import ForeignSeen
 from protocol.result import Result
 
 
@@ -82,6 +96,11 @@ class Recorder:
         """A result stands though somebody else computed on the GPU too."""
         self._journal.append(Beside(launch=live.spec.launch, at_ns=time.monotonic_ns(), by=by))
 
+    def foreign_seen(self, message: ForeignSeen) -> None:
+        """Somebody else has come to a GPU, or has left it."""
+        by = foreign.words(message.processes)
+        self._journal.append(Foreign(device=message.uuid, at_ns=message.at_ns, by=by))
+
     def left(self, passed: Passed) -> None:
         """The process is gone and its device free again, or out of the run for good."""
         exit_ = passed.gone.exit
@@ -97,6 +116,10 @@ class Recorder:
     def clock_set(self, wall: float, by_s: float) -> None:
         """The time of day has jumped."""
         self._journal.append(ClockSet(at_ns=time.monotonic_ns(), wall=wall, by_s=by_s))
+
+    def telemetry_ended(self) -> None:
+        """Nobody looks at the GPUs any more."""
+        self._journal.append(TelemetryEnded(at_ns=time.monotonic_ns()))
 
     def taken_out(self, device: str, reason: str) -> None:
         """A device is not used any more in this segment of the run."""

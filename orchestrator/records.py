@@ -5,7 +5,9 @@
     ZygoteStarted                   what the shared start-up cost
     Start  Spawned  End  Left       an attempt: intended, running, over, its process gone
     Beside                          somebody else computed on the GPU of an attempt, and was allowed to
+    Foreign                         somebody else came to a GPU, or left it
     ClockSet                        the host's time of day has jumped
+    TelemetryEnded                  nobody looks at the GPUs any more
     TakenOut                        a device that cannot be used any more
     Skipped                         a model that is not run any more
     Dropped                         a launch of the plan for which there was no time
@@ -108,12 +110,28 @@ class Beside(_Record, frozen=True, kw_only=True):
     by: str
 
 
+class Foreign(_Record, frozen=True, kw_only=True):
+    """From then on `by` computes on a GPU; empty for nobody. What was measured beside it is told from this by resume,
+    where the process that would have taken the result back was killed before it could.
+    """
+
+    device: str
+    at_ns: int
+    by: str
+
+
 class ClockSet(_Record, frozen=True, kw_only=True):
     """The time of day is another by `by_s` seconds than the monotonic clock says; `wall` is the new one."""
 
     at_ns: int
     wall: float
     by_s: float
+
+
+class TelemetryEnded(_Record, frozen=True, kw_only=True):
+    """The telemetry process is gone, or answers no more: nobody relies on it in the rest of this segment."""
+
+    at_ns: int
 
 
 class TakenOut(_Record, frozen=True, kw_only=True):
@@ -166,7 +184,9 @@ Record = (
     | End
     | Left
     | Beside
+    | Foreign
     | ClockSet
+    | TelemetryEnded
     | TakenOut
     | Skipped
     | Dropped

@@ -5,8 +5,9 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from orchestrator.configuration import Plan
+from orchestrator.foreign import ForeignUse
+from orchestrator.records import Beside, End, Foreign, Left, Record, Segment, Start
 from orchestrator.records import Dropped as DroppedRecord
-from orchestrator.records import End, Record, Segment, Start
 from orchestrator.slots import Dropped, Ended, Freed, RunState, Started, Withdrawn
 from orchestrator.state import begin, step
 from protocol.failure import Category, Failure, Phase
@@ -46,6 +47,35 @@ def restore(plan: Plan, records: Iterable[Record], kinds: Mapping[str, str] | No
 def _another_chance(now: RunState) -> RunState:
     devices = {uuid: msgspec.structs.replace(one, quarantined="", strikes=()) for uuid, one in now.devices.items()}
     return msgspec.structs.replace(now, devices=devices, at_once=None)
+
+
+def beside_others(records: Iterable[Record]) -> dict[int, str]:
+    """Launches with a result beside which the journal has seen somebody else and says nothing of it, and whom.
+
+    The process that worked on the run was killed between the result and what it would have said. As there, a launch is
+    looked at when its device is free again (Left); one whose device never was, at the end of its segment.
+    """
+    use, running = ForeignUse(), dict[int, Start]()
+    found: dict[int, str] = {}
+    good: set[int] = set()
+    for record in records:
+        match record:
+            case Segment():
+                found |= {launch: use.during(start.device, start.at_ns) for launch, start in running.items()}
+                use, running = ForeignUse(), {}
+            case Foreign():
+                use.note(record.device, record.by, record.at_ns)
+            case Start():
+                running[record.launch] = record
+            case End(failure=None):
+                good.add(record.launch)
+            case End() | Beside():
+                good.discard(record.launch)
+            case Left() if record.launch in running:
+                start = running.pop(record.launch)
+                found[record.launch] = use.during(start.device, start.at_ns)
+    found |= {launch: use.during(start.device, start.at_ns) for launch, start in running.items()}
+    return {launch: who for launch, who in found.items() if who and launch in good}
 
 
 def interrupted() -> Failure:

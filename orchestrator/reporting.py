@@ -3,12 +3,14 @@
     lock ──▶ does somebody work on it? ┐
     run.yaml, journal, results ────────┴──▶ Archive ──▶ Evidence ──▶ merge ──▶ Report
 
-Nothing is written and no lock is taken to make a report, so that one can be made of a run that still goes on.
+Nothing is written and no lock is taken to make a report, so that one can be made of a run that still goes on. Into the
+folder of such a run nobody writes but the process that works on it.
 """
 
+from collections.abc import Iterable
 from pathlib import Path
 
-from orchestrator import archive, evidence, lock, merge, report
+from orchestrator import archive, evidence, journal, lock, merge, report
 from orchestrator.configuration import ReportFormat, StoredRun
 from orchestrator.lock import Life
 from orchestrator.report.model import Report
@@ -35,6 +37,21 @@ def write(stored: StoredRun, paths: RunPaths) -> Report:
     report.write(made, paths, ReportFormat)
     report.publish(made, Path(stored.configuration.output_path), stored.configuration.formats)
     return made
+
+
+def render_again(made: Report, paths: RunPaths, formats: Iterable[ReportFormat], seen: int) -> tuple[Path, ...]:
+    """Write a report that `make` made into the run's folder, in place of an older one; returns the files.
+
+    None of them where the run goes on, or was taken up since its journal was `seen` long: the process that works on it
+    writes the report of its end there, and nobody may put an older one in its place. Raises StorageError when the disk
+    refuses.
+    """
+    rendered = {paths.report(kind): report.render(made, kind) for kind in formats}
+    if made.metadata.running or _worked_on(paths) or journal.length(paths.journal) != seen:
+        return ()
+    for path, data in rendered.items():
+        journal.write_durably(path, data)
+    return tuple(rendered)
 
 
 def _worked_on(paths: RunPaths) -> bool:

@@ -14,7 +14,20 @@ from pathlib import Path
 
 import psutil
 
-from orchestrator import TOOL_VERSION, archive, devices, ending, host, lock, preload, recovery, reporting, spawn, users
+from orchestrator import (
+    TOOL_VERSION,
+    archive,
+    devices,
+    ending,
+    host,
+    lock,
+    preload,
+    recovery,
+    reporting,
+    spawn,
+    users,
+    validity,
+)
 from orchestrator.budget import Budget
 from orchestrator.conductor import Surroundings
 from orchestrator.configuration import StoredRun
@@ -23,7 +36,7 @@ from orchestrator.journal import Journal, read, temporary
 from orchestrator.link import Link
 from orchestrator.loop import Loop
 from orchestrator.nursery import Nursery, ZygoteError
-from orchestrator.records import End, Finished, Header, Record, Segment, Spawned, Start
+from orchestrator.records import Beside, End, Finished, Header, Record, Segment, Spawned, Start
 from orchestrator.report.files import target
 from orchestrator.report.model import Report
 from orchestrator.signals import StopSignals
@@ -117,6 +130,9 @@ def _look_at_the_gpus(stored: StoredRun, display: Display) -> str | None:
     found = devices.inventory()
     if found.nvml is devices.NvmlStatus.OK:
         _require_free(gpus, found, allow_busy=stored.configuration.allow_busy)
+        for gpu in users.unseen(gpus):
+            words = f"NVML does not tell who uses {gpu.label}: whether others compute on it during this run is not seen"
+            display.tell(Notice(level="warning", message=words))
     else:
         display.tell(Notice(level="warning", message=f"the GPUs cannot be looked at: {found.reason}"))
     return found.driver_version
@@ -166,6 +182,14 @@ def _take_over(stored: StoredRun, paths: RunPaths, journal: Journal, driver: str
     )
     for launch in _interrupted(records):
         journal.append(End(launch=launch, at_ns=time.monotonic_ns(), failure=recovery.interrupted()))
+    for launch, who in recovery.beside_others(records).items():
+        at_ns = time.monotonic_ns()
+        marked = stored.configuration.allow_busy
+        journal.append(
+            Beside(launch=launch, at_ns=at_ns, by=who)
+            if marked
+            else End(launch=launch, at_ns=at_ns, failure=validity.contaminated(who))
+        )
     for launch, failure in _lost(stored, paths):
         journal.append(End(launch=launch, at_ns=time.monotonic_ns(), failure=failure))
     for file in _half_written(stored, paths, records):

@@ -18,7 +18,8 @@ from typing import Final
 
 import msgspec
 
-from orchestrator.frames import FrameFile, frames
+from orchestrator import bounded
+from orchestrator.frames import FrameFile, contents, frames
 from protocol import codec
 from protocol.errors import ProtocolError
 from protocol.messages import Sample
@@ -76,13 +77,11 @@ def read_samples(path: Path, boot_id: str | None = None) -> tuple[Sample, ...]:
     """The samples in a file, by time; none where there is no file.
 
     boot_id: only those of that boot of the host (see records.Segment). Needed where a run outlived a reboot, since
-    monotonic times begin anew then. Damaged batches and a torn tail are left out.
+    monotonic times begin anew then. Damaged batches and a torn tail are left out. Raises RunFolderError for a file that
+    is not ours.
     """
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        return ()
-    samples = [sample for batch in _batches(data) if boot_id in (None, batch.boot_id) for sample in _samples(batch)]
+    batches = _batches(contents(path))
+    samples = [sample for batch in batches if boot_id in (None, batch.boot_id) for sample in _samples(batch)]
     return tuple(sorted(samples, key=lambda sample: sample.at_ns))
 
 
@@ -95,12 +94,10 @@ class SampleReader:
         self._offset = 0
 
     def read(self) -> tuple[Sample, ...]:
-        """The samples of this boot that were added since the last call; none where there is no file yet."""
+        """The samples of this boot that were added since the last call; none where there is no file to be read yet."""
         try:
-            with self._path.open("rb") as file:
-                file.seek(self._offset)
-                data = file.read()
-        except FileNotFoundError:
+            data = bounded.read(self._path, self._offset)
+        except OSError:
             return ()
         self._offset += max((end for end, _ in frames(data)), default=0)
         batches = (batch for batch in _batches(data) if batch.boot_id == self._boot_id)

@@ -83,8 +83,9 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     too_large: cell without its batch size → the smallest batch known not to fit. launches: launch → its slot.
     attempts: attempts so far at each cell, over all rounds; they number the folders. rooms: device → what bounds scans.
     asked: slots that failed and whose cell another device is to try, which tells whose fault it was. skipped: what is
-    not run any more, by the name that `scopes` has for it. at_once: the most launches at the same time, None for one on
-    every device.
+    not run any more, by the name that `scopes` has for it. in_vain: device → how many of its slots wait although
+    they are skipped: no launch is made for them. at_once: the most launches at the same time, None for one
+    on every device.
     """
 
     cells: Mapping[str, Cell]
@@ -98,6 +99,7 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     rooms: Mapping[str, Room] = {}
     asked: tuple[Slot, ...] = ()
     skipped: Mapping[str, Skip] = {}
+    in_vain: Mapping[str, int] = {}
     at_once: int | None = None
     solo: bool = False
     stopping: bool = False
@@ -204,7 +206,17 @@ def scopes(cell: Cell) -> tuple[str, str]:
 
 def is_skipped(state: RunState, cell: Cell) -> bool:
     """Whether nothing more is launched of what the cell belongs to."""
-    return any(scope in state.skipped for scope in scopes(cell))
+    return bool(state.skipped) and any(scope in state.skipped for scope in scopes(cell))
+
+
+def wait_in_vain(state: RunState) -> dict[str, int]:
+    """What `in_vain` has to be. Looks at every slot: for once in a while."""
+    found = dict.fromkeys(state.devices, 0)
+    for (cell_id, _), slot in state.slots.items():
+        cell = state.cells[cell_id]
+        if slot.status is SlotStatus.WAITING and is_skipped(state, cell):
+            found[cell.devices[0]] += 1
+    return found
 
 
 def settled(state: RunState, slot: Slot, status: SlotStatus, *, refers_to: str | None = None) -> RunState:
@@ -216,10 +228,14 @@ def with_slot(state: RunState, slot: Slot, **changes: object) -> RunState:
     """The state with fields of a slot changed."""
     before = state.slots[slot]
     after = msgspec.structs.replace(before, **changes)
-    tally = state.tally
+    tally, in_vain = state.tally, state.in_vain
     if after.status is not before.status:
         tally = {**tally, before.status: tally[before.status] - 1, after.status: tally[after.status] + 1}
-    return msgspec.structs.replace(state, slots=state.slots.but(slot, after), tally=tally)
+        cell = state.cells[slot[0]]
+        if SlotStatus.WAITING in (before.status, after.status) and is_skipped(state, cell):
+            more = 1 if after.status is SlotStatus.WAITING else -1
+            in_vain = {**in_vain, cell.devices[0]: in_vain[cell.devices[0]] + more}
+    return msgspec.structs.replace(state, slots=state.slots.but(slot, after), tally=tally, in_vain=in_vain)
 
 
 def with_device(state: RunState, uuid: str, **changes: object) -> RunState:

@@ -50,9 +50,19 @@ def busy(devices: Sequence[Device]) -> tuple[Busy, ...]:
                     compute=process.compute,
                 )
                 for gpu in gpus
-                for process in nvml.processes(gpu.uuid)
+                for process in nvml.processes(gpu.uuid) or ()
                 if process.pid != os.getpid()
             )
+    except NvmlError as error:
+        raise DeviceError(f"Who uses the GPUs cannot be read: {error}. Nothing was started") from error
+
+
+def unseen(devices: Sequence[Device]) -> tuple[Device, ...]:
+    """The GPUs of which NVML does not tell who computes on them: whether others do is unknown. Raises DeviceError."""
+    gpus = [device for device in devices if device.kind is DeviceKind.CUDA]
+    try:
+        with Nvml() as nvml:
+            return tuple(gpu for gpu in gpus if nvml.processes(gpu.uuid) is None)
     except NvmlError as error:
         raise DeviceError(f"Who uses the GPUs cannot be read: {error}. Nothing was started") from error
 

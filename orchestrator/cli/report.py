@@ -27,7 +27,8 @@ Examples:
     "--output",
     metavar="FILE",
     type=click.Path(),
-    help="The report; an older one is kept beside it. [default: in the folder of the run]",
+    help="The report; an older one is kept beside it. [default: in the folder of the run; while the run goes on, as "
+    "text on standard output]",
 )
 @click.option(
     "-f",
@@ -42,19 +43,29 @@ def command(*, run: str, output: str | None, formats: str | None) -> None:
     """Make the reports of RUN, the folder of a run, again from what was measured.
 
     The run may still go on, or have died: then the report says so, and its verdict is INCOMPLETE. The run itself is not
-    disturbed: its journal and its results are read, and nothing else of it is touched.
+    disturbed: its journal and its results are read, and nothing else of it is touched. While it goes on, its folder is
+    its own: without -o, the report is printed as text.
     """
-    from orchestrator import archive, config, folders, reporting
+    from orchestrator import archive, config, folders, journal, reporting
     from orchestrator import report as reports
 
     place = None if output is None else _place(output, formats)
     paths = folders.existing_run(run, "runs")
     stored = archive.load_stored(paths)
     wanted = stored.configuration.formats if formats is None else config.report_formats(formats)
+    seen = journal.length(paths.journal)
     made = reporting.make(paths, stored)
-    written = reports.write(made, paths, wanted) if place is None else reports.publish(made, *place)
+    written = reporting.render_again(made, paths, wanted, seen) if place is None else reports.publish(made, *place)
     for path in written:
         say(str(path))
+    if not written:
+        from orchestrator.report.as_text import to_text
+
+        say(to_text(made))
+        complain(
+            "note: a process works on the run and writes its report into the folder when it ends, so nothing was "
+            "written there; -o FILE writes this one"
+        )
     if made.metadata.running:
         missing = counted(made.summary.cells.missing, "cell")
         complain(f"note: the run still goes on; {missing} of {made.summary.cells.planned} not measured yet")

@@ -55,7 +55,7 @@ def measure(context: click.Context, params: RunParams, preset: str | None = None
 
 
 def _measure(context: click.Context, params: RunParams, preset: str | None, ending: Ending) -> ExitCode:
-    from orchestrator import archive, config, cuda_probe, folders, plan
+    from orchestrator import archive, config, cuda_probe, folders, hooks, plan
     from orchestrator.cli import without_effect
     from orchestrator.cli.running import work
     from orchestrator.configuration import StoredRun
@@ -78,7 +78,7 @@ def _measure(context: click.Context, params: RunParams, preset: str | None, endi
     stored = StoredRun(
         tool_version=TOOL_VERSION,
         run_id=paths.folder.name,
-        command=context.find_root().meta["command"],
+        command=hooks.recorded(context.find_root().meta["command"]),
         configuration=configuration,
         devices=devices,
         plan=planned,
@@ -157,11 +157,14 @@ def _devices(everything: "Said", configuration: "Configuration") -> "tuple[Devic
 
 
 def _telemetry_note(configuration: "Configuration", devices: "tuple[Device, ...]") -> str:
-    """Why the report will have no readings at all; empty where it should have some."""
+    """Why the report will have no readings, or not all; empty where it should have them."""
+    from orchestrator import users
     from protocol.cell import DeviceKind
 
     if not configuration.monitor:
         return "monitoring was switched off"
     if all(device.kind is DeviceKind.CPU for device in devices):
         return "NVML reads GPUs; there are none in this run"
+    if hidden := users.unseen(devices):
+        return f"NVML does not tell who uses {', '.join(gpu.label for gpu in hidden)}: whether others did is not seen"
     return ""

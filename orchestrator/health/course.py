@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from orchestrator.health.records import HealthRecord, NodeVitals, Vitals, Watch
+from orchestrator.health.records import Deafened, HealthRecord, NodeVitals, Vitals, Watch
 from protocol.messages import XidSeen
 
 BUSY_PERCENT: Final = 50
@@ -21,7 +21,7 @@ class Course:
     first, last: the earliest and the newest value. rise: what counters rose by, resets allowed for. lowest, highest:
     over all looks; busy_lowest: over those under load. spent_s: the longest time in which every look at a margin found
     nothing left of it. refusals: what the newest look could not read, and why. deaf: why the driver's errors could not
-    be heard. watched_s: from the first look to the last, without pauses between telemetry processes.
+    be heard, at any time. watched_s: from the first look to the last, without pauses between telemetry processes.
     """
 
     looks: int = 0
@@ -72,22 +72,21 @@ class Heard(NamedTuple):
     at_ns: int
 
 
-class Span(NamedTuple):
-    """The time that one telemetry process watched, from its first word to its last good look at any GPU."""
+class Look(NamedTuple):
+    """When somebody looked at a GPU, and the boot that the monotonic time belongs to."""
 
     boot_id: str
-    first_ns: int
-    last_ns: int
+    at_ns: int
 
 
 @dataclass(frozen=True)
 class Courses:
-    """All that was seen. xids: by UUID, in the order in which they were heard. spans: none where nobody watched."""
+    """All that was seen. xids, looks: by UUID, in the order in which they were heard and made."""
 
     gpus: Mapping[str, Course] = field(default_factory=dict)
     node: Course = field(default_factory=Course)
     xids: Mapping[str, tuple[Heard, ...]] = field(default_factory=dict)
-    spans: tuple[Span, ...] = ()
+    looks: Mapping[str, tuple[Look, ...]] = field(default_factory=dict)
 
 
 def follow(records: Iterable[HealthRecord]) -> Courses:
@@ -95,27 +94,32 @@ def follow(records: Iterable[HealthRecord]) -> Courses:
     gpus: dict[str, Course] = {}
     node = Course()
     xids: dict[str, tuple[Heard, ...]] = {}
-    spans: list[Span] = []
+    looks: dict[str, list[Look]] = {}
     before: dict[str, int] = {}
-    boot = ""
+    boot, kernel_log = "", False
     for record in records:
         match record:
             case Watch():
-                boot, before = record.boot_id, {}
-                spans.append(Span(boot, record.at_ns, record.at_ns))
-                for uuid, why in record.deaf.items():
-                    gpus.setdefault(uuid, Course()).deaf = "" if record.kernel_log else why
+                boot, kernel_log, before = record.boot_id, record.kernel_log, {}
+                _deafen(gpus, {} if kernel_log else record.deaf)
+            case Deafened():
+                _deafen(gpus, {} if kernel_log else record.deaf)
             case XidSeen():
                 xids[record.uuid] = (*xids.get(record.uuid, ()), Heard(record.xid, boot, record.at_ns))
             case Vitals():
                 course = gpus.setdefault(record.uuid, Course())
                 course.broken = course.broken or record.broken
                 course.take(record.values, record.refusals, _seconds(before, record.uuid, record.at_ns))
-                if spans and not record.broken:
-                    spans[-1] = spans[-1]._replace(last_ns=record.at_ns)
+                looks.setdefault(record.uuid, []).append(Look(boot, record.at_ns))
             case NodeVitals():
                 node.take(record.values, record.refusals, _seconds(before, "", record.at_ns))
-    return Courses(gpus=gpus, node=node, xids=xids, spans=tuple(spans))
+    return Courses(gpus=gpus, node=node, xids=xids, looks={uuid: tuple(its) for uuid, its in looks.items()})
+
+
+def _deafen(gpus: dict[str, Course], deaf: Mapping[str, str]) -> None:
+    """What was not heard once stays unheard, whatever a later telemetry process can hear."""
+    for uuid, why in deaf.items():
+        gpus.setdefault(uuid, Course()).deaf = why
 
 
 def _seconds(before: dict[str, int], who: str, at_ns: int) -> float:

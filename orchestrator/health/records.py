@@ -1,6 +1,7 @@
 """What the telemetry process writes about health: one frame a record in telemetry/health.records, in order of time.
 
     Watch        it begins to look: on which boot, and of which GPUs it can hear Xid events
+    Deafened     it can no longer hear them
     Vitals       one GPU at the beginning, every ten seconds, and at the end
     XidSeen      an error of the driver, as soon as it is heard
     NodeVitals   the error counters of the machine itself, as often as those of the GPUs
@@ -14,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from orchestrator.frames import frames
+from orchestrator.frames import contents, frames
 from protocol import codec
 from protocol.errors import ProtocolError
 from protocol.messages import XidSeen
@@ -39,6 +40,13 @@ class Watch(_Record, frozen=True, kw_only=True):
     kernel_log: bool = False
 
 
+class Deafened(_Record, frozen=True, kw_only=True):
+    """From now on the Xids of some GPUs may not be heard through NVML: UUID → why."""
+
+    at_ns: int
+    deaf: dict[str, str]
+
+
 class Vitals(_Record, frozen=True, kw_only=True):
     """One look at one GPU. values: by the names of reader.py; refusals: why others could not be read.
 
@@ -60,17 +68,16 @@ class NodeVitals(_Record, frozen=True, kw_only=True):
     refusals: dict[str, str] = {}
 
 
-HealthRecord = Watch | Vitals | XidSeen | NodeVitals
+HealthRecord = Watch | Deafened | Vitals | XidSeen | NodeVitals
 _RECORD: Final = codec.Decoder[HealthRecord](HealthRecord)
 
 
 def read(path: Path) -> Iterator[HealthRecord]:
-    """The records in a file, none where there is no file. Damaged ones and a torn tail are left out."""
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        return
-    for _, body in frames(data):
+    """The records in a file, none where there is no file. Damaged ones and a torn tail are left out.
+
+    Raises RunFolderError for a file that is not ours.
+    """
+    for _, body in frames(contents(path)):
         try:
             yield _RECORD.decode(body)
         except ProtocolError:

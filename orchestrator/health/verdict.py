@@ -12,16 +12,17 @@ Earlier ones win. reaction() says what a fault in the middle of a run means for 
 import enum
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 from orchestrator.health import xids
-from orchestrator.health.course import Course, Span
+from orchestrator.health.course import Course, Look
 from orchestrator.health.judges import JUDGES, Action, Case, Judgement, State
 from orchestrator.health.records import LOOK_NS
 from orchestrator.health.signals import SIGNALS, BoardClass, Signal
 
 GAP_NS: Final = 3 * LOOK_NS
-"""By which the last look may lie before the end of the work before the readings count as broken off."""
+"""For which nobody may have looked at a GPU at work before its readings count as broken off."""
 
 
 class Verdict(enum.StrEnum):
@@ -120,14 +121,38 @@ def worst(verdicts: Iterable[Verdict]) -> Verdict:
     return min(verdicts, key=_GRAVEST_FIRST.index, default=Verdict.NOT_APPLICABLE)
 
 
-def broke_off(spans: Sequence[Span], work: Iterable[tuple[str, int]]) -> str:
-    """Why the readings do not cover the work, empty where they do. work: boot and monotonic end of each part of it."""
-    for boot, end_ns in work:
-        watched = [span.last_ns for span in spans if span.boot_id == boot and span.first_ns <= end_ns]
-        if not watched:
-            return "nothing was read: NVML could not be used, or telemetry was off"
-        if end_ns - max(watched) > GAP_NS:
-            return f"the readings broke off {(end_ns - max(watched)) / 1e9:.0f} s before the end of the work"
+@dataclass(frozen=True)
+class Work:
+    """The time in which a GPU was at work, monotonic on one boot, and when telemetry is known to have ended by then."""
+
+    boot_id: str
+    begin_ns: int
+    end_ns: int
+    unwatched_ns: int | None = None
+
+
+def broke_off(looks: Iterable[Look], parts: Iterable[Work]) -> str:
+    """Why the looks at a GPU do not cover its work, empty where they do."""
+    made = tuple(looks)
+    return next(filter(None, (_uncovered(made, part) for part in parts)), "")
+
+
+def _uncovered(looks: Sequence[Look], work: Work) -> str:
+    """A look soon after the end will do: short work may be over before the first one."""
+    seen = sorted(
+        min(look.at_ns, work.end_ns)
+        for look in looks
+        if look.boot_id == work.boot_id and look.at_ns <= work.end_ns + GAP_NS
+    )
+    if not seen:
+        return "nothing was read: NVML could not be used, or telemetry was off"
+    inside = [at_ns for at_ns in seen if at_ns > work.begin_ns]
+    moments = [work.begin_ns if inside else seen[-1], *inside, work.end_ns]
+    widest_ns = max(after - before for before, after in pairwise(moments))
+    if widest_ns > GAP_NS:
+        return f"the readings broke off for {widest_ns / 1e9:.0f} s"
+    if work.unwatched_ns is not None and work.unwatched_ns < work.end_ns:
+        return f"the readings broke off for {(work.end_ns - work.unwatched_ns) / 1e9:.0f} s: telemetry ended too early"
     return ""
 
 
@@ -183,9 +208,8 @@ def _counter(name: str, title: str, course: Course, risen: Judgement) -> Finding
 
 def _opinion(findings: tuple[Finding, ...], gap: str) -> Opinion:
     states = [finding.judgement.state for finding in findings]
-    lacking = tuple(
-        finding.name for finding in findings if finding.required and finding.judgement.state is State.UNREADABLE
-    )
+    unread = {State.UNREADABLE} if not gap else set(State) - {State.NOT_APPLICABLE}
+    lacking = tuple(finding.name for finding in findings if finding.required and finding.judgement.state in unread)
     read = {State.PASS, State.WARN, State.FAIL} & set(states)
     if State.FAIL in states:
         verdict = Verdict.FAIL

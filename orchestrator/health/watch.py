@@ -6,25 +6,29 @@ seconds. A GPU that is lost costs its own readings and nobody else's.
 
 import ctypes
 import time
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
 from orchestrator import host, mig
 from orchestrator.frames import FrameFile
-from orchestrator.health import node
+from orchestrator.health import node, xids
 from orchestrator.health.kernel_log import KMSG, KernelLog
 from orchestrator.health.reader import refused, vitals
-from orchestrator.health.records import LOOK_NS, HealthRecord, Watch
+from orchestrator.health.records import LOOK_NS, Deafened, HealthRecord, Watch
 from orchestrator.nvml import Nvml
-from orchestrator.nvml_errors import NvmlError
+from orchestrator.nvml_errors import TIMEOUT, NvmlError
 from protocol import codec
 from protocol.messages import GpuBroken, XidSeen
 
 MOST_EVENTS: Final = 100
 """Events that are taken at one tick: a GPU that dies may report thousands."""
 MOST_KEPT: Final = 1000
-"""Errors that one telemetry process keeps: what is the matter is clear by then, and the disk stays free."""
+"""Errors of one GPU and kind that one telemetry process keeps: by then that matter is clear, and the disk stays free.
+
+A grave number that was not told yet is kept whatever came before it.
+"""
 _OFTEN_NS: Final = 1_000_000_000
 _NO_INSTANCE: Final = 0xFFFFFFFF
 """What NVML says of an error that is not of one GPU instance."""
@@ -44,7 +48,9 @@ class HealthWatch:
         self._kernel_log = KernelLog(self._slots, kernel_log)
         self._by_nvml: dict[tuple[str, int], int] = {}
         self._by_kernel: dict[tuple[str, int], int] = {}
-        self._kept = 0
+        self._kept: Counter[tuple[str, xids.XidKind]] = Counter()
+        self._told: set[tuple[str, int]] = set()
+        self._deaf: dict[str, str] = {}
         self._broken: set[str] = set()
         self._looked: dict[str, int] = {}
         self._next_ns = 0
@@ -54,11 +60,12 @@ class HealthWatch:
         """Look if it is time for it. Returns errors that are new. Raises OSError when the disk refuses."""
         if not self._begun:
             self._begun = True
+            self._deaf = dict(self._events.deaf)
             self._write(
                 Watch(
                     at_ns=now_ns,
                     boot_id=host.boot_id(),
-                    deaf=self._events.deaf,
+                    deaf=self._deaf,
                     kernel_log=self._kernel_log.readable,
                 )
             )
@@ -94,11 +101,22 @@ class HealthWatch:
         ):
             fresh += [one for one in heard if now_ns - others.get(one, -_SAME_NS) >= _SAME_NS]
             own.update(dict.fromkeys(heard, now_ns))
-        told = tuple(XidSeen(uuid=uuid, xid=xid, at_ns=now_ns) for uuid, xid in fresh[: MOST_KEPT - self._kept])
-        self._kept += len(told)
+        told = tuple(XidSeen(uuid=uuid, xid=xid, at_ns=now_ns) for uuid, xid in fresh if self._keeps(uuid, xid))
         for event in told:
             self._write(event)
+        if self._events.deaf != self._deaf:
+            self._deaf = dict(self._events.deaf)
+            self._write(Deafened(at_ns=now_ns, deaf=self._deaf))
         return told
+
+    def _keeps(self, uuid: str, xid: int) -> bool:
+        """Whether an error is written and told, which counts it."""
+        kind = xids.kind(xid)
+        if self._kept[uuid, kind] >= MOST_KEPT and (kind not in xids.HARDWARE or (uuid, xid) in self._told):
+            return False
+        self._kept[uuid, kind] += 1
+        self._told.add((uuid, xid))
+        return True
 
     def _look(self) -> tuple[GpuBroken, ...]:
         """Write a look at everything. Returns GPUs that are found broken for the first time."""
@@ -135,7 +153,7 @@ class HealthWatch:
 
 
 class _Events:
-    """NVML's event set, for Xids. deaf: GPUs that cannot be heard, and why."""
+    """NVML's event set, for Xids. deaf: GPUs that cannot be heard, or could not be at some time, and why."""
 
     def __init__(self, nvml: Nvml, uuids: Iterable[str]) -> None:
         self._nvml = nvml
@@ -164,8 +182,10 @@ class _Events:
         while self._by_handle and len(seen) < MOST_EVENTS:
             try:
                 event = self._nvml.call(lambda lib: lib.nvmlEventSetWait_v2(self._set, 0))
-            except NvmlError:
-                break  # nothing has come, or a GPU is lost, which its vitals say
+            except NvmlError as error:
+                if error.code != TIMEOUT:
+                    self._deafen(refused(error))
+                break
             there = self._by_handle.get(_address(event.device))
             if there is not None:
                 instance = None if event.gpuInstanceId == _NO_INSTANCE else int(event.gpuInstanceId)
@@ -180,6 +200,11 @@ class _Events:
             self._nvml.call(lambda lib: lib.nvmlEventSetFree(self._set))
         except NvmlError:
             return  # the process ends with it
+
+    def _deafen(self, why: str) -> None:
+        """The set did not answer, and nobody knows of which GPU something went unheard."""
+        for there in self._by_handle.values():
+            self.deaf |= dict.fromkeys((uuid for uuid in there.instances if uuid not in self.deaf), why)
 
     def _register(self, lib: Any, gpu: Any) -> None:  # noqa: ANN401 - pynvml has no types
         lib.nvmlDeviceRegisterEvents(gpu, lib.nvmlEventTypeXidCriticalError, self._set)

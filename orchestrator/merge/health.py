@@ -12,7 +12,7 @@ from orchestrator.health.clocks import ClockUse
 from orchestrator.health.course import Course, Heard
 from orchestrator.health.judges import Case, State
 from orchestrator.health.signals import Board, board_class
-from orchestrator.health.verdict import Finding, Opinion, Verdict
+from orchestrator.health.verdict import Finding, Opinion, Verdict, Work
 from orchestrator.merge.times import iso
 from orchestrator.records import Segment
 from orchestrator.report.health import DeviceHealth, HealthReport, NodeHealth, SignalReport, XidReport
@@ -34,10 +34,7 @@ _ALIKE: Final = {
 def health(archive: Archive, evidence: Evidence) -> HealthReport:
     """The verdicts on every device of the run and on the machine."""
     rules, devices = limits.load(), archive.stored.devices
-    gap = verdict.broke_off(evidence.courses.spans, _work(archive))
-    found = tuple(
-        _device(device, _opinion(device, archive, evidence, rules, gap), archive, evidence) for device in devices
-    )
+    found = tuple(_device(device, _opinion(device, archive, evidence, rules), archive, evidence) for device in devices)
     node = _node(
         verdict.of_node(
             evidence.courses.node,
@@ -83,7 +80,7 @@ def _said(report: HealthReport, state: State) -> Iterator[str]:
             yield f"the machine: {signal.words}"
 
 
-def _opinion(device: Device, archive: Archive, evidence: Evidence, rules: limits.HealthRules, gap: str) -> Opinion:
+def _opinion(device: Device, archive: Archive, evidence: Evidence, rules: limits.HealthRules) -> Opinion:
     if device.kind is not DeviceKind.CUDA:
         return verdict.not_applicable("no GPU")
     courses = evidence.courses
@@ -104,17 +101,21 @@ def _opinion(device: Device, archive: Archive, evidence: Evidence, rules: limits
         xids=tuple(heard.xid for heard in courses.xids.get(device.uuid, ())),
     )
     required = {*rules.levels[limits.LEVEL].required, *archive.stored.configuration.required_signals}
+    gap = verdict.broke_off(courses.looks.get(device.uuid, ()), _work(archive, device))
     return verdict.of_gpu(case, required, gap=gap)
 
 
-def _work(archive: Archive) -> Iterator[tuple[str, int]]:
-    """Boot, and when the last launch on a GPU ended, of each segment."""
-    gpus = {device.uuid for device in archive.stored.devices if device.kind is DeviceKind.CUDA}
-    last: dict[Segment, int] = {}
+def _work(archive: Archive, device: Device) -> Iterator[Work]:
+    """From the first launch on a GPU to the end of the last, of each segment; on any GPU where it had none itself."""
+    gpus = {other.uuid for other in archive.stored.devices if other.kind is DeviceKind.CUDA}
+    own = {device.uuid} & {attempt.start.device for attempt in archive.attempts}
+    spans: dict[Segment, tuple[int, int]] = {}
     for attempt in archive.attempts:
-        if attempt.end is not None and attempt.lasted_ms is not None and attempt.start.device in gpus:
-            last[attempt.segment] = max(last.get(attempt.segment, 0), attempt.end.at_ns)
-    yield from ((segment.boot_id, end_ns) for segment, end_ns in last.items())
+        if attempt.end is not None and attempt.lasted_ms is not None and attempt.start.device in (own or gpus):
+            begin_ns, end_ns = spans.get(attempt.segment, (attempt.start.at_ns, attempt.end.at_ns))
+            spans[attempt.segment] = min(begin_ns, attempt.start.at_ns), max(end_ns, attempt.end.at_ns)
+    for segment, (begin_ns, end_ns) in spans.items():
+        yield Work(segment.boot_id, begin_ns, end_ns, archive.telemetry_ended.get(segment))
 
 
 def _differences(devices: Sequence[Device]) -> Iterator[str]:

@@ -1,7 +1,8 @@
 """Whether the orchestrator names what goes wrong, on this machine: faults made on purpose, and what it says of them.
 
     faults (data) ─▶ campaign ─▶ a real run in a temporary folder ─▶ accounts ─▶ judge ─▶ Outcome ─▶ table, JSON
-                                                                  └▶ leftovers
+                                  │ └▶ leftovers                      ▲
+                                  └▶ watching: how large logs become ─┘
 
 The run is one like any other (run.py: the same loop, zygote, workers, journal). Its report is tainted and goes with the
 folder: the table is what is kept.
@@ -21,6 +22,7 @@ from orchestrator import archive, folders, run
 from orchestrator.selftest import accounts, campaign, faults, leftovers
 from orchestrator.selftest.campaign import Injection
 from orchestrator.selftest.judge import Account, judge
+from orchestrator.selftest.watching import Watch
 from orchestrator.view import Display, Notice
 from protocol.cell import Device
 from protocol.exit_codes import ExitCode
@@ -72,9 +74,10 @@ def inject(devices: Sequence[Device], display: Display, command: tuple[str, ...]
         stored, injections = campaign.prepare(faults.FAULTS, devices, paths.folder, told, command)
         archive.store(stored, paths)
         display.tell(_announcement(injections, devices))
-        report = run.execute(stored, paths, display)
+        watch = Watch(display, paths)
+        report = run.execute(stored, paths, watch)
         loaded, moments = archive.load(paths), accounts.moments(told)
-        rows = tuple(_row(one, accounts.read(loaded, report, one, moments)) for one in injections)
+        rows = tuple(_row(one, accounts.read(loaded, report, one, moments, watch.seen)) for one in injections)
         outcome = Outcome(
             rows=rows,
             left_behind=tuple(leftovers.find(paths)),

@@ -33,15 +33,20 @@ class Done(enum.StrEnum):
 class Expected(msgspec.Struct, frozen=True, kw_only=True):
     """What the orchestrator has to say of a fault.
 
-    tries: processes in all, the last one included that works. signal: the name of what ended each process that failed;
-    None where that is nobody's business, or it left by itself.
+    says: a part of the message. phase: where it failed. tries: processes in all, the last one included that works.
+    signal: the name of what ended each process that failed; None where that is nobody's business, or it left by itself.
+    stacks: those of its threads have to be kept. prints: what it printed has to be.
     """
 
     category: Category
+    says: str
+    phase: Phase = Phase.MEASURE
     tries: int = 1
     done: Done = Done.GIVEN_UP
     status: Status = Status.FAILED
     signal: str | None = None
+    stacks: bool = False
+    prints: bool = False
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,23 +69,33 @@ _CPU: Final = frozenset({DeviceKind.CPU})
 _GPU: Final = frozenset({DeviceKind.CUDA})
 
 
-def _hang(ended_by: signal.Signals | None) -> Expected:
-    return Expected(category=Category.DEADLINE, signal=None if ended_by is None else ended_by.name)
+def _hang(ended_by: signal.Signals | None, *, stacks: bool = True, prints: bool = False) -> Expected:
+    return Expected(
+        category=Category.DEADLINE,
+        says=f"'{Phase.WARM_UP}' took longer than {DEADLINES.warm_up:g} s",
+        phase=Phase.WARM_UP,
+        signal=None if ended_by is None else ended_by.name,
+        stacks=stacks,
+        prints=prints,
+    )
 
 
-def _died(category: Category, by: signal.Signals) -> Expected:
-    return Expected(category=category, tries=2, done=Done.RETRIED, signal=by.name)
+def _died(category: Category, by: signal.Signals, *, stacks: bool = True) -> Expected:
+    return Expected(
+        category=category, says=f"killed by {by.name}", tries=2, done=Done.RETRIED, signal=by.name, stacks=stacks
+    )
 
 
-def _too_large(tries: int) -> Expected:
-    return Expected(category=Category.OUT_OF_MEMORY, tries=tries, done=Done.HALVED, status=Status.DEGRADED)
+def _too_large(says: str, tries: int) -> Expected:
+    return Expected(category=Category.OUT_OF_MEMORY, says=says, tries=tries, done=Done.HALVED, status=Status.DEGRADED)
 
 
 FAULTS: Final[tuple[Fault, ...]] = (
-    Fault(name="freeze (SIGSTOP)", do="stop", expected=_hang(signal.SIGTERM), config={"after": 0.2}),
+    # A process that is stopped cannot dump its stacks.
+    Fault(name="freeze (SIGSTOP)", do="stop", expected=_hang(signal.SIGTERM, stacks=False), config={"after": 0.2}),
     Fault(name="freeze, deaf to SIGTERM", do="hang, deaf to SIGTERM", expected=_hang(signal.SIGKILL)),
     Fault(name="freeze, holding the GIL", do="hold the GIL", expected=_hang(signal.SIGTERM)),
-    Fault(name="endless output", do="print without end", expected=_hang(signal.SIGTERM)),
+    Fault(name="endless output", do="print without end", expected=_hang(signal.SIGTERM, prints=True)),
     Fault(
         name="segfault",
         do="segfault",
@@ -88,11 +103,16 @@ FAULTS: Final[tuple[Fault, ...]] = (
         config=_WHILE_MEASURING,
     ),
     Fault(name="abort", do="abort", expected=_died(Category.CRASHED, signal.SIGABRT), config=_WHILE_MEASURING),
-    Fault(name="kill (SIGKILL)", do="kill", expected=_died(Category.KILLED, signal.SIGKILL), config=_WHILE_MEASURING),
+    Fault(
+        name="kill (SIGKILL)",
+        do="kill",
+        expected=_died(Category.KILLED, signal.SIGKILL, stacks=False),
+        config=_WHILE_MEASURING,
+    ),
     Fault(
         name="out of memory",
         do="out of memory",
-        expected=_too_large(tries=3),
+        expected=_too_large("MemoryError", tries=3),
         config={**_WHILE_MEASURING, "room_mb": 160},  # of items of 64 MiB: 8 and 4 are too many, 2 fit
         batch_size=8,
         kinds=_CPU,
@@ -100,24 +120,34 @@ FAULTS: Final[tuple[Fault, ...]] = (
     Fault(
         name="out of device memory",
         do="out of device memory",
-        expected=_too_large(tries=2),
+        expected=_too_large("CUDA out of memory", tries=2),
         config=_WHILE_MEASURING,
         batch_size=4,  # items of 30 % of the GPU's memory: 4 are too many, 2 fit
         kinds=_GPU,
         preload=("torch",),
     ),
-    Fault(name="exception", do="raise", expected=Expected(category=Category.EXCEPTION), config=_WHILE_MEASURING),
+    Fault(
+        name="exception",
+        do="raise",
+        expected=Expected(category=Category.EXCEPTION, says="raised on request"),
+        config=_WHILE_MEASURING,
+    ),
     Fault(
         name="import error",
         do="import error",
-        expected=Expected(category=Category.IMPORT_ERROR, done=Done.SKIPPED),
+        expected=Expected(category=Category.IMPORT_ERROR, says="nothing_like_this", done=Done.SKIPPED),
         config=_WHILE_MEASURING,
     ),
-    Fault(name="NaN", do="not finite", expected=Expected(category=Category.NOT_FINITE), config=_WHILE_MEASURING),
+    Fault(
+        name="NaN",
+        do="not finite",
+        expected=Expected(category=Category.NOT_FINITE, says="the loss is nan"),
+        config=_WHILE_MEASURING,
+    ),
     Fault(
         name="device assert",
         do="device assert",
-        expected=Expected(category=Category.CUDA_STICKY),
+        expected=Expected(category=Category.CUDA_STICKY, says="device-side assert triggered"),
         config=_WHILE_MEASURING,
         kinds=_GPU,
         preload=("torch",),

@@ -8,6 +8,7 @@ Times are shown and never judged: how long a verdict takes depends on the machin
 """
 
 from collections.abc import Iterator
+from typing import Final
 
 import msgspec
 
@@ -15,12 +16,17 @@ from orchestrator.logs import CAP_BYTES
 from orchestrator.outcomes import Status
 from orchestrator.selftest.faults import Done, Expected
 
+_PRINTED_BYTES: Final = 64 * 1024
+"""The least that has to be kept of what is printed without end."""
+
 
 class Try(msgspec.Struct, frozen=True, kw_only=True):
     """One process, as the journal has it. category: None where it has a result, or no end was recorded.
 
     signal: that ended it, by its name. seconds: from the injection until the verdict was recorded; None where the fault
-    never happened, or nothing was said of it. output_bytes: what is kept of what it printed.
+    never happened, or nothing was said of it. phase: where it failed. stacks: those of its threads were dumped.
+    output_bytes: what is kept of what it printed. printed_bytes, disk_bytes: how long its log was at most, and how much
+    it took of the disk, while it ran.
     """
 
     batch_size: int
@@ -30,6 +36,10 @@ class Try(msgspec.Struct, frozen=True, kw_only=True):
     injected: bool
     seconds: float | None
     output_bytes: int
+    phase: str | None = None
+    stacks: bool = False
+    printed_bytes: int = 0
+    disk_bytes: int = 0
 
 
 class Account(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,6 +62,11 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
     def categories(self) -> tuple[str, ...]:
         """What the failures were called, each once."""
         return tuple(dict.fromkeys(one.category for one in self.failed if one.category is not None))
+
+    @property
+    def phases(self) -> tuple[str, ...]:
+        """Where it failed, each once."""
+        return tuple(dict.fromkeys(one.phase for one in self.failed if one.phase is not None))
 
     @property
     def signals(self) -> tuple[str, ...]:
@@ -87,6 +102,8 @@ def _wrong(expected: Expected, account: Account) -> Iterator[str]:
     if not all(one.injected for one in account.tries):
         yield "it did not happen in every process"
     yield from _differs("category", expected.category, account.categories)
+    if account.failed:
+        yield from _tells_little(expected, account)
     if expected.signal is not None:
         yield from _differs("ended by", expected.signal, account.signals)
     if len(account.tries) != expected.tries:
@@ -97,9 +114,29 @@ def _wrong(expected: Expected, account: Account) -> Iterator[str]:
         )
     if account.status is not expected.status:
         yield f"status: expected {expected.status}, not {account.status}"
-    most = max(one.output_bytes for one in account.tries)
-    if most > CAP_BYTES:
-        yield f"output: {most} bytes were kept, and {CAP_BYTES} are the most"
+    for one in account.tries:
+        yield from _keeps_too_much(one)
+
+
+def _tells_little(expected: Expected, account: Account) -> Iterator[str]:
+    """What a person would need to find the cause, and does not find."""
+    yield from _differs("phase", expected.phase, account.phases)
+    other = [one.message for one in account.failed if expected.says not in one.message]
+    if other:
+        yield f'message: expected one with "{expected.says}", not "{other[0]}"'
+    if expected.stacks and not all(one.stacks for one in account.failed):
+        yield "its stacks are not in fault.log"
+    least = min(one.output_bytes for one in account.failed)
+    if expected.prints and least < _PRINTED_BYTES:
+        yield f"output: {least} bytes were kept of what has no end, and {_PRINTED_BYTES} are the least"
+
+
+def _keeps_too_much(one: Try) -> Iterator[str]:
+    """Afterwards, or while it ran: there what came between two looks at a log is no fault, most of it all is one."""
+    if one.output_bytes > CAP_BYTES:
+        yield f"output: {one.output_bytes} bytes were kept, and {CAP_BYTES} are the most"
+    if one.disk_bytes > CAP_BYTES + one.printed_bytes // 2:
+        yield f"output: its log took {one.disk_bytes} bytes of the disk while it ran, of {one.printed_bytes} printed"
 
 
 def _differs(what: str, expected: str, found: tuple[str, ...]) -> Iterator[str]:

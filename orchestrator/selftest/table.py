@@ -78,6 +78,10 @@ def _fault(row: Row) -> dict[str, Any]:
         "gpu_uuid": injection.device.uuid,
         "expected": {
             "category": expected.category.value,
+            "phase": expected.phase.value,
+            "message": expected.says,
+            "stacks": expected.stacks,
+            "output": expected.prints,
             "signal": expected.signal,
             "tries": expected.tries,
             "done": expected.done.value,
@@ -85,7 +89,11 @@ def _fault(row: Row) -> dict[str, Any]:
         },
         "said": {
             "categories": list(account.categories),
+            "phases": list(account.phases),
             "messages": [one.message for one in account.failed],
+            "stacks": bool(account.failed) and all(one.stacks for one in account.failed),
+            "output_bytes": max((one.output_bytes for one in account.tries), default=0),
+            "log_disk_bytes": max((one.disk_bytes for one in account.tries), default=0),
             "signals": list(account.signals),
             "tries": len(account.tries),
             "done": account.done.value,

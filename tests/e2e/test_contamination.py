@@ -142,6 +142,14 @@ def test_beside_others_on_request_results_are_marked(
     assert attempt.beside == f"PID {stranger.pid} sleep, 3.0 GiB"
 
 
+def test_a_gpu_whose_users_are_not_told_is_measured_on_and_that_is_said(nvml: FakeNvml, tmp_path: Path) -> None:
+    """Without permission to see processes nothing is blocked; a warning says once that strangers are not seen."""
+    nvml.fail("nvmlDeviceGetComputeRunningProcesses", 4, gpu=0)
+    node = begin(nvml, tmp_path / "run")
+    assert node.wait() == 0, node.output
+    assert node.output.count("NVML does not tell who uses GPU 0") == 1
+
+
 def test_a_stop_ends_the_waiting(nvml: FakeNvml, stranger: subprocess.Popen[bytes], tmp_path: Path) -> None:
     """Whoever stops the run does not wait for a stranger; `resume` measures what is missing."""
     node = begin(nvml, tmp_path / "run")
@@ -154,3 +162,40 @@ def test_a_stop_ends_the_waiting(nvml: FakeNvml, stranger: subprocess.Popen[byte
     leaves(nvml)
     again = Node(tmp_path / "run", environment=nvml.environment | beside(nvml))
     assert again.wait() == 0, again.output
+
+
+def test_what_was_measured_beside_somebody_is_taken_back_by_resume_too(
+    nvml: FakeNvml, stranger: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
+    """A kill between a result and its withdrawal loses neither: the journal holds who was seen, before the result."""
+    node = begin(nvml, tmp_path / "run")
+    node.until(lambda: count(node, Start) == 1)
+    comes(nvml, stranger)
+    nvml.set({"gpu.0.memory_used_bytes": 3 * 2**30})  # for this the GPU is waited for, and the result not judged yet
+    node.until(lambda: count(node, End) == 1)
+    node.kill()
+    node.wait()
+    assert (withdrawn(node), count(node, Left)) == (0, 0)
+    leaves(nvml)
+    nvml.set({"gpu.0.memory_used_bytes": 0})
+    again = Node(tmp_path / "run", environment=nvml.environment | beside(nvml))
+    assert again.wait() == 0, again.output
+    (cell,) = again.report()["cells"]
+    assert (cell["status"], cell["attempts"], cell["launches"]) == ("ok", 2, 1)
+    (failure,) = again.report()["failures"]
+    assert failure["message"] == f"PID {stranger.pid} sleep, 3.0 GiB computed on the GPU too"
+
+
+def test_a_gpu_does_not_wait_for_somebody_who_is_not_seen_any_more(
+    nvml: FakeNvml, stranger: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
+    """Without telemetry nobody can say that the other has left: what began beside him is measured again at once."""
+    node = begin(nvml, tmp_path / "run")
+    node.until(lambda: count(node, Start) == 1)
+    comes(nvml, stranger)
+    node.until(lambda: withdrawn(node) == 1)
+    (sampler,) = [child for child in node.children() if "orchestrator.sampler" in child.cmdline()]
+    sampler.kill()
+    assert node.wait(timeout_s=20) == 0, node.output
+    assert "none waits until others have left" in node.output
+    assert node.report()["cells"][0]["attempts"] == 2

@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from orchestrator.configuration import Isolation
-from orchestrator.records import Left, Start
+from orchestrator.records import End, Left, Spawned, Start
 from protocol.failure import Category
 from protocol.messages import Deadlines
 from tests.fakes import faults
@@ -108,11 +108,16 @@ def test_a_killed_zygote_costs_nothing(tmp_path: Path) -> None:
     faults.prepare(folder, faults.model("slow", seconds=1.0), faults.model("good"), faults.model("other"), devices=2)
     node = Node(folder)
     node.until(lambda: node.working("slow"))
+    node.zygote().suspend()  # nothing is born from here on: who runs, runs
+    running = {one.launch for one in node.records() if isinstance(one, Spawned)}
+    running -= {one.launch for one in node.records() if isinstance(one, End)}
     node.zygote().kill()
     assert node.wait() == 0, node.output
     assert "the zygote ended with killed by SIGKILL and is started again" in node.output
     failures = {one.failure.category for one in node.archive().attempts if one.failure}
     assert failures <= {Category.ZYGOTE_DIED}
+    assert running, "nothing was running"
+    assert running <= {one.start.launch for one in node.archive().attempts if one.promised}
     assert len(node.archive().zygotes) == 2
     assert leftovers(folder) == NOTHING
 

@@ -7,6 +7,7 @@ import pytest
 from orchestrator.configuration import StoredRun
 from orchestrator.health import records
 from orchestrator.health.records import Vitals
+from orchestrator.records import TelemetryEnded
 from protocol.paths import RunPaths
 from tests.fakes.cuda import beside
 from tests.fakes.node import NOTHING, Node, leftovers
@@ -86,6 +87,20 @@ def test_what_is_required_and_cannot_be_read_is_no_pass(tmp_path: Path) -> None:
     assert strict[1]["lacking"] == ["ecc_uncorrected", "ecc_corrected"]
 
 
+def test_telemetry_that_is_killed_is_no_pass(tmp_path: Path) -> None:
+    """It is gone for the last second of the work only: that is in the journal, and nobody vouches for the GPU."""
+    nvml = FakeNvml(tmp_path, gpus=1)
+    folder = tmp_path / "run"
+    prepare(nvml, folder)
+    node = Node(folder, environment=nvml.environment | beside(nvml))
+    node.until(lambda: node.working("busy") and looked_at(node))
+    next(child for child in node.children() if "orchestrator.sampler" in child.cmdline()).kill()
+    assert node.wait() == 0, node.output
+    assert sum(isinstance(record, TelemetryEnded) for record in node.records()) == 1
+    (device,) = node.report()["health"]["gpus"]
+    assert (device["verdict"], device["note"][:27]) == ("UNKNOWN", "the readings broke off for ")
+
+
 @pytest.mark.slow
 def test_an_nvml_that_hangs_leaves_the_run_alone(tmp_path: Path) -> None:
     """The run ends with its results and its exit code; health is unknown, never PASS, and nothing is left behind."""
@@ -97,4 +112,5 @@ def test_an_nvml_that_hangs_leaves_the_run_alone(tmp_path: Path) -> None:
     assert node.wait() == 0, node.output
     assert node.report()["summary"]["cells"]["ok"] == 2
     assert {gpu["verdict"] for gpu in node.report()["health"]["gpus"]} == {"UNKNOWN"}
+    assert any(isinstance(record, TelemetryEnded) for record in node.records())
     assert leftovers(folder) == NOTHING

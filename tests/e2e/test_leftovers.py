@@ -18,8 +18,19 @@ from protocol.failure import Category, Failure, Phase
 from protocol.messages import Dismiss, Hello, Outcome, ToWorker
 from tests.fakes import faults
 from tests.fakes.commands import python
+from tests.fakes.cuda import beside
 from tests.fakes.node import NOTHING, ROOT, SOCKETS, Node, leftovers
+from tests.fakes.nvml import FakeNvml
 
+ORPHAN = """
+from orchestrator import devices
+from pathlib import Path
+from tests.fakes import faults
+found = devices.resolve("all", visible=None, cores=(0, 1))
+slow = faults.model("slow", do="leave an orphan", once={once!r}, seconds=1.0)
+faults.prepare(Path({folder!r}), slow, machines=found)
+print("null")
+"""
 Sleeper = subprocess.Popen[bytes]
 
 
@@ -77,6 +88,57 @@ def test_what_a_worker_of_an_earlier_life_started_is_ended(tmp_path: Path) -> No
     node = Node(folder)
     assert node.wait() == 0, node.output
     assert leftovers(folder) == NOTHING
+
+
+def test_an_orphan_of_ours_does_not_keep_us_from_its_gpu(tmp_path: Path) -> None:
+    """What an earlier life of the run has left on a GPU is ended before it is asked who uses the GPUs."""
+    nvml, folder = FakeNvml(tmp_path, gpus=1), tmp_path / "run"
+    nvml.python(ORPHAN.format(folder=str(folder), once=str(tmp_path / "once")))
+    environment = nvml.environment | beside(nvml)
+    killed = Node(folder, environment=environment)
+    killed.until(lambda: killed.working("slow") and "sleep" in leftovers(folder)["processes"])
+    (orphan,) = [child for child in killed.worker("slow").children() if child.name() == "sleep"]
+    killed.kill()
+    killed.wait()
+    nvml.set({"gpu.0.compute": f"{orphan.pid} 1000", "gpu.0.mortal": 1})
+    node = Node(folder, environment=environment)
+    assert node.wait() == 0, node.output
+
+
+ORPHANS = """
+import json, os, subprocess, sys
+from pathlib import Path
+from orchestrator import ending, host
+
+folder = Path(sys.argv[1]).resolve()
+def session():
+    child = subprocess.Popen(["sh", "-c", "sleep 60 & echo $!; wait"], stdout=subprocess.PIPE, text=True,
+                             stderr=(folder / "log").open("a"), start_new_session=True)
+    return child, int(child.stdout.readline())
+
+(led, of_it), (ended, orphan), (reused, not_ours) = session(), session(), session()
+workers = [(child.pid, host.start_ticks(child.pid)) for child in (led, ended)]
+ended.kill(); ended.wait()
+own, parent = os.getsid(0), os.getppid()
+forged = [(pid, 1) for pid in (own, os.getpid(), parent, reused.pid)]
+inside = (folder / "log").open()   # as whoever has sent our output into the folder
+found = ending.orphans([*workers, *forged], folder)
+young = ending.orphans([(ended.pid, host.start_ticks(orphan) + 1)], folder)
+ending.end_leftovers([(os.getpid(), host.start_ticks(os.getpid())), (parent, host.start_ticks(parent))])
+print(json.dumps({"found": sorted(pid for pid, _ in found), "expected": sorted([led.pid, of_it, orphan]),
+                  "older": young}))
+ending.end_leftovers([*found, (not_ours, host.start_ticks(not_ours)), (reused.pid, host.start_ticks(reused.pid))])
+"""
+
+
+def test_only_what_a_worker_has_started_is_its_orphan(tmp_path: Path) -> None:
+    """Sessions are named by PIDs, which are used again: neither we nor what came before the worker is ended for it."""
+    folder = tmp_path / "run"
+    folder.mkdir()
+    done = python("-c", ORPHANS, str(folder), cwd=tmp_path)
+    assert done.returncode == 0, (done.returncode, done.stderr)
+    seen = json.loads(done.stdout)
+    assert (seen["found"], seen["older"]) == (seen["expected"], [])
 
 
 def spawned(process: Sleeper, earlier: int = 0) -> Spawned:

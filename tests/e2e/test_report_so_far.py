@@ -5,14 +5,30 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from orchestrator import journal
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+from orchestrator import journal, lock, reporting
+from orchestrator import report as reports
+from orchestrator.cli import orchestrate
+from orchestrator.configuration import ReportFormat, StoredRun
 from orchestrator.records import Finished
+from orchestrator.report.model import Report
 from protocol.messages import Deadlines
+from protocol.paths import RunPaths
 from tests.fakes import faults
 from tests.fakes.commands import python
 from tests.fakes.node import Node
+from tests.fakes.runs import FakeRun
 
 LONG = Deadlines(start=20, import_=20, build=20, warm_up=200, measure=20, finish=20)
+
+
+LEFT_ALONE = (
+    "note: a process works on the run and writes its report into the folder when it ends, so nothing was written "
+    "there; -o FILE writes this one\n"
+)
 
 
 def begun(folder: Path) -> Node:
@@ -58,11 +74,12 @@ def test_a_run_that_goes_on_is_reported_as_such(tmp_path: Path) -> None:
     assert report["failures"] == []
     assert report["told"] == "note: the run still goes on; 2 cells of 3 not measured yet\n"
 
-    shown = python("-m", "orchestrator", "report", str(node.paths.folder), "-f", "txt", cwd=tmp_path)
-    assert shown.stdout == f"{node.paths.report('txt')}\n"
-    text = node.paths.report("txt").read_text()
-    assert "The run still goes on: what has no result here has not been measured yet." in text
-    assert "Verdict: INCOMPLETE" in text
+    shown = python("-m", "orchestrator", "report", str(node.paths.folder), "-f", "json,txt", cwd=tmp_path)
+    assert shown.returncode == 0
+    assert "The run still goes on: what has no result here has not been measured yet." in shown.stdout
+    assert "Verdict: INCOMPLETE" in shown.stdout
+    assert shown.stderr == f"{LEFT_ALONE}{report['told']}"
+    assert contents(node.paths.folder) == before
 
     assert node.process.poll() is None
     node.kill(signal.SIGTERM)
@@ -82,6 +99,37 @@ def test_a_run_that_was_killed_is_reported_as_such(tmp_path: Path) -> None:
     assert "its process died or was killed; `resume` goes on with it" in report["verdict"]["reasons"][0]
     assert [(one["model_name"], one["outcome"]) for one in report["failures"]] == [("endless", "interrupted")]
     assert report["told"] == ""
+    again = python("-m", "orchestrator", "report", str(node.paths.folder), "-f", "json,txt", cwd=tmp_path)
+    assert again.stdout == f"{node.paths.report('json')}\n{node.paths.report('txt')}\n"
+    assert (again.returncode, again.stderr) == (0, "")
+    assert node.report()["verdict"] == report["verdict"]
+
+
+@pytest.mark.parametrize("over", [False, True])
+def test_the_folder_of_a_run_that_was_taken_up_meanwhile_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, over: bool
+) -> None:
+    """Killed when `report` read it, and resumed, or even over, when it would write: it prints what it has made."""
+    run = FakeRun(tmp_path / "run", batch_sizes=(1,))
+    make = reporting.make
+    left: list[dict[str, bytes]] = []
+
+    def overtaken(paths: RunPaths, stored: StoredRun | None = None) -> Report:
+        report = make(paths, stored)
+        if over:
+            run.measured(run.cell(batch_size=1))
+            run.finish()
+            reports.write(make(paths), paths, ReportFormat)
+        else:
+            paths.lock.write_bytes(msgspec.json.encode(lock.myself()))
+        left.append(contents(paths.folder))
+        return report
+
+    monkeypatch.setattr(reporting, "make", overtaken)
+    shown = CliRunner().invoke(orchestrate, ["report", str(run.paths.folder), "-f", "json,txt"])
+    assert (shown.exit_code, shown.stderr) == (0, LEFT_ALONE)
+    assert "Verdict: INCOMPLETE" in shown.stdout
+    assert contents(run.paths.folder) == left[0]
 
 
 def test_a_run_is_complete_only_once_that_was_written(tmp_path: Path) -> None:

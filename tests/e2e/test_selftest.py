@@ -139,6 +139,18 @@ def test_a_device_that_does_not_exist_is_refused(tmp_path: Path) -> None:
     assert kept(tmp_path) == []
 
 
+def test_stacks_and_output_are_looked_at(tmp_path: Path) -> None:
+    """What a crash and a hang leave is found in the folders of their launches, and how large a log became."""
+    done = selftest(tmp_path, "--json", faults=("endless output", "segfault"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = by_fault(json.loads(done.stdout))
+    assert [row["said"]["stacks"] for row in rows.values()] == [True, True]
+    assert [row["said"]["phases"] for row in rows.values()] == [["warm-up"], ["measure"]]
+    assert rows["endless output"]["said"]["output_bytes"] > 64 * 1024
+    assert rows["endless output"]["said"]["log_disk_bytes"] > 64 * 1024
+    assert rows["segfault"]["said"]["log_disk_bytes"] == 0
+
+
 @pytest.mark.slow
 def test_every_fault_of_a_cpu_device_is_named(tmp_path: Path) -> None:
     """The whole of it, on two devices at once, as a user starts it: a line for each fault, all right."""

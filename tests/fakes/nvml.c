@@ -6,6 +6,7 @@
        driver_version = 580.95.05
        gpu.0.uuid = GPU-…                             what GPU 0 answers; a key that is missing: NOT_SUPPORTED
        gpu.0.compute = 4711 13207024435               processes: PID and bytes, -1 bytes for "not available"
+       gpu.0.mortal = 1                               ... of which those that have ended are gone
        gpu.1.error.nvmlDeviceGetPowerUsage = 15       the return code of one function for one GPU
        gpu.1.error.* = 15                             ... of every function for that GPU
        error.nvmlInit = 18                            ... of a function of the library
@@ -409,6 +410,19 @@ typedef struct {
     unsigned gpu_instance, compute_instance;
 } Process;
 
+static int has_ended(unsigned pid)
+{
+    char path[64], state = 'Z';
+    snprintf(path, sizeof path, "/proc/%u/stat", pid);
+    FILE *file = fopen(path, "r");
+    if (file) {
+        if (fscanf(file, "%*d %*s %c", &state) != 1)
+            state = 'Z';
+        fclose(file);
+    }
+    return state == 'Z' || state == 'X';
+}
+
 static int processes(Device *device, const char *function, const char *key, unsigned *count, Process *into)
 {
     int error = gpu_error(device, function);
@@ -421,6 +435,8 @@ static int processes(Device *device, const char *function, const char *key, unsi
         if (end == rest)
             break;
         uint64_t bytes = (uint64_t)strtoll(end, &end, 10);
+        if (of_gpu(device, "mortal") && has_ended(pid))
+            continue;
         if (found < room)
             into[found] = (Process){pid, bytes, ~0u, ~0u};
         found++;

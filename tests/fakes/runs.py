@@ -20,7 +20,7 @@ from orchestrator.archive import Archive
 from orchestrator.configuration import Isolation, StoredRun
 from orchestrator.journal import Journal, write_durably
 from orchestrator.merge import merge
-from orchestrator.records import Dropped, End, Finished, Header, Left, Segment, Start, ZygoteStarted
+from orchestrator.records import Dropped, End, Finished, Header, Left, Segment, Start, TelemetryEnded, ZygoteStarted
 from orchestrator.report.model import Report
 from orchestrator.samples import SampleFile
 from protocol import codec
@@ -227,6 +227,10 @@ class FakeRun:
     def dropped(self, cell: Cell, reason: str, *, number: int = 0) -> None:
         """There was no time for a planned launch."""
         self._journal.append(Dropped(cell=cell.id, round=number, at_ns=self.now_ns, reason=reason))
+
+    def telemetry_ended(self) -> None:
+        """The telemetry process is gone."""
+        self._journal.append(TelemetryEnded(at_ns=self.now_ns))
 
     def interrupted(self, cell: Cell, *, batch_size: int | None = None, number: int = 0) -> int:
         """An attempt whose end nobody wrote. Returns the launch."""

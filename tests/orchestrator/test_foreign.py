@@ -20,13 +20,13 @@ class Answers(Nvml):
 
     def __init__(self, *pids: int) -> None:
         self.found: tuple[GpuProcess, ...] = tuple(GpuProcess(pid=pid, used_bytes=1, compute=True) for pid in pids)
-        self.lost = False
+        self.lost = self.silent = False
 
-    def processes(self, uuid: str) -> tuple[GpuProcess, ...]:
+    def processes(self, uuid: str) -> tuple[GpuProcess, ...] | None:
         """As it was told to answer."""
         if self.lost:
             raise GpuLostError("gone", 15)
-        return self.found
+        return None if self.silent else self.found
 
 
 @contextmanager
@@ -78,7 +78,9 @@ def test_drawing_and_lost_gpus_say_nothing() -> None:
     assert lookout.look("GPU-0", 1) is not None
     nvml.lost = True
     assert lookout.look("GPU-0", 2) is None
-    nvml.lost, nvml.found = False, (GpuProcess(pid=os.getppid(), used_bytes=1, compute=False),)
+    nvml.lost, nvml.silent = False, True
+    assert lookout.look("GPU-0", 2) is None
+    nvml.silent, nvml.found = False, (GpuProcess(pid=os.getppid(), used_bytes=1, compute=False),)
     assert lookout.look("GPU-0", 3) == ForeignSeen(uuid="GPU-0", processes=(), at_ns=3)
 
 
@@ -94,6 +96,14 @@ def test_who_was_there_since() -> None:
     assert use.here("GPU-0") == ""
     assert use.during("GPU-0", 20) == words
     assert use.during("GPU-0", 21) == ""
+
+
+def test_who_is_not_seen_any_more_was_there_and_is_not_here() -> None:
+    """What began before the telemetry process died was measured beside him; nobody waits for him afterwards."""
+    use = ForeignUse()
+    use.note("GPU-0", "PID 7", 10)
+    use.unseen(30)
+    assert (use.here("GPU-0"), use.during("GPU-0", 20), use.during("GPU-0", 31)) == ("", "PID 7", "")
 
 
 @pytest.mark.parametrize("category", [Category.OUT_OF_MEMORY, Category.CRASHED])

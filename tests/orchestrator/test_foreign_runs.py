@@ -1,5 +1,6 @@
 """The folder of a run that somebody else has made: sound by its checksums, and still not believed."""
 
+import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -8,11 +9,25 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from orchestrator import coherence, journal, lock, reporting
+from orchestrator import bounded, coherence, journal, lock, reporting
 from orchestrator.archive import ResultFileError
 from orchestrator.cli import orchestrate
-from orchestrator.errors import RunFolderError
-from orchestrator.records import Dropped, End, Finished, Header, Left, Record, Segment, Skipped, Start, TakenOut
+from orchestrator.errors import RunFolderError, StorageError
+from orchestrator.frames import FrameFile
+from orchestrator.records import (
+    Dropped,
+    End,
+    Finished,
+    Foreign,
+    Header,
+    Left,
+    Record,
+    Segment,
+    Skipped,
+    Start,
+    TakenOut,
+)
+from orchestrator.samples import SampleReader
 from orchestrator.view import CellEnded, DeviceLine, Notice, Snapshot
 from protocol import codec, floats
 from protocol.failure import Category, Failure, Phase
@@ -46,6 +61,10 @@ FORGED: dict[str, tuple[type[Record], Change, str]] = {
     "nobody works": (Segment, lambda _: (), "before anybody works"),
     "a device lost that is none": (
         *(Finished, lambda it: (TakenOut(device="GPU-x", at_ns=1, reason=""), it)),
+        "no device of the run",
+    ),
+    "somebody on a device that is none": (
+        *(Finished, lambda it: (Foreign(device="GPU-x", at_ns=1, by="PID 7"), it)),
         "no device of the run",
     ),
     "a model that is none": (
@@ -113,6 +132,60 @@ def test_files_that_are_too_large_are_not_read(tmp_path: Path, monkeypatch: pyte
     run.paths.config.symlink_to("/dev/zero")
     with pytest.raises(RunFolderError, match="larger than"):
         run.archive()
+
+
+GROWING: dict[str, Callable[[FakeRun], Path]] = {
+    "journal": lambda run: run.paths.journal,
+    "samples": lambda run: run.paths.samples(run.stored.devices[0].uuid),
+    "health": lambda run: run.paths.health,
+}
+"""Files that grow as a run goes on."""
+
+
+def sparse(path: Path) -> None:
+    """40 GB that take no room on the disk."""
+    path.touch()
+    os.truncate(path, 40_000_000_000)
+
+
+STRANGE: dict[str, tuple[Callable[[Path], None], str]] = {
+    "without end": (lambda path: path.symlink_to("/dev/zero"), "not a regular file"),
+    "a pipe of nobody": (os.mkfifo, "not a regular file"),
+    "a folder": (Path.mkdir, "Is a directory"),
+    "sparse": (sparse, "larger than 1024 MiB"),
+}
+"""What may lie there instead, and what is said of it."""
+
+
+@pytest.mark.parametrize("file", GROWING)
+@pytest.mark.parametrize("kind", STRANGE)
+def test_files_that_grow_are_not_read_whatever_they_are(tmp_path: Path, file: str, kind: str) -> None:
+    """A device, a pipe, a folder or 40 GB in place of a journal, of samples or of looks: named, not waited for."""
+    run = FakeRun(tmp_path, batch_sizes=(1,))
+    run.measured(run.cell(batch_size=1))
+    run.finish()
+    path = GROWING[file](run)
+    path.parent.mkdir(exist_ok=True)
+    path.unlink(missing_ok=True)
+    make, words = STRANGE[kind]
+    make(path)
+    with pytest.raises(RunFolderError, match=rf"cannot be read: {words}.*\. Put the run's own") as caught:
+        run.report()
+    assert str(caught.value).startswith(f"{path}: ")
+    with pytest.raises((RunFolderError, StorageError, OSError), match=words):
+        journal.Journal(path) if file == "journal" else FrameFile(path)
+    assert SampleReader(path, "boot").read() == ()
+
+
+def test_a_file_that_grows_is_read_up_to_the_cap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sound journal of just the cap is read, and one byte more is too much."""
+    run = FakeRun(tmp_path, batch_sizes=(1,))
+    size = journal.length(run.paths.journal)
+    monkeypatch.setattr(bounded, "CAP_BYTES", size)
+    assert journal.read(run.paths.journal)
+    monkeypatch.setattr(bounded, "CAP_BYTES", size - 1)
+    with pytest.raises(RunFolderError, match="larger than"):
+        journal.read(run.paths.journal)
 
 
 @pytest.mark.parametrize(

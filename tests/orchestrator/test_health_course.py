@@ -7,11 +7,11 @@ import pytest
 
 from orchestrator.errors import ConfigError
 from orchestrator.health import clocks, limits, verdict
-from orchestrator.health.course import Course, Span, follow
+from orchestrator.health.course import Course, Look, follow
 from orchestrator.health.judges import JUDGES, State
-from orchestrator.health.records import NodeVitals, Vitals, Watch
+from orchestrator.health.records import Deafened, NodeVitals, Vitals, Watch
 from orchestrator.health.signals import SIGNALS
-from orchestrator.health.verdict import Verdict
+from orchestrator.health.verdict import Verdict, Work
 from protocol.messages import Sample, XidSeen
 from tests.fakes.health import SECOND_NS, WELL, case, course, state
 
@@ -85,24 +85,73 @@ def test_pauses_between_telemetry_processes_are_not_watched() -> None:
     ]
     seen = follow(records)
     assert (seen.gpus["a"].watched_s, seen.gpus["a"].deaf) == (10.0, "no permission")
-    assert seen.spans == (("one", 0, 11 * SECOND_NS), ("two", SECOND_NS, 3 * SECOND_NS))
+    assert seen.looks["a"] == (("one", SECOND_NS), ("one", 11 * SECOND_NS), ("two", 3 * SECOND_NS))
     assert [(heard.xid, heard.boot_id) for heard in seen.xids["a"]] == [(79, "two")]
 
 
-def test_readings_must_cover_the_work() -> None:
-    """A process that hung or died leaves a gap at the end, which is said; thirty seconds are allowed."""
-    watched = Span("b", 0, 70 * SECOND_NS)
-    assert verdict.broke_off([watched], [("b", 100 * SECOND_NS)]) == ""
-    assert "broke off 31 s before" in verdict.broke_off([watched], [("b", 101 * SECOND_NS)])
-    assert "nothing was read" in verdict.broke_off([], [("b", 0)])
-    assert "nothing was read" in verdict.broke_off([watched], [("another boot", SECOND_NS)])
+def looks(*seconds: int) -> list[Look]:
+    """Looks at a GPU on boot "b"."""
+    return [Look("b", second * SECOND_NS) for second in seconds]
+
+
+def work(begin_s: int, end_s: int, unwatched_s: int | None = None) -> Work:
+    """Work on that boot; unwatched_s: when the journal says that telemetry ended."""
+    return Work("b", begin_s * SECOND_NS, end_s * SECOND_NS, None if unwatched_s is None else unwatched_s * SECOND_NS)
+
+
+@pytest.mark.parametrize(
+    ("seen", "part", "expected"),
+    [
+        (looks(10, 40, 70), work(10, 100), ""),
+        (looks(10, 40, 70), work(10, 101), "broke off for 31 s"),
+        (looks(10, 41, 70), work(10, 100), "broke off for 31 s"),
+        (looks(41, 70), work(10, 100), "broke off for 31 s"),
+        (looks(10, 300, 310), work(10, 310), "broke off for 290 s"),
+        (looks(0, 70), work(90, 101), "broke off for 31 s"),
+        (looks(0, 900), work(800, 950), "broke off for 100 s"),
+        (looks(0, 80, 900), work(90, 95), ""),
+        (looks(12), work(10, 11), ""),
+        (looks(12, 22), work(10, 30, 25), "broke off for 5 s: telemetry ended too early"),
+        (looks(12, 22), work(10, 30, 31), ""),
+        (looks(900), work(10, 30), "nothing was read"),
+        ([], work(10, 30), "nothing was read"),
+        ([Look("another boot", 20 * SECOND_NS)], work(10, 30), "nothing was read"),
+    ],
+)
+def test_looks_must_cover_the_work(seen: list[Look], part: Work, expected: str) -> None:
+    """Nowhere may thirty seconds pass without a look: not before the first, in the middle or at the end."""
+    said = verdict.broke_off(seen, [part])
+    assert expected in said
+    assert bool(said) == bool(expected)
 
 
 def test_looks_after_a_resume_do_not_fill_the_gap_before_it() -> None:
     """Where the first process died early, the second one's looks say nothing about the time between."""
-    spans = [Span("b", 0, 70 * SECOND_NS), Span("b", 900 * SECOND_NS, 950 * SECOND_NS)]
-    work = [("b", 800 * SECOND_NS), ("b", 950 * SECOND_NS)]
-    assert "broke off 730 s before" in verdict.broke_off(spans, work)
+    assert "for 730 s" in verdict.broke_off(looks(30, 50, 70, 900, 925, 950), [work(30, 800), work(900, 950)])
+
+
+@pytest.mark.parametrize(("first", "second"), [(True, False), (False, True)])
+def test_deaf_once_is_unread(first: bool, second: bool) -> None:
+    """An Xid of a segment that could not hear any went unheard, also where another segment reads the kernel's log."""
+    records = [
+        Watch(at_ns=0, boot_id="b", deaf={"a": "no permission"}, kernel_log=first),
+        Vitals(at_ns=0, uuid="a", values=WELL),
+        Watch(at_ns=SECOND_NS, boot_id="b", deaf={"a": "no permission"}, kernel_log=second),
+        Vitals(at_ns=SECOND_NS, uuid="a", values=WELL),
+    ]
+    assert state(verdict.of_gpu(case(follow(records).gpus["a"]), ()), "xid") is State.UNREADABLE
+
+
+@pytest.mark.parametrize(("kernel_log", "expected"), [(True, State.PASS), (False, State.UNREADABLE)])
+def test_who_becomes_deaf_is_unread(kernel_log: bool, expected: State) -> None:
+    """NVML's events fail in the middle: what came since is unknown, unless the kernel's log tells it."""
+    records = [
+        Watch(at_ns=0, boot_id="b", kernel_log=kernel_log),
+        Vitals(at_ns=0, uuid="a", values=WELL),
+        Deafened(at_ns=SECOND_NS, deaf={"a": "NVML error 999"}),
+        Vitals(at_ns=SECOND_NS, uuid="a", values=WELL),
+    ]
+    assert state(verdict.of_gpu(case(follow(records).gpus["a"]), ()), "xid") is expected
 
 
 @pytest.mark.parametrize(

@@ -118,6 +118,45 @@ def test_readings_that_break_off_are_unknown(tmp_path: Path) -> None:
     assert "the readings broke off" in report.health.gpus[0].note
 
 
+def test_a_gap_in_the_middle_is_unknown(tmp_path: Path) -> None:
+    """One look before all work and one after it, as of a process that was stopped in between: no PASS."""
+    run = FakeRun(tmp_path, devices=gpus(1))
+    run.everything(forward_ms=100.0)
+    run.samples()
+    run.finish()
+    assert run.now_ns > 1_040 * SECOND_NS
+    write(run, gpus=1)
+    device = run.report().health.gpus[0]
+    assert device.verdict is Verdict.UNKNOWN
+    assert "the readings broke off for" in device.note
+
+
+def test_telemetry_that_is_known_to_have_ended_is_forgiven_nothing(tmp_path: Path) -> None:
+    """Work of a moment after its end makes that GPU UNKNOWN; the one whose work was done by then passes."""
+    run = FakeRun(tmp_path, devices=gpus(2), batch_sizes=(1,))
+    for number in (1, 0):
+        run.samples(number)
+        run.measured(run.cell(batch_size=1, device=number))
+        if number == 1:
+            write(run, gpus=2)
+            run.telemetry_ended()
+    run.finish()
+    report = run.report()
+    assert [device.verdict for device in report.health.gpus] == [Verdict.UNKNOWN, Verdict.PASS]
+    assert report.health.gpus[0].note.endswith("telemetry ended too early")
+
+
+def test_a_gpu_without_work_of_its_own_is_judged_over_all_work(tmp_path: Path) -> None:
+    """Nothing was launched on GPU 1, and telemetry ended before the work on GPU 0 did: neither passes."""
+    run = FakeRun(tmp_path, devices=gpus(2), batch_sizes=(1,))
+    for number in range(2):
+        run.samples(number)
+    write(run, gpus=2)
+    run.telemetry_ended()
+    run.measured(run.cell(batch_size=1, device=0))
+    assert [device.verdict for device in run.report().health.gpus] == [Verdict.UNKNOWN, Verdict.UNKNOWN]
+
+
 def test_cpu_devices_have_no_health(tmp_path: Path) -> None:
     """Nothing of NVML applies to them: no verdict, no chapter, and the exit code is that of the measurements."""
     run = FakeRun(tmp_path, devices=cpus(2))

@@ -1,5 +1,6 @@
 """The telemetry process looks after the GPUs' health, really, on an NVML of our own: what it writes, hears and says."""
 
+import json
 import os
 import signal
 import time
@@ -12,7 +13,7 @@ import pytest
 from orchestrator.health import node, records
 from orchestrator.health.course import Courses, follow
 from orchestrator.health.kernel_log import KernelLog
-from orchestrator.health.records import HealthRecord, NodeVitals, Vitals, Watch
+from orchestrator.health.records import Deafened, HealthRecord, NodeVitals, Vitals, Watch
 from orchestrator.mig import Occupants
 from orchestrator.telemetry import Telemetry
 from protocol.messages import DeviceFree, Digest, GpuBroken, Unavailable, XidSeen
@@ -209,23 +210,42 @@ from orchestrator.health.watch import HealthWatch
 from orchestrator.nvml import Nvml
 from tests.fakes.nvml import uuid
 log = Path(sys.argv[1])
-told = 0
+told = []
 with Nvml() as nvml:
-    watch = HealthWatch(nvml, [uuid(0)], log.with_name("health"), log)
-    for _ in range(5):
-        with log.open("a") as file:
-            file.write("4,1,1,-;NVRM: Xid (PCI:0000:1b:00): 31, pid=1\\n" * 300)
-        told += sum(hasattr(one, "xid") for one in watch.tick(time.monotonic_ns()))
+    watch = HealthWatch(nvml, [uuid(0), uuid(1)], log.with_name("health"), log)
+    for slot, number, times in json.loads(sys.argv[2]):
+        for _ in range(5):
+            with log.open("a") as file:
+                file.write(f"4,1,1,-;NVRM: Xid (PCI:0000:{slot}:00): {number}, pid=1\\n" * times)
+            told += [(one.uuid, one.xid) for one in watch.tick(time.monotonic_ns()) if hasattr(one, "xid")]
     watch.close()
-print(json.dumps(told))
+print(json.dumps([[gpu, number, told.count((uuid(gpu), number))] for gpu in (0, 1) for number in (31, 48, 79, 119)]))
 """
 
 
-def test_a_storm_of_errors_fills_no_disk(fake: FakeNvml, tmp_path: Path) -> None:
-    """A thousand errors are kept and said; what comes after them changes nothing."""
+def test_a_storm_of_errors_fills_no_disk_and_hides_none(fake: FakeNvml, tmp_path: Path) -> None:
+    """A thousand errors of a GPU and kind are kept and said; those of others, and new grave numbers, come through."""
     log = tmp_path / "kmsg"
     log.touch()
-    assert fake.python(f"import sys; sys.argv[1:] = [{str(log)!r}]\n{STORM}") == 1000
+    storm = [["1b", 31, 300], ["1b", 79, 1], ["1c", 48, 300], ["1c", 119, 1], ["1c", 31, 1]]
+    counted = fake.python(f"import sys; sys.argv[1:] = {[str(log), json.dumps(storm)]!r}\n{STORM}")
+    assert isinstance(counted, list)
+    expected = [[0, 31, 1000], [0, 79, 5], [1, 31, 5], [1, 48, 1000], [1, 119, 1]]
+    assert [one for one in counted if one[2]] == expected
+    kept = follow(records.read(tmp_path / "health")).xids
+    assert [len(kept[uuid(gpu)]) for gpu in (0, 1)] == [1005, 1006]
+
+
+def test_events_that_fail_are_no_silence(fake: FakeNvml, telemetry: Telemetry, tmp_path: Path) -> None:
+    """NVML's event set refuses in the middle: that is written once, and from then on nobody claims to have heard."""
+    at_work(telemetry)
+    assert not any(isinstance(record, Deafened) for record in written(tmp_path))
+    fake.fail("nvmlEventSetWait", 999)
+    telemetry.await_free(uuid(0), 1, 10.0)
+    hear(telemetry, lambda message: isinstance(message, DeviceFree))
+    telemetry.stop()
+    (said,) = [record for record in written(tmp_path) if isinstance(record, Deafened)]
+    assert said.deaf == dict.fromkeys((uuid(0), uuid(1)), "NVML error 999")
 
 
 def test_a_gpu_that_disappears_in_the_middle(fake: FakeNvml, telemetry: Telemetry, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Commands that are told how a run ended: what they get, what they cannot change, and how long they may take."""
 
+import json
 import signal
 import sys
 import time
@@ -98,6 +99,43 @@ def told(folder: Path) -> list[list[str]]:
     """What the command was told, call by call."""
     file = folder / "told"
     return [line.split("|") for line in file.read_text().splitlines()] if file.exists() else []
+
+
+SECRET = "Authorization: Bearer 4711"
+
+
+def test_what_a_command_is_called_with_is_not_kept(tmp_path: Path) -> None:
+    """A secret behind --on-finish or --on-failure is in no file of the run and in no report; its program is."""
+    ended = python(
+        *("-m", "orchestrator", *TINY, "-i", "2", "-w", "1", "--quiet", "-o", "out.json", "-f", "json,csv,txt"),
+        *("--on-finish", f"echo --token '{SECRET}'", f"--on-failure=true '{SECRET}'"),
+        cwd=tmp_path,
+        XDG_CACHE_HOME=str(tmp_path / "cache"),
+    )
+    assert ended.returncode == 0, ended.stderr
+    report = json.loads((tmp_path / "out.json").read_text())
+    assert report["metadata"]["command"][-3:] == ["--on-finish", "echo …", "--on-failure=true …"]
+    [printed] = tmp_path.glob("runs/*/on-finish.log")
+    assert printed.read_text() == f"--token {SECRET}\n"
+    printed.unlink()
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert {"run.yaml", "journal.gpj", "out.json", "out.csv", "out.txt"} <= {path.name for path in files}
+    assert [path.name for path in files if SECRET.encode() in path.read_bytes()] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "kept"),
+    [
+        (("run", "--on-finish", "notify", "-b", "1"), ("run", "--on-finish", "notify", "-b", "1")),
+        (("--on-failure", "'my curl' -H key"), ("--on-failure", "my curl …")),
+        (("--on-finish=curl  'key=a b'", "--seed", "5"), ("--on-finish=curl …", "--seed", "5")),
+        (("--on-finish", "curl 'key", "--on-finish=true"), ("--on-finish", "…", "--on-finish=true")),
+        (("-o", "on finish.json", "--models-file=a b"), ("-o", "on finish.json", "--models-file=a b")),
+    ],
+)
+def test_a_command_line_is_kept_without_what_follows_a_program(words: tuple[str, ...], kept: tuple[str, ...]) -> None:
+    """Of --on-finish and --on-failure the first word, in either way to write them, and all of the other options."""
+    assert hooks.recorded(words) == kept
 
 
 def test_a_run_that_passes_is_finished_and_not_failed(tmp_path: Path) -> None:

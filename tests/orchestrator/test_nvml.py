@@ -162,6 +162,13 @@ def test_processes_are_merged_by_pid(fake: FakeNvml) -> None:
     ]
 
 
+def test_processes_that_are_not_told_are_not_nobody(fake: FakeNvml) -> None:
+    """Without permission it is unknown who computes on a GPU; on the one that tells, nobody does."""
+    fake.fail("nvmlDeviceGetComputeRunningProcesses", 4, gpu=0)
+    seen: Any = fake.python(READ)
+    assert seen["processes"] == {uuid(0): None, uuid(1): []}
+
+
 def test_a_machine_may_have_a_driver_and_no_gpu(tmp_path: Path) -> None:
     """Zero GPUs is an answer, not an error."""
     seen: Any = FakeNvml(tmp_path, gpus=0).python(READ)

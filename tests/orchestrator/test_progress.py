@@ -1,26 +1,29 @@
 """What is told of a run while it goes on: how launches ended and what follows, and how much time is left."""
 
 import itertools
+import random
 from collections.abc import Mapping
 
 import msgspec
 import pytest
 
 from orchestrator import launches, plan, progress
+from orchestrator.configuration import Configuration
 from orchestrator.fleet import Live
-from orchestrator.slots import Ended, RunState, Started
+from orchestrator.slots import Ended, Freed, Quarantined, RunState, SlotStatus, Started, wait_in_vain
 from orchestrator.state import begin, next_launches, step
 from orchestrator.stats.launch import of_launch
 from orchestrator.stopping import OUT_OF_TIME
 from orchestrator.terminal.wording import event_lines
 from orchestrator.view import CellEnded
-from protocol.cell import Workload
+from protocol.cell import Device, Mode, Precision, Workload
 from protocol.failure import Category, Failure, Phase
 from protocol.messages import LaunchSpec
 from protocol.result import Block, Result
 from tests.fakes.configurations import configuration, cpu
 from tests.fakes.results import result
 from tests.fakes.runs import shipped
+from tests.fakes.steps import failure
 
 DEVICE = cpu(0)
 
@@ -114,17 +117,23 @@ def _apart(blocks: list[Block]) -> list[Block]:
 
 
 def snapshot(
-    state: RunState, live: Mapping[int, Live], *, launch_s: float | None = None, left_s: float | None = None
+    state: RunState,
+    live: Mapping[int, Live],
+    *,
+    launch_s: float | Mapping[str, float] | None = None,
+    left_s: float | None = None,
+    devices: tuple[Device, ...] = (DEVICE,),
 ) -> progress.Snapshot:
-    """The run, now. Every launch was estimated to take two seconds."""
+    """The run, now. Every launch was estimated to take two seconds. launch_s: what they took, each or by device."""
+    took_s = {device.uuid: launch_s for device in devices} if isinstance(launch_s, float) else launch_s or {}
     return progress.snapshot(
         state,
-        (DEVICE,),
+        devices,
         live,
         {},
         progress.sizes(state.cells.values()),
         elapsed_s=1.0,
-        launch_s={} if launch_s is None else {DEVICE.uuid: launch_s},
+        launch_s=took_s,
         expected_s=dict.fromkeys(state.cells, 2.0),
         left_s=left_s,
         note="",
@@ -138,3 +147,116 @@ def test_the_time_left_is_told_from_the_beginning_and_keeps_to_the_limit() -> No
     assert snapshot(state, {}, launch_s=5.0).eta_s == 15.0
     assert snapshot(state, {}, launch_s=5.0, left_s=7.0).eta_s == 7.0
     assert snapshot(state, {}, left_s=-1.0).eta_s == 0.0
+
+
+PAIR = (cpu(0), cpu(1))
+SLOWER = {PAIR[0].uuid: 3.0, PAIR[1].uuid: 5.0}
+
+
+def paired(**changes: object) -> RunState:
+    """Two devices with three launches each, none of them begun."""
+    asked = {"models": shipped("bert-base"), "workloads": (Workload.INFERENCE,), "batch_sizes": (1, 2, 4)}
+    return begin(plan.make(configuration(**{**asked, **changes}), PAIR))
+
+
+def test_devices_that_work_beside_each_other_are_through_with_the_slowest() -> None:
+    """Where they take turns, all of it comes one after the other; a device that is out has nothing left to do."""
+    assert snapshot(paired(), {}, launch_s=SLOWER, devices=PAIR).eta_s == 15.0
+    assert snapshot(paired(mode=Mode.SOLO), {}, launch_s=SLOWER, devices=PAIR).eta_s == 24.0
+    out = step(paired(), Quarantined(PAIR[1].uuid, "it is lost"))
+    assert snapshot(out, {}, launch_s=SLOWER, devices=PAIR).eta_s == 9.0
+    assert snapshot(step(out, Quarantined(PAIR[0].uuid, "too")), {}, launch_s=SLOWER, devices=PAIR).eta_s == 0.0
+
+
+def test_fewer_at_once_take_longer() -> None:
+    """After the host's memory did not hold two launches, one device waits for the other.
+
+    Three of four share the work of all, unless one of them has most of it.
+    """
+    state, following = next_launches(paired())
+    for one in following:
+        state = step(state, Started(one.launch, one.slot, one.device, one.cell.batch_size))
+    assert snapshot(state, {}, launch_s=SLOWER, devices=PAIR).eta_s == 15.0
+    state = step(state, Ended(following[0].launch, failure(Category.HOST_OUT_OF_MEMORY)))
+    assert state.most == 1
+    assert snapshot(state, {}, launch_s=SLOWER, devices=PAIR).eta_s == 24.0
+    four = tuple(map(cpu, range(4)))
+    asked = configuration(models=shipped("bert-base"), workloads=(Workload.INFERENCE,), batch_sizes=(1, 2, 4))
+    state = msgspec.structs.replace(begin(plan.make(asked, four)), at_once=3)
+    assert snapshot(state, {}, launch_s=5.0, devices=four).eta_s == 20.0
+    longest = {device.uuid: 1.0 for device in four} | {four[0].uuid: 50.0}
+    assert snapshot(state, {}, launch_s=longest, devices=four).eta_s == 150.0
+
+
+def test_a_launch_counts_until_it_ends_and_not_until_its_device_is_free() -> None:
+    """What runs is still to be waited for; what has ended is not, though its process is not gone yet."""
+    state, live = begun(batch_sizes=(1, 2, 4))
+    assert snapshot(state, {}, launch_s=5.0).eta_s == 15.0
+    state = step(state, Ended(live.next.launch, None))
+    assert state.devices[DEVICE.uuid].running == live.next.launch
+    assert snapshot(state, {}, launch_s=5.0).eta_s == 10.0
+    assert snapshot(state, {}).eta_s == 4.0
+
+
+def test_what_is_skipped_is_done_and_takes_no_time() -> None:
+    """As soon as its model is, not when its turn comes; another model goes on."""
+    sizes = tuple(range(1, 51))
+    state, live = begun(models=shipped("bert-base", "resnet50"), batch_sizes=sizes, precisions=(Precision.FP32,))
+    assert len(state.slots) == 100
+    state = step(state, Ended(live.next.launch, failure(Category.IMPORT_ERROR)))
+    now = snapshot(state, {}, launch_s=10.0)
+    assert (now.done, now.failed, now.total, now.eta_s) == (50, 50, 100, 500.0)
+    assert snapshot(state, {}).eta_s == 100.0, "by the estimates too"
+
+
+def test_a_loss_that_is_no_number_skips_its_precision_alone() -> None:
+    """In the count too; and what waits is told as done but once, before and after its turn."""
+    state = begin(plan.make(_two_precisions(), PAIR), dict.fromkeys((one.uuid for one in PAIR), ""))
+    seen = []
+    while True:
+        state, following = next_launches(state)
+        now = snapshot(state, {}, launch_s=1.0, devices=PAIR)
+        seen.append(now.done)
+        if not following:
+            break
+        for one in following:
+            state = step(state, Started(one.launch, one.slot, one.device, one.cell.batch_size))
+        for one in following:
+            bad = one.cell.precision is Precision.BF16
+            state = step(state, Ended(one.launch, failure(Category.NOT_FINITE) if bad else None))
+            state = step(state, Freed(one.device))
+    assert seen == sorted(seen)
+    assert state.tally[SlotStatus.SKIPPED] > 0
+    assert (now.done, now.failed, now.eta_s) == (16, 8, 0.0)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_count_of_what_waits_in_vain_is_right_at_every_step(seed: int) -> None:
+    """It is kept, not counted: whatever happens to launches, it is what a look at every slot finds."""
+    chance = random.Random(seed)
+    state = begin(plan.make(_two_precisions(), PAIR), dict.fromkeys((one.uuid for one in PAIR), ""))
+    what = (Category.IMPORT_ERROR, Category.NOT_FINITE, Category.KILLED, Category.OUT_OF_MEMORY, Category.CRASHED, None)
+    grew = 0
+    while True:
+        state, following = next_launches(state)
+        for one in following:
+            state = step(state, Started(one.launch, one.slot, one.device, one.cell.batch_size))
+        for one in following:
+            category = chance.choice(what)
+            state = step(state, Ended(one.launch, None if category is None else failure(category)))
+            assert {**dict.fromkeys(state.devices, 0), **state.in_vain} == wait_in_vain(state)
+            grew += sum(state.in_vain.values())
+            state = step(state, Freed(one.device))
+        if not following:
+            break
+    assert sum(state.in_vain.values()) == 0 or any(one.quarantined for one in state.devices.values())
+    assert grew or not state.skipped
+
+
+def _two_precisions() -> Configuration:
+    return configuration(
+        models=shipped("bert-base"),
+        workloads=(Workload.TRAINING,),
+        precisions=(Precision.FP32, Precision.BF16),
+        training_batch_sizes=(1, 2, 4, 8),
+    )

@@ -28,11 +28,15 @@ REFUSED = {"ecc_uncorrected": "no permission", "ecc_corrected": "no permission"}
 GEFORCE = "NVIDIA GeForce RTX 4090"
 
 
-def report(folder: Path, *required: str, devices: tuple[Device, ...] = (), listened: bool = True) -> Report:
-    """The report of a complete run on a GPU that tells all but its ECC counters."""
+def report(
+    folder: Path, *required: str, devices: tuple[Device, ...] = (), listened: bool = True, ended: bool = False
+) -> Report:
+    """The report of a complete run on a GPU that tells all but its ECC counters. ended: telemetry was, too early."""
     run = FakeRun(folder, devices=devices or gpus(1))
     asked = msgspec.structs.replace(run.stored.configuration, required_signals=required)
     archive.store(msgspec.structs.replace(run.stored, configuration=asked), run.paths)
+    if ended:
+        run.telemetry_ended()
     run.everything()
     run.samples()
     run.finish()
@@ -78,6 +82,14 @@ def test_what_a_board_cannot_have_is_not_asked_of_it(tmp_path: Path) -> None:
     """A GeForce has no ECC counters: they are not applicable, and stand in the way of nothing."""
     made = report(tmp_path, "ecc_uncorrected", devices=gpus(1, name=GEFORCE))
     assert (made.health.gpus[0].verdict, made.verdict.exit_code) == (Verdict.PASS, 0)
+
+
+def test_what_is_required_must_be_read_to_the_end(tmp_path: Path) -> None:
+    """Telemetry ended before the work did: what it had read until then is no answer any more."""
+    asked, not_asked = report(tmp_path / "asked", "xid", ended=True), report(tmp_path / "not asked", ended=True)
+    assert [made.health.gpus[0].verdict for made in (asked, not_asked)] == [Verdict.UNKNOWN, Verdict.UNKNOWN]
+    assert [made.verdict.exit_code for made in (asked, not_asked)] == [4, 0]
+    assert "GPU 0: its health is unknown, and xid is required" in asked.verdict.reasons
 
 
 def test_without_telemetry_nothing_that_is_required_is_there(tmp_path: Path) -> None:

@@ -15,10 +15,12 @@ from orchestrator.outcomes import Status
 from orchestrator.selftest import Outcome, Row, campaign, leftovers
 from orchestrator.selftest.faults import FAULTS, Done, Fault
 from orchestrator.selftest.judge import Account, Try, judge
-from orchestrator.selftest.table import details, rows
+from orchestrator.selftest.table import as_builtins, details, rows
+from orchestrator.selftest.watching import Seen, Watch
+from orchestrator.view import CellEnded, DeviceLine, Notice, Snapshot
 from protocol.cell import Device, DeviceKind
 from protocol.exit_codes import ExitCode
-from protocol.failure import Category
+from protocol.failure import Category, Phase
 from protocol.paths import RunPaths
 from tests.fakes.runs import cpus, gpus
 from worker.workloads import fault as worker_faults
@@ -32,6 +34,7 @@ FAILED = Try(
     injected=True,
     seconds=1.0,
     output_bytes=0,
+    phase="measure",
 )
 RIGHT = Account(status=Status.FAILED, tries=(FAILED, msgspec.structs.replace(FAILED, seconds=1.5)))
 
@@ -66,6 +69,12 @@ def test_what_is_as_expected_is_right() -> None:
         (account(taken_out="it is lost"), "expected to be tried again, not device taken out (it is lost)"),
         (account(Status.OK), "status: expected failed, not ok"),
         (account(output_bytes=CAP_BYTES + 1), f"output: {CAP_BYTES + 1} bytes were kept, and {CAP_BYTES} are the most"),
+        (account(phase="warm-up"), "phase: expected measure, not measure and warm-up"),
+        (account(message="?"), 'message: expected one with "killed by SIGKILL", not "?"'),
+        (
+            account(printed_bytes=CAP_BYTES, disk_bytes=2 * CAP_BYTES),
+            f"output: its log took {2 * CAP_BYTES} bytes of the disk while it ran, of {CAP_BYTES} printed",
+        ),
     ],
 )
 def test_each_deviation_is_told(said: Account, words: str) -> None:
@@ -79,6 +88,110 @@ def test_a_fault_that_is_not_noticed_is_wrong() -> None:
     wrong = judge(KILL.expected, Account(status=Status.OK, tries=(missed,)))
     assert "category: expected killed, cause unknown, not nothing" in wrong
     assert "status: expected failed, not ok" in wrong
+
+
+HANG = next(fault for fault in FAULTS if fault.expected.prints)
+HUNG = Try(
+    batch_size=1,
+    category="deadline exceeded",
+    message="the phase 'warm-up' took longer than 2 s",
+    signal="SIGTERM",
+    injected=True,
+    seconds=2.0,
+    phase="warm-up",
+    stacks=True,
+    output_bytes=4_000_000,
+    printed_bytes=4_600_000_000,
+    disk_bytes=200_000_000,
+)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({}, ()),
+        ({"stacks": False}, ("its stacks are not in fault.log",)),
+        ({"output_bytes": 4}, ("output: 4 bytes were kept of what has no end, and 65536 are the least",)),
+        (
+            {"disk_bytes": 4_600_000_000},
+            ("output: its log took 4600000000 bytes of the disk while it ran, of 4600000000 printed",),
+        ),
+        ({"printed_bytes": 9_000_000, "disk_bytes": 9_000_000}, ()),
+    ],
+)
+def test_endless_output_leaves_its_stacks_and_some_of_it_and_is_held(
+    changes: dict[str, object], words: tuple[str, ...]
+) -> None:
+    """What is printed between two looks at the log is no fault, however quick the disk; that nothing was cut is one."""
+    said = Account(status=Status.FAILED, tries=(msgspec.structs.replace(HUNG, **changes),))
+    assert judge(HANG.expected, said) == words
+
+
+def test_stacks_and_output_are_asked_of_some_faults_alone() -> None:
+    """Of hangs and crashes; who is stopped or killed cannot leave any."""
+    asked = {fault.name for fault in FAULTS if fault.expected.stacks}
+    deaf = "freeze, deaf to SIGTERM"
+    assert asked == {deaf, "freeze, holding the GIL", "endless output", "segfault", "abort", "endless kernel"}
+    assert [fault.name for fault in FAULTS if fault.expected.prints] == ["endless output"]
+    assert all(fault.expected.says for fault in FAULTS)
+    for fault in FAULTS:
+        assert fault.expected.phase == fault.config.get("in", Phase.WARM_UP)
+
+
+class Shown:
+    """A display that keeps what it was given."""
+
+    def __init__(self) -> None:
+        self.given: list[object] = []
+
+    def show(self, snapshot: Snapshot) -> None:
+        """Keep it."""
+        self.given.append(snapshot)
+
+    def tell(self, event: CellEnded | Notice) -> None:
+        """Keep it."""
+        self.given.append(event)
+
+    def close(self) -> None:
+        """Keep that too."""
+        self.given.append("closed")
+
+
+def test_a_log_is_looked_at_while_its_launch_runs_and_when_it_is_over(tmp_path: Path) -> None:
+    """The largest size counts, that on the disk apart from the length; everything is handed on to the display."""
+    shown, paths = Shown(), RunPaths(tmp_path)
+    watch = Watch(shown, paths)
+    idle = DeviceLine(uuid="cpu:1", label="cpu:1", name="")
+    line = DeviceLine(uuid="cpu:0", label="cpu:0", name="", cell="a", cell_id="a", attempt=2)
+    now = Snapshot(devices=(idle, line), done=0, total=1, failed=0, elapsed_s=1.0, eta_s=None)
+    over = CellEnded(label="cpu:0", cell="a", batch_size=1, attempt=2, summary="", cell_id="a")
+    log = paths.launch("a", 2).stdout
+    watch.show(now)
+    assert watch.seen(log) == Seen()
+    log.parent.mkdir(parents=True)
+    log.write_bytes(b"x" * 100_000)
+    watch.show(now)
+    blocks = log.stat().st_blocks * 512
+    assert watch.seen(log) == Seen(printed_bytes=100_000, disk_bytes=blocks)
+    os.truncate(log, 0)
+    os.truncate(log, 5_000_000)  # a hole takes nothing of the disk
+    watch.tell(over)
+    assert watch.seen(log) == Seen(printed_bytes=5_000_000, disk_bytes=blocks)
+    os.truncate(log, 10)
+    watch.tell(over)
+    assert watch.seen(log) == Seen(printed_bytes=5_000_000, disk_bytes=blocks)
+    watch.tell(Notice(level="info", message="m"))
+    watch.close()
+    assert shown.given == [now, now, over, over, Notice(level="info", message="m"), "closed"]
+
+
+def test_programs_read_what_is_asked_and_what_was_said() -> None:
+    """Phases, the message and the stacks too."""
+    (row,) = as_builtins(outcome(RIGHT))["faults"]
+    asked = {key: row["expected"][key] for key in ("phase", "message", "stacks", "output")}
+    assert asked == {"phase": "measure", "message": "killed by SIGKILL", "stacks": False, "output": False}
+    said = {key: row["said"][key] for key in ("phases", "stacks", "output_bytes", "log_disk_bytes")}
+    assert said == {"phases": ["measure"], "stacks": False, "output_bytes": 0, "log_disk_bytes": 0}
 
 
 def outcome(*accounts: Account, left_behind: tuple[str, ...] = (), interrupted: bool = False) -> Outcome:

@@ -1,8 +1,10 @@
 """A result that is taken back after it was recorded: what the state makes of it, live and from the journal."""
 
+import pytest
+
 from orchestrator import recovery, state
 from orchestrator.configuration import Plan
-from orchestrator.records import End, Record, Start
+from orchestrator.records import Beside, End, Foreign, Left, Record, Segment, Start
 from orchestrator.slots import Ended, Freed, RunState, SlotStatus, Started, Withdrawn
 from protocol.cell import Cell, Precision, Workload
 from protocol.failure import Category, Failure, Phase
@@ -75,3 +77,39 @@ def test_the_journal_leads_to_the_same_state() -> None:
     assert recovery.restore(PLAN, records) == live
     lost = recovery.restore(PLAN, [*records[:2], End(launch=0, at_ns=3, failure=LOST)])
     assert lost.slots[CELLS[0].id, 0].failures == (Category.RESULT_LOST,)
+
+
+SEGMENT = Segment(boot_id="b", driver_version=None, tool_version="1", pid=1, wall=1.0, monotonic_ns=1)
+START = Start(launch=0, cell=CELLS[0].id, round=0, attempt=1, batch_size=8, device="d0", at_ns=10)
+GOOD = End(launch=0, at_ns=20, result_sha256="0")
+LEFT = Left(launch=0, exit_code=0, signal=None, teardown_ms=1.0)
+
+
+def here(at_ns: int, by: str = "PID 7", device: str = "d0") -> Foreign:
+    """Somebody has come, or nobody is there any more."""
+    return Foreign(device=device, at_ns=at_ns, by=by)
+
+
+@pytest.mark.parametrize(
+    ("records", "beside"),
+    [
+        ((START, GOOD), ""),
+        ((START, here(15), GOOD), "PID 7"),
+        ((START, GOOD, here(25)), "PID 7"),
+        ((here(5), START, GOOD), "PID 7"),
+        ((here(5), here(8, ""), START, GOOD), ""),
+        ((here(5), here(12, ""), START, GOOD), "PID 7"),
+        ((START, here(15), GOOD, LEFT), "PID 7"),
+        ((START, GOOD, LEFT, here(30)), ""),
+        ((START, here(15, device="d1"), GOOD), ""),
+        ((START, here(15), GOOD, SEGMENT), "PID 7"),
+        ((START, GOOD, SEGMENT, here(30)), ""),
+        ((here(5), SEGMENT, START, GOOD), ""),
+        ((START, here(15)), ""),
+        ((START, here(15), GOOD, LEFT, End(launch=0, at_ns=30, failure=VISITED)), ""),
+        ((START, here(15), GOOD, LEFT, Beside(launch=0, at_ns=30, by="PID 7")), ""),
+    ],
+)
+def test_a_result_beside_somebody_of_which_nothing_was_said_is_found(records: tuple[Record, ...], beside: str) -> None:
+    """Whoever was on the device between the start of a launch and the device free again, or the end of its segment."""
+    assert recovery.beside_others((SEGMENT, *records)) == ({0: beside} if beside else {})

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from tests.e2e.chaos import reader
-from tests.e2e.chaos.checker import Story
 from tests.e2e.chaos.kinds import KINDS, PLANTED, Deed, Target
 from tests.e2e.chaos.ledger import Hit, Ledger, Life
+from tests.e2e.chaos.story import Story
 
 
 @dataclass

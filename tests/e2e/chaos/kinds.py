@@ -52,7 +52,7 @@ def _names(*names: str) -> frozenset[str]:
     return frozenset(names)
 
 
-_DIED: Final = _names("zygote died")
+DIED: Final = _names("zygote died")
 STOPPED: Final = _names("stopped on request")
 
 KINDS: Final = {
@@ -65,8 +65,8 @@ KINDS: Final = {
         Kind("worker: SIGSTOP", Target.WORKER, Deed.SIGNAL, 8, signal.SIGSTOP, _names("deadline exceeded")),
         Kind("worker: SIGSTOP, SIGCONT", Target.WORKER, Deed.PAUSE, 4, pause_s=(0.02, 0.5)),
         Kind("worker: disk full", Target.WORKER, Deed.FULL_DISK, 5),
-        Kind("zygote: SIGKILL", Target.ZYGOTE, Deed.SIGNAL, 7, signal.SIGKILL, _DIED, said="the zygote ended"),
-        Kind("zygote: SIGSTOP", Target.ZYGOTE, Deed.SIGNAL, 2, signal.SIGSTOP, _DIED),
+        Kind("zygote: SIGKILL", Target.ZYGOTE, Deed.SIGNAL, 7, signal.SIGKILL, DIED, said="the zygote ended"),
+        Kind("zygote: SIGSTOP", Target.ZYGOTE, Deed.SIGNAL, 2, signal.SIGSTOP, DIED),
         Kind("zygote: SIGSTOP, SIGCONT", Target.ZYGOTE, Deed.PAUSE, 4, pause_s=(0.02, 1.5)),
         Kind(
             "telemetry: SIGKILL", Target.TELEMETRY, Deed.SIGNAL, 4, signal.SIGKILL, said="the telemetry process ended"
@@ -114,6 +114,9 @@ RETRIES: Final = {
     "stopped on request": 10**6,
 }
 """How often docs/failures.md lets a fresh process try again on the same device; never for the others."""
+SIGNALS: Final = {"segfault": signal.SIGSEGV, "abort": signal.SIGABRT, "kill": signal.SIGKILL}
+"""What a cell does to itself → the signal that ends it."""
+ENDED_BY_SIGNAL: Final = _names("crashed", "killed, cause unknown")
 INTERRUPTED: Final = "interrupted"
 ZYGOTES: Final = 5
 """How many zygotes one process of the orchestrator starts before it gives up, as the end of its log says."""

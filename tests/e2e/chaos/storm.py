@@ -39,6 +39,7 @@ LIFE_S = 180.0
 
 _PREPARE = """
 import json, os, sys
+import msgspec
 from pathlib import Path
 from orchestrator import devices
 from protocol.messages import Deadlines
@@ -50,7 +51,7 @@ stored = faults.prepare(
     machines=devices.resolve("all", visible=None, cores=tuple(sorted(os.sched_getaffinity(0)))),
     deadlines=Deadlines(start=20, import_=3, build=3, warm_up=2, measure=3, finish=3),
 )
-print(json.dumps([cell.id for cell in stored.plan.cells]))
+print(json.dumps({cell.id: msgspec.to_builtins(cell) for cell in stored.plan.cells}))
 """
 """`start` is longer than a zygote may take to fork (10 s), or a stopped zygote would be taken for a slow launch."""
 
@@ -74,6 +75,7 @@ class Storm:
         self._ledger = Ledger(seed=seed, folder=place / "run")
         self._nvml = FakeNvml(place, gpus=GPUS)
         self._paused: list[_Paused] = []
+        self._descriptors: list[tuple[int, int]] = []
         self._next = next(iter(KINDS.values()))
         for name in ("tmp", "runtime", "planted", "told"):
             (place / name).mkdir(mode=0o700)
@@ -126,7 +128,7 @@ class Storm:
             check=False,
         )
         assert done.returncode == 0, done.stderr
-        self._ledger.cells = frozenset(json.loads(done.stdout))
+        self._ledger.cells = json.loads(done.stdout)
 
     def _told(self, model: str) -> int | None:
         """When a cell did it to itself, in monotonic nanoseconds; None where it was struck before it could say so."""
@@ -136,6 +138,7 @@ class Storm:
 
     def _live(self) -> Life:
         """Start or resume the run, and strike it until its process has ended."""
+        self._descriptors.clear()
         log = self._place / f"life-{len(self._ledger.lives)}.log"
         began = time.monotonic_ns()
         with log.open("wb") as output:
@@ -155,7 +158,7 @@ class Storm:
                 self._ledger.findings.append(f"the orchestrator (PID {process.pid}) did not end within {LIFE_S:g} s")
                 process.kill()
             code = process.wait()
-        return Life(process.pid, began, time.monotonic_ns(), code, log)
+        return Life(process.pid, began, time.monotonic_ns(), code, log, tuple(self._descriptors))
 
     def _strike_until_it_ends(self, process: subprocess.Popen[bytes]) -> None:
         give_up = time.monotonic() + LIFE_S
@@ -163,6 +166,7 @@ class Storm:
         self._next = self._choose(process.pid)
         while process.poll() is None and time.monotonic() < give_up:
             self._let_go_on()
+            self._descriptors.append((time.monotonic_ns(), traces.descriptors(process.pid)))
             if time.monotonic() >= due and len(self._ledger.hits) < self._wanted and self._strike(process.pid):
                 due = time.monotonic() + self._dice.uniform(*PACE_S)
                 self._next = self._choose(process.pid)

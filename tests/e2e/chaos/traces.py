@@ -24,9 +24,12 @@ def left(place: Path, run: Path, shared_before: frozenset[str]) -> list[str]:
     ]
 
 
-def descriptors() -> int:
-    """How many this process holds."""
-    return len(list(Path("/proc/self/fd").iterdir()))
+def descriptors(pid: int) -> int:
+    """How many a process of ours holds; none when it has ended."""
+    try:
+        return len(list(Path(f"/proc/{pid}/fd").iterdir()))
+    except OSError:
+        return 0
 
 
 def shared_memory() -> frozenset[str]:
