@@ -77,7 +77,10 @@ def test_faults_are_named_and_nothing_is_kept(tmp_path: Path) -> None:
     assert rows["import error"]["said"]["done"] == "model skipped"
     assert all(row["seconds"] > 0 for row in rows.values())
     assert (answer["passed"], answer["exit_code"], answer["left_behind"], answer["folder"]) == (True, 0, [], None)
-    assert list(tmp_path.glob("[!.]*")) == []
+    sockets = (
+        f"gpubench-{os.getuid()}"  # of all runs of a user; it lies here where the path is short enough for sockets
+    )
+    assert [path.name for path in tmp_path.glob("[!.]*") if path.name != sockets] == []
 
 
 def test_a_wrong_row_ends_with_5(tmp_path: Path) -> None:
