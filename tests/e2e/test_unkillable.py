@@ -30,11 +30,11 @@ def test_a_worker_that_cannot_be_killed_costs_its_device_alone(tmp_path: Path) -
     faults.prepare(folder, bad, faults.model("good"), devices=2, deadlines=SHORT)
     node = Node(folder, environment={"PYTHONPATH": f"{injected}:{ROOT}"})
     node.until(lambda: node.working("bad"))
-    for launch in node.children():
-        state = proc / str(launch.pid)
-        state.mkdir(parents=True)
-        (state / "status").write_text("State:\tD (disk sleep)\n")
-        (state / "stat").write_text(f"{launch.pid} (python) D {' '.join(['0'] * 40)}\n")
+    pid = node.worker("bad").pid  # as the journal has it: it is nobody's child yet while the process between is there
+    state = proc / str(pid)
+    state.mkdir(parents=True)
+    (state / "status").write_text("State:\tD (disk sleep)\n")
+    (state / "stat").write_text(f"{pid} (python) D {' '.join(['0'] * 40)}\n")
     assert node.wait() == 4, node.output
     (failure,) = [one for one in node.report()["failures"] if one["gpu_id"] == 0]
     assert failure["category"] == "cannot be killed"
