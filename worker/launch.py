@@ -20,7 +20,6 @@ def main() -> NoReturn:
     fault_log = adopt.become(spec, born_of=spec.parent_pid)
     adopt.check_rooms(spec.root)
     preload.import_all(spec.preload)
-    adopt.settle()
     session.run(spec, fault_log)
 
 
