@@ -124,7 +124,7 @@ def orphans(workers: Collection[Identity], folder: Path) -> list[Identity]:
             ticks, leader = host.start_ticks(pid), host.start_ticks(session)
             if pid in spared or session == os.getsid(0) or session not in started or ticks is None:
                 continue
-            if ticks >= started[session] > 0 and leader in (None, started[session]) and _holds(pid, folder):
+            if ticks >= started[session] > 0 and leader in (None, started[session]) and holds(pid, folder):
                 found.append((pid, ticks))
         except OSError:  # it has ended, or is somebody else's
             continue
@@ -136,7 +136,8 @@ def _lineage() -> frozenset[int]:
     return frozenset({os.getpid(), *(parent.pid for parent in psutil.Process().parents())})
 
 
-def _holds(pid: int, folder: Path) -> bool:
+def holds(pid: int, folder: Path) -> bool:
+    """Whether a process has a file of `folder` open. Raises OSError where it has ended, or is somebody else's."""
     return any(link.readlink().is_relative_to(folder) for link in Path(f"/proc/{pid}/fd").iterdir())
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import psutil
 
+from orchestrator import ending
 from orchestrator.link import socket_folder
 from protocol.paths import RunPaths
 
@@ -25,7 +26,6 @@ def find(paths: RunPaths) -> Iterator[str]:
 def _uses(pid: int, folder: Path) -> bool:
     """Whether a process has a file of the folder open, as every process of a run has its log."""
     try:
-        opened = [str(path.readlink()) for path in Path(f"/proc/{pid}/fd").iterdir()]
+        return ending.holds(pid, folder)
     except OSError:
         return False  # it has ended, or is somebody else's
-    return any(Path(name).is_relative_to(folder) for name in opened)
