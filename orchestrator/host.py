@@ -19,18 +19,14 @@ def boot_id() -> str:
 
 def start_ticks(pid: int) -> int | None:
     """When a process started, in clock ticks since boot; with the PID, its identity. None when there is none."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return None
-    # The name in field 2 may hold spaces and brackets: count from the last bracket.
-    return int(stat.rpartition(")")[2].split()[19])
+    fields = _fields(Path(f"/proc/{pid}"))
+    return int(fields[19]) if fields else None
 
 
 def parent(pid: int) -> int | None:
     """The parent of a process; 0 for the first of all, None where there is no such process."""
-    stat = text(Path(f"/proc/{pid}/stat"))
-    return int(stat.rpartition(")")[2].split()[1]) if stat else None
+    fields = _fields(Path(f"/proc/{pid}"))
+    return int(fields[1]) if fields else None
 
 
 def process_state(pid: int) -> str:
@@ -39,11 +35,16 @@ def process_state(pid: int) -> str:
     "T (stopped), 0.3 s of CPU time"; D is a process that waits in the kernel, where no signal reaches it.
     """
     state = next((line for line in text(_PROC / str(pid) / "status").splitlines() if line.startswith("State:")), "")
-    stat = text(_PROC / str(pid) / "stat").rpartition(")")[2].split()
-    if not state or not stat:
+    fields = _fields(_PROC / str(pid))
+    if not state or not fields:
         return ""
-    computed_s = (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
+    computed_s = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
     return f"{state.removeprefix('State:').strip()}, {computed_s:.1f} s of CPU time"
+
+
+def _fields(process: Path) -> list[str]:
+    """What `stat` says of a process behind its name, which may hold spaces and brackets itself; empty for none."""
+    return text(process / "stat").rpartition(")")[2].split()
 
 
 def process_name(pid: int) -> str | None:
