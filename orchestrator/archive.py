@@ -225,7 +225,7 @@ def require_one_run(stored: StoredRun, header: Header, paths: RunPaths) -> None:
     )
 
 
-def _assemble(paths: RunPaths, stored: StoredRun, header: Header, records: tuple[Record, ...]) -> Archive:
+def _assemble(paths: RunPaths, stored: StoredRun, header: Header, records: Iterable[Record]) -> Archive:
     """Put the records together: each Start with the segment it stands in, its End and its Left."""
     segments: list[Segment] = []
     durations_s: list[float] = []
@@ -234,6 +234,7 @@ def _assemble(paths: RunPaths, stored: StoredRun, header: Header, records: tuple
     taken_out: dict[str, str] = {}
     skipped: dict[str, str] = {}
     dropped: dict[tuple[str, int], str] = {}
+    telemetry_ended: dict[Segment, int] = {}
     finished: Finished | None = None
     for record in records:
         match record:
@@ -246,12 +247,10 @@ def _assemble(paths: RunPaths, stored: StoredRun, header: Header, records: tuple
                 zygotes.append(record)
             case Start():
                 attempts[record.launch] = Attempt(segments[-1], record)
-            case End():
-                attempts[record.launch] = _ended(attempts[record.launch], record, segments[-1])
-            case Left():
-                attempts[record.launch] = dataclasses.replace(attempts[record.launch], left=record)
-            case Beside():
-                attempts[record.launch] = dataclasses.replace(attempts[record.launch], beside=record.by)
+            case End() | Left() | Beside():
+                attempts[record.launch] = _told(attempts[record.launch], record, segments[-1])
+            case TelemetryEnded():
+                telemetry_ended.setdefault(segments[-1], record.at_ns)
             case TakenOut():
                 taken_out[record.device] = record.reason
             case Skipped():
@@ -273,22 +272,18 @@ def _assemble(paths: RunPaths, stored: StoredRun, header: Header, records: tuple
         taken_out=taken_out,
         skipped=skipped,
         dropped=dropped,
-        telemetry_ended=_telemetry_ended(records),
+        telemetry_ended=telemetry_ended,
         finished=finished,
     )
 
 
-def _telemetry_ended(records: Iterable[Record]) -> dict[Segment, int]:
-    ended: dict[Segment, int] = {}
-    now: Segment | None = None
-    for record in records:
-        if isinstance(record, Segment):
-            now = record
-        elif isinstance(record, TelemetryEnded) and now is not None:
-            ended.setdefault(now, record.at_ns)
-    return ended
-
-
-def _ended(attempt: Attempt, end: End, segment: Segment) -> Attempt:
-    lasted_ms = (end.at_ns - attempt.start.at_ns) / 1e6 if segment == attempt.segment else None
-    return dataclasses.replace(attempt, end=end, lasted_ms=lasted_ms)
+def _told(attempt: Attempt, record: End | Left | Beside, segment: Segment) -> Attempt:
+    """The attempt with what the journal says of it later."""
+    match record:
+        case Left():
+            return dataclasses.replace(attempt, left=record)
+        case Beside():
+            return dataclasses.replace(attempt, beside=record.by)
+        case End():
+            lasted_ms = (record.at_ns - attempt.start.at_ns) / 1e6 if segment == attempt.segment else None
+            return dataclasses.replace(attempt, end=record, lasted_ms=lasted_ms)
