@@ -169,7 +169,6 @@ class Loop:
         self._conductor.carry_out(self._fleet.time_passed(now))
         self._nursery.kill_if_stuck(now, self._fleet.oldest_request())
         self._fleet.hold_logs()
-        self._nursery.hold_log()
         gates = self._conductor.gates
         if silent := gates.overdue(now):
             self._conductor.recorder.telemetry_ended()
@@ -180,6 +179,7 @@ class Loop:
             self._conductor.obey(order, now)
         if now >= self._refreshed + REFRESH_S:
             self._refreshed = now
+            self._nursery.hold_log()
             self._reap_orphans()
             self._look_at_the_clock()
             self._show()
