@@ -84,24 +84,24 @@ class Fleet:
 
     def __init__(self, stored: StoredRun, paths: RunPaths, link: Link, fork: Callable[[LaunchSpec], None]) -> None:
         self.live: dict[int, Live] = {}
-        self._configuration = configuration = stored.configuration
+        self._stored = stored
+        self._configuration = stored.configuration
         self._devices = {device.uuid: device for device in stored.devices}
-        self._models = configuration.by_name
+        self._models = stored.configuration.by_name
         self._paths = paths
         self._logs = logs.Kept(paths.launches)
         self._link = link
         self._fork = fork
-        self._stored = stored
-        self._anew = anew = configuration.isolation is Isolation.EXEC
-        patience = configuration.deadlines
-        self._deadlines = structs.replace(patience, start=patience.start + patience.import_) if anew else patience
+        self._anew = stored.configuration.isolation is Isolation.EXEC
+        patience = stored.configuration.deadlines
+        self._deadlines = structs.replace(patience, start=patience.start + patience.import_) if self._anew else patience
 
     def request(self, following: NextLaunch, now: float) -> Iterator[Happening]:
         """Ask for the process of a launch that the journal knows of."""
         live = self._prepare(following, now)
         self.live[following.launch] = live
         try:
-            if self._configuration.isolation is Isolation.EXEC:
+            if self._anew:
                 yield from self.born(following.launch, spawn.start_launch(live.spec), now)
             else:
                 self._fork(live.spec)
