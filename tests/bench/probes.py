@@ -1,4 +1,4 @@
-"""Are the probes right? Each against a bare torch loop of the same work in a process of its own, in turns.
+"""Are the probes right? Each against a bare torch loop of the same work in another process, in turns.
 
     python -m tests.bench.probes [device] [turns]
 
@@ -12,6 +12,8 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from statistics import fmean, median
 from typing import Final
 
@@ -31,29 +33,26 @@ BARE: Final = """
 import json, sys, time
 import torch
 
-kind, size, precision, device = json.loads(sys.argv[1])
-torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
-dtype = {"fp16": torch.float16, "bf16": torch.bfloat16}.get(precision, torch.float32)
+device = sys.argv[1]
 wait = torch.cuda.synchronize if device == "cuda" else lambda: None
 
-def numbers(*shape):
-    return torch.randn(*shape, device=device, dtype=dtype)
-
-if kind == "gemm":
-    a, b, c = numbers(size, size), numbers(size, size), numbers(size, size)
-    step = lambda: torch.mm(a, b, out=c)
-else:
+def work(kind, size, dtype):
+    def numbers(*shape):
+        return torch.randn(*shape, device=device, dtype=dtype)
+    if kind == "gemm":
+        a, b, c = numbers(size, size), numbers(size, size), numbers(size, size)
+        return lambda: torch.mm(a, b, out=c)
     count = size // dtype.itemsize
     a, b = numbers(count), numbers(count)
     c = numbers(count) if kind == "triad" else torch.empty(count, dtype=dtype, pin_memory=device == "cuda")
-    step = {
+    return {
         "copy": lambda: a.copy_(b),
         "triad": lambda: torch.add(b, c, alpha=0.5, out=a),
         "h2d": lambda: a.copy_(c, non_blocking=True),
         "d2h": lambda: c.copy_(a, non_blocking=True),
     }[kind]
 
-def seconds(number):
+def seconds(step, number):
     wait()
     begin = time.perf_counter()
     for _ in range(number):
@@ -61,13 +60,22 @@ def seconds(number):
     wait()
     return time.perf_counter() - begin
 
-done, spent = 1, seconds(1)
-while spent < 1:
-    done, spent = done + 10, spent + seconds(10)
-number = max(int(done / spent), 3)
-print(seconds(number) / number * 1e3)
+def milliseconds(step):
+    done, spent = 1, seconds(step, 1)
+    while spent < 1:
+        done, spent = done + 10, spent + seconds(step, 10)
+    number = max(int(done / spent), 3)
+    return seconds(step, number) / number * 1e3
+
+for line in sys.stdin:
+    kind, size, precision = json.loads(line)
+    torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
+    dtype = {"fp16": torch.float16, "bf16": torch.bfloat16}.get(precision, torch.float32)
+    print(milliseconds(work(kind, size, dtype)), flush=True)
+    if device == "cuda":
+        torch.cuda.empty_cache()
 """
-"""Prints milliseconds an iteration."""
+"""Reads what to do, a line each, and prints milliseconds an iteration."""
 
 
 def main(device: str, turns: int) -> None:
@@ -77,25 +85,38 @@ def main(device: str, turns: int) -> None:
     assert len(stored.devices) == 1, "one device at a time"
     environment = os.environ if on_a_cpu else {**os.environ, "CUDA_VISIBLE_DEVICES": stored.devices[0].uuid}
     kind = "cpu" if stored.devices[0].kind is DeviceKind.CPU else "cuda"
-    with harness(stored) as bench:
+    with harness(stored) as bench, bare_loop(kind, dict(environment)) as bare:
         bench.start_zygote()
         for cell in stored.plan.cells:
-            compare(bench, cell, turns, kind, dict(environment))
+            compare(bench, cell, turns, bare)
     for name, found in nvbandwidth(dict(environment)).items():
         print(f"nvbandwidth {name}: {found:.1f} GB/s")
 
 
-def compare(bench: Harness, cell: Cell, turns: int, device: str, environment: dict[str, str]) -> None:
+@contextmanager
+def bare_loop(device: str, environment: dict[str, str]) -> Iterator[Callable[[str, int, str], float]]:
+    """A process of the bare loop: kind of work, size and precision → milliseconds an iteration. It ends with the block."""
+    command = [sys.executable, "-c", BARE, device]
+    with subprocess.Popen(command, text=True, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as bare:
+        asks, answers = bare.stdin, bare.stdout
+        assert asks is not None and answers is not None
+
+        def ask(kind: str, size: int, precision: str) -> float:
+            asks.write(json.dumps([kind, size, precision]) + "\n")
+            asks.flush()
+            return float(answers.readline())
+
+        yield ask
+        asks.close()
+
+
+def compare(bench: Harness, cell: Cell, turns: int, bare: Callable[[str, int, str], float]) -> None:
     """Probe and loop in turns; prints each, and the ratio of their rates."""
     ratios: dict[str, list[float]] = {}
     for _ in range(turns):
         result = bench.launch(cell, Isolation.FORK).result
         for kind, size, work, probe_ms in parts(result):
-            arguments = json.dumps([kind, size, cell.precision, device])
-            done = subprocess.run(
-                [sys.executable, "-c", BARE, arguments], capture_output=True, text=True, check=True, env=environment
-            )
-            bare_ms = float(done.stdout)
+            bare_ms = bare(kind, size, cell.precision)
             ratios.setdefault(kind, []).append(bare_ms / probe_ms)
             unit = "TFLOP/s" if kind == "gemm" else "GB/s"
             scale = 1e9 if kind == "gemm" else 1e6
