@@ -17,7 +17,7 @@ from typing import cast
 import msgspec
 import zmq
 
-from orchestrator import cores, devices, preload, spawn
+from orchestrator import cores, devices, preload, seen, spawn
 from orchestrator.configuration import Isolation, StoredRun
 from orchestrator.fleet import Concluded, Fleet, Gone, Happening
 from orchestrator.gates import Gates
@@ -209,7 +209,7 @@ def stored_run(gpu_ids: str, *options: str) -> StoredRun:
 
 def default_device() -> str:
     """The first GPU, or a CPU device where there is no driver."""
-    return "0" if devices.inventory().gpus else "cpu:0"
+    return "0" if seen.look().inventory.gpus else "cpu:0"
 
 
 def quiet_signals() -> None:

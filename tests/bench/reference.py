@@ -9,7 +9,7 @@ do_bench    events around each call, and in front of each a write to 256 MB, whi
             not timed, but a call after it finds nothing in the cache: at most 50 MB more to read and to write back,
             about 25 µs, 0.3 % of a cell of 10 ms. A call of ours finds there what the call before it left.
 bare loop   the same without the write: the like of what we do. Its distance from do_bench is what the write does.
-Timer       the host's clock around blocks of 10 or 100 calls: a mean, what lies between the calls included.
+Timer       the host's clock around all calls at once: a mean, what lies between the calls included.
 
 Cells count that take 5 ms or more and in which the GPU is the limit. On a CPU device a loop by the host's clock stands
 in for the first two, and nothing counts.

@@ -1,6 +1,6 @@
 """Do forked and exec'd launches of a launch-bound cell measure the same? Many of both at once, measured in turns.
 
-    python -m tests.bench.turns [device] [launches of each kind in a crowd] [turns] [crowds] [model]
+    python -m tests.bench.turns [device] [launches of each kind] [turns] [crowds] [same | random]
 
     start all ─▶ each is stopped (SIGSTOP) when it begins to measure ─▶ turns, in random order: SIGCONT, 0.2 s, SIGSTOP
 
@@ -9,18 +9,20 @@ same kind differ by a factor of two, depending on core and minute. So all take t
 each other, and none works beside another. Of a launch counts the 10th percentile of its iterations: what disturbs only
 adds, and the iteration in which a turn ends holds the wait for the next one.
 
-The addresses at which a process has its libraries and its heap make it faster or slower for good, by percents. All
-forks of one zygote have the same, and all exec'd launches have the same where the layout of address spaces is not
-random: comparing those compares two layouts. So layouts are random, and each forked launch has a zygote of its own.
+The addresses at which a process has its libraries and its heap make it faster or slower for good, by percents: by as
+much as is asked for. So all have the same layout of addresses, and the same seed of hashes, unless `random` layouts are
+asked for; then each launch has its own, which takes hundreds of launches to average out. Every forked launch has a
+zygote of its own.
 
 One launch in thirty, of either kind, is slower by 20 to 50 %: means follow those few. The verdict is by the median of
 all ratios of a forked launch and an exec'd one (Hodges and Lehmann 1963), with the interval of the test by ranks that
 belongs to it.
 
-The model is tests/bench/chain.py, unless another is named (resnet50). With more than 45 launches of each kind at once
-the contexts, 1.2 GiB each, fill the GPU.
+The model is tests/bench/chain.py. With more than 45 launches of each kind at once the contexts, 1.2 GiB each, fill the
+GPU.
 """
 
+import ctypes
 import math
 import os
 import random
@@ -45,16 +47,22 @@ from tests.bench.harness import Harness, default_device, harness, stored_run
 
 TURN_S: Final = 0.2
 LISTENS_EVERY_S: Final = 0.01
-ITERATIONS_A_TURN: Final = {"resnet50": 40, "tests/bench/chain.py:Chain": 200}
-"""About as many as a turn has time for: a launch that measured faster would be done before it was stopped."""
+MODEL: Final = "tests/bench/chain.py:Chain"
+ITERATIONS_A_TURN: Final = 300
+"""More than a turn has time for: a launch that measured faster would be done before it was stopped."""
+NO_RANDOM_LAYOUT: Final = 0x0040000
+"""ADDR_NO_RANDOMIZE of personality(2)."""
 HOURS_S: Final = 36_000.0
 Z_90: Final = 1.645
 
 
-def main(device: str, launches: int, turns: int, crowds: int, model: str) -> None:
+def main(device: str, launches: int, turns: int, crowds: int, layouts: str) -> None:
     """Measure and print."""
-    options = ("-m", model, "--allow-code", "-b", "1", "-p", "bf16", "--phases", "inference", "-w", "20")
-    stored = _patient(stored_run(device, *options, "-i", str(ITERATIONS_A_TURN[model] * turns)))
+    if layouts == "same":
+        ctypes.CDLL(None).personality(NO_RANDOM_LAYOUT)
+        os.environ["PYTHONHASHSEED"] = "0"
+    options = ("-m", MODEL, "--allow-code", "-b", "1", "-p", "bf16", "--phases", "inference", "-w", "20")
+    stored = _patient(stored_run(device, *options, "-i", str(ITERATIONS_A_TURN * turns)))
     cell = next(cell for cell in stored.plan.cells if cell.workload is Workload.INFERENCE)
     lows_ms: dict[Isolation, list[float]] = {isolation: [] for isolation in Isolation}
     bound = set()
@@ -213,5 +221,5 @@ if __name__ == "__main__":
         int(arguments[1]) if len(arguments) > 1 else 42,
         int(arguments[2]) if len(arguments) > 2 else 6,
         int(arguments[3]) if len(arguments) > 3 else 1,
-        arguments[4] if len(arguments) > 4 else "tests/bench/chain.py:Chain",
+        arguments[4] if len(arguments) > 4 else "same",
     )

@@ -179,7 +179,16 @@ def test_a_shape_that_would_take_too_long_is_not_tried(monkeypatch: pytest.Monke
     """A slow device is measured with small products: the next shape has eight times the operations."""
     tried = bursts(monkeypatch, (7.4, 60.8, 0))
     gemm.prepare(bench())
-    assert tried == [256, 512]
+    assert tried == [256, 512, 256, 512]
+
+
+def test_the_first_bursts_do_not_choose_the_shape(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cool device is quick for a moment, whatever the shape: the second round decides, the better burst is kept."""
+    times_ms = {256: [0.5, 1.0], 512: [7.0, 6.0], 1024: [80.0, 60.0]}
+    monkeypatch.setattr(gemm, "_burst", lambda _, side: gemm._Burst(side, [times_ms[side].pop(0)]))
+    made = gemm.prepare(bench())
+    assert made.flops == 2 * 512**3
+    assert list(made.best_ms) == [6.0]
 
 
 def test_a_shape_that_does_not_fit_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,12 +196,12 @@ def test_a_shape_that_does_not_fit_is_not_tried(monkeypatch: pytest.MonkeyPatch)
     tried = bursts(monkeypatch, (1, 1, 1))
     monkeypatch.setattr(Bench, "room", lambda _: 3 * 512**2 * 4)
     gemm.prepare(bench())
-    assert tried == [256, 512]
+    assert tried == [256, 512, 256, 512]
     assert gemm.prepare(bench(torch.bfloat16)).tensors[0].shape == (512, 512)
     monkeypatch.setattr(Bench, "room", lambda _: 0)
     tried.clear()
     gemm.prepare(bench())
-    assert tried == [256]
+    assert tried == [256, 256]
 
 
 def test_memory_probe_takes_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
