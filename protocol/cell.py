@@ -23,6 +23,10 @@ class Workload(enum.StrEnum):
     TRAINING = "training"
     GENERATION = "generation"
     PROBE = "probe"
+    SOAK = "soak"
+    TRUTH = "truth"
+    MEMORY = "memory"
+    REPLAY = "replay"
     FAULT = "fault"
 
 
@@ -106,6 +110,13 @@ class DeviceKind(enum.StrEnum):
     CPU = "cpu"
 
 
+def device_label(kind: str, uuid: str, gpu_id: int, slice_index: int | None) -> str:
+    """How people call a device: "GPU 0", "GPU 0:1" for its slice 1, or "cpu:0". The arguments are fields of Device."""
+    if kind == DeviceKind.CPU:
+        return uuid
+    return f"GPU {gpu_id}" if slice_index is None else f"GPU {gpu_id}:{slice_index}"
+
+
 class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One device of the run, as it was found before the first cell.
 
@@ -149,10 +160,8 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @property
     def label(self) -> str:
-        """How people call it: "GPU 0", "GPU 0:1" for its slice 1, or "cpu:0"."""
-        if self.kind is DeviceKind.CPU:
-            return self.uuid
-        return f"GPU {self.gpu_id}" if self.slice_index is None else f"GPU {self.gpu_id}:{self.slice_index}"
+        """How people call it."""
+        return device_label(self.kind, self.uuid, self.gpu_id, self.slice_index)
 
 
 class InputSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

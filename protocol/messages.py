@@ -17,6 +17,7 @@ import msgspec
 from protocol.cell import Cell, Device, ModelSpec
 from protocol.failure import Failure, Phase
 from protocol.result import Result
+from protocol.verification import Injection
 
 
 class _Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag=True):
@@ -92,7 +93,10 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class Assign(_Message, frozen=True, kw_only=True):
-    """The work of one launch. `cell.batch_size` is what to run now, after any halving."""
+    """The work of one launch. `cell.batch_size` is what to run now, after any halving.
+
+    injection: a fault of its own that a burn-in cell must show, None outside such tests.
+    """
 
     launch: int
     token: str
@@ -102,6 +106,7 @@ class Assign(_Message, frozen=True, kw_only=True):
     measurement: Measurement
     deadlines: Deadlines
     cache_folder: str
+    injection: Injection | None = None
 
 
 class Ack(_Message, frozen=True, kw_only=True):
@@ -273,11 +278,15 @@ class XidSeen(_Message, frozen=True, kw_only=True):
 
 
 class GpuBroken(_Message, frozen=True, kw_only=True):
-    """NVML says that a GPU is gone, or of no use before a reset: `reason`, in words. Said once. at_ns: monotonic."""
+    """NVML says that a GPU is not to be used any more: `reason`, in words. Said once. at_ns: monotonic.
+
+    lost: it is gone, or of no use before a reset; else it still answers, and what it says is a fault of its hardware.
+    """
 
     uuid: str
     reason: str
     at_ns: int
+    lost: bool = True
 
 
 FromWorker = Hello | PhaseEntered | Progress | Outcome

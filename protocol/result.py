@@ -11,6 +11,7 @@ import msgspec
 from protocol import floats
 from protocol.cell import Cell
 from protocol.errors import ProtocolError
+from protocol.verification import Verification
 
 COUNTED_WITHIN_MS: Final = 2_000.0
 """Operations are counted in one iteration more, at the speed of Python: not where one takes longer than this."""
@@ -111,6 +112,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     flops_per_iteration: floating-point operations as torch's counter sees them; None where it sees not all of them.
     bytes_per_iteration: series → bytes that one iteration of it moves, of probes alone.
     generated_tokens: tokens that were read back on the host, all sequences and measured iterations together.
+    verification: what was verified, of burn-in cells alone.
     """
 
     cell: Cell
@@ -128,6 +130,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     generated_tokens: int | None = None
     memory: Memory
     loss: float | None = None
+    verification: Verification | None = None
     environment: Environment
     format: int = 1
 
