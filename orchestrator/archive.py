@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 import yaml
 
-from orchestrator import TOOL_VERSION, coherence, journal, yaml_file
+from orchestrator import TOOL_VERSION, coherence, damage, journal, yaml_file
 from orchestrator.configuration import StoredRun
 from orchestrator.errors import ConfigError, RunFolderError
 from orchestrator.records import (
@@ -142,17 +142,24 @@ def load(paths: RunPaths, stored: StoredRun | None = None) -> Archive:
 
     Raises RunFolderError when there is no run, it is damaged, or its files belong to different runs.
     """
-    return assemble(stored or load_stored(paths), paths, journal.read(paths.journal))
+    stored = stored or load_stored(paths)
+    begun = paths.journal.exists() or paths.launches.is_dir()
+    return assemble(stored, paths, journal.read(paths.journal) if begun else ())
 
 
 def assemble(stored: StoredRun, paths: RunPaths, records: tuple[Record, ...]) -> Archive:
     """The same from what was read before: run.yaml never changes, and takes long to read."""
     header = records[0] if records else None
+    if header is None and not paths.launches.is_dir():
+        raise RunFolderError(
+            f"{paths.folder}: nothing was recorded yet, so there is nothing to report. `gpubench-orchestrate resume "
+            f"{paths.folder}` begins the run."
+        )
     if not isinstance(header, Header):
-        raise RunFolderError(f"{paths.journal}: the journal does not say which run it belongs to")
+        raise RunFolderError(f"{paths.journal}: does not say which run it belongs to. {damage.advice(paths.journal)}")
     require_one_run(stored, header, paths)
     if words := coherence.wrong(stored, records):
-        raise RunFolderError(f"{paths.journal}: damaged: {words}")
+        raise RunFolderError(f"{paths.journal}: damaged: {words}. {damage.advice(paths.journal)}")
     return _assemble(paths, stored, header, records)
 
 
@@ -178,18 +185,21 @@ def load_stored(paths: RunPaths) -> StoredRun:
     except OSError as error:
         raise RunFolderError(f"{paths.config}: not the folder of a run: {error.strerror}") from error
     if len(data) > MAX_RUN_BYTES:
-        raise RunFolderError(f"{paths.config}: larger than {MAX_RUN_BYTES} bytes, so not written by gpubench")
+        raise RunFolderError(
+            f"{paths.config}: larger than {MAX_RUN_BYTES} bytes, so not written by gpubench. "
+            f"{damage.advice(paths.config)}"
+        )
     try:
         told = yaml_file.parse(data, str(paths.config)).value
     except ConfigError as error:
-        raise RunFolderError(f"damaged: {error}") from error
+        raise RunFolderError(f"damaged: {error}. {damage.advice(paths.config)}") from error
     try:
         return msgspec.convert(told, StoredRun)
     except msgspec.ValidationError as error:
         version = told.get("tool_version") if isinstance(told, dict) else None
         if isinstance(version, str) and version != TOOL_VERSION:
             raise RunFolderError(f"{paths.config}: {_of_another_version(version)}: {error}") from error
-        raise RunFolderError(f"{paths.config}: damaged: {error}") from error
+        raise RunFolderError(f"{paths.config}: damaged: {error}. {damage.advice(paths.config)}") from error
 
 
 def _of_another_version(version: str) -> str:

@@ -54,7 +54,7 @@ from protocol.result import Result
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What a run works with, opened and closed by run.py. budget: None for a run that may take as long as it needs."""
+    """What a run works with, opened and closed by run.py. budget: None without a limit. gone: GPUs lost beforehand."""
 
     stored: StoredRun
     paths: RunPaths
@@ -65,6 +65,7 @@ class Surroundings:
     stop_signals: StopSignals
     display: Display
     budget: Budget | None = None
+    gone: tuple[GpuBroken, ...] = ()
 
 
 class Conductor:

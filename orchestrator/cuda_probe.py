@@ -7,29 +7,21 @@ In a short process of its own, because cuInit can hang or crash, and because the
 was heard becomes words in `trouble`, which is pure. Without this every cell would fail by itself, after a long start.
 """
 
-import contextlib
 import ctypes
-import os
-import select
-import signal
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
 
-from orchestrator import ending, spawn
+from orchestrator import asking, spawn
+from orchestrator.asking import Silence
 from orchestrator.errors import DeviceError
 from protocol.cell import Device, DeviceKind
 
 TIMEOUT_S: Final = 60.0
 """Far above what it needs: without persistence mode cuInit wakes every GPU of the node, some seconds for eight."""
 
-_PATIENCE_S: Final = 2.0
-"""For each step of ending a hang: SIGTERM, SIGKILL."""
-_PIPE_BYTES: Final = 64 * 1024
-"""As many as a pipe holds; the answer is below 1 KiB."""
-_PR_SET_PDEATHSIG: Final = 1
 _LIBRARY: Final = "libcuda.so.1"
 _LOAD: Final = "dlopen"
 
@@ -71,14 +63,6 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     code: int = 0
     name: str = ""
     words: str = ""
-
-
-class Silence(msgspec.Struct, frozen=True, kw_only=True):
-    """It gave no answer. seconds: it hung for so long, None where it ended: how, and the last line that it printed."""
-
-    seconds: float | None = None
-    end: str = ""
-    said: str = ""
 
 
 def require(devices: Sequence[Device]) -> None:
@@ -135,69 +119,12 @@ def trouble(heard: Finding | Silence, gpus: Sequence[Device]) -> str | None:
 
 
 def look(uuids: Sequence[str], timeout_s: float = TIMEOUT_S) -> Finding | Silence:
-    """What CUDA says in a fresh process that may see these GPUs alone. The process is ended when this returns.
-
-    One that hangs inside the driver and survives even SIGKILL is left to the kernel after another 4 s.
-    """
-    pid, answer = spawn.start_answering(
-        "orchestrator.cuda_probe", str(os.getpid()), environment={"CUDA_VISIBLE_DEVICES": ",".join(uuids)}
-    )
-    pidfd = os.pidfd_open(pid)
-    ended = False
-    try:
-        ended = _readable(pidfd, timeout_s)
-        output = _read_now(answer)
-    finally:
-        exit_ = ending.reap(pid) if ended else _end(pid, pidfd)
-        os.close(answer)
-        os.close(pidfd)
-    return _understood(output, exit_) if ended else Silence(seconds=timeout_s)
-
-
-def _read_now(answer: int) -> bytes:
-    """What is in the pipe, without waiting: something that the process started may hold its other end."""
-    os.set_blocking(answer, False)
-    try:
-        return os.read(answer, _PIPE_BYTES)
-    except BlockingIOError:
-        return b""
-
-
-def _end(pid: int, pidfd: int) -> ending.Exit | None:
-    """End a process that hangs: SIGTERM first, because a process killed inside the driver once froze an A100."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        signal.pidfd_send_signal(pidfd, number)
-        if _readable(pidfd, _PATIENCE_S):
-            return ending.reap(pid)
-    return None
-
-
-def _readable(fd: int, patience_s: float) -> bool:
-    poller = select.poll()
-    poller.register(fd, select.POLLIN)
-    return bool(poller.poll(patience_s * 1000))
-
-
-def _understood(output: bytes, exit_: ending.Exit | None) -> Finding | Silence:
-    """The answer among what was printed. One of a process that then crashed does not count."""
-    lines = [line.strip() for line in output.decode("utf-8", errors="replace").splitlines() if line.strip()]
-    if exit_ is None or exit_.code == 0:
-        for line in lines:
-            with contextlib.suppress(msgspec.DecodeError):
-                return msgspec.json.decode(line, type=Finding)
-    return Silence(end="nobody knows how" if exit_ is None else exit_.words, said=lines[-1] if lines else "")
+    """What CUDA says in a fresh process that may see these GPUs alone. The process is ended when this returns."""
+    environment = {"CUDA_VISIBLE_DEVICES": ",".join(uuids)}
+    return asking.ask("orchestrator.cuda_probe", Finding, timeout_s, environment=environment)
 
 
 # ── the process itself ────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def main(parent_pid: int) -> int:
-    """Be the process that touches CUDA: say what it found, in one line on standard output."""
-    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL) != 0:
-        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) failed")
-    if os.getppid() == parent_pid:  # else nobody listens any more
-        os.write(sys.stdout.fileno(), msgspec.json.encode(_found()) + b"\n")
-    return 0
 
 
 def _found() -> Finding:
@@ -227,4 +154,4 @@ def _text(function: Any, code: int) -> str:  # noqa: ANN401 - a function of a C 
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1])))
+    sys.exit(asking.answer(int(sys.argv[1]), _found))

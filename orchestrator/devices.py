@@ -1,7 +1,7 @@
 """Which devices there are, and which of them a run was asked to use.
 
-For the command line, before anything starts. GPUs are found with NVML alone: a CUDA context in the parent would take
-memory on every GPU. Words of --gpu-ids:
+For the command line, before anything starts. GPUs are found with NVML alone (seen.py): a CUDA context in the parent
+would take memory on every GPU. Words of --gpu-ids:
 
     all              every GPU that CUDA_VISIBLE_DEVICES leaves, or of the machine; for one in MIG mode its slices
     0,1,2            places in that same list; without CUDA_VISIBLE_DEVICES, the numbers of nvidia-smi
@@ -9,80 +9,22 @@ memory on every GPU. Words of --gpu-ids:
     cpu:0,cpu:1      slices of the cores
 """
 
-import enum
 import re
 from collections.abc import Sequence
 from typing import Final
 
-import msgspec
 from msgspec.structs import replace
 
-from orchestrator import mig
+from orchestrator import mig, seen
 from orchestrator.cores import cpu_devices, share_near_cores
 from orchestrator.errors import DeviceError
-from orchestrator.nvml import Nvml, UnreadableGpu, is_slice
-from orchestrator.nvml_errors import NvmlAbsentError, NvmlError
+from orchestrator.nvml import is_slice
+from orchestrator.seen import Inventory, Look, NvmlStatus
 from orchestrator.visible import visible_gpus
 from protocol.cell import Device
 
 _TRY_CPU: Final = "To try it on the CPU, use --gpu-ids cpu:0,cpu:1"
 _WORD: Final = re.compile(r"all|[0-9]{1,6}|(GPU|MIG)-[0-9A-Za-z-]*|cpu:[0-9]{1,6}")
-
-
-class NvmlStatus(enum.StrEnum):
-    """Whether GPUs can be seen at all. BROKEN is never answered with a silent fall-back to CPU devices."""
-
-    OK = "ok"
-    ABSENT = "absent"
-    BROKEN = "broken"
-
-
-class Inventory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All GPUs of the machine in NVML's order, slices of those in MIG mode, and whether that can be relied on.
-
-    unreadable: index → why, for a GPU that is counted but cannot be opened. reason: in words, empty where there is
-    nothing to say. Versions are None without NVML.
-    """
-
-    gpus: tuple[Device, ...]
-    nvml: NvmlStatus
-    reason: str = ""
-    slices: tuple[Device, ...] = ()
-    unreadable: dict[int, str] = {}
-    driver_version: str | None = None
-    cuda_driver_version: str | None = None
-
-
-def inventory() -> Inventory:
-    """What NVML shows of this machine, whatever CUDA_VISIBLE_DEVICES says. Never raises for what NVML cannot do."""
-    try:
-        with Nvml() as nvml:
-            found = [_with_slices(nvml, gpu) for gpu in nvml.gpus()]
-            unreadable = {gpu.index: gpu.reason for gpu in found if isinstance(gpu, UnreadableGpu)}
-            readable = [gpu for gpu in found if not isinstance(gpu, UnreadableGpu)]
-            return Inventory(
-                gpus=tuple(gpu for gpu, *_ in readable),
-                slices=tuple(one for _, *slices in readable for one in slices),
-                nvml=NvmlStatus.OK,
-                reason="; ".join(f"GPU {index} cannot be used: {reason}" for index, reason in unreadable.items()),
-                unreadable=unreadable,
-                driver_version=nvml.driver_version,
-                cuda_driver_version=nvml.cuda_driver_version,
-            )
-    except NvmlAbsentError as error:
-        return Inventory(gpus=(), nvml=NvmlStatus.ABSENT, reason=str(error))
-    except NvmlError as error:
-        return Inventory(gpus=(), nvml=NvmlStatus.BROKEN, reason=str(error))
-
-
-def _with_slices(nvml: Nvml, gpu: Device | UnreadableGpu) -> tuple[Device, ...] | UnreadableGpu:
-    """A GPU, and behind it its slices; a GPU that does not tell them cannot be used."""
-    if isinstance(gpu, UnreadableGpu):
-        return gpu
-    try:
-        return (gpu, *mig.slices(nvml, gpu))
-    except NvmlError as error:
-        return UnreadableGpu(index=gpu.gpu_id, reason=str(error))
 
 
 def resolve(
@@ -92,17 +34,19 @@ def resolve(
     cores: tuple[int, ...],
     order: str | None = None,
     origin: str = "--gpu-ids",
+    look: Look = seen.look,
 ) -> tuple[Device, ...]:
     """The devices that `gpu_ids` names, in its order. origin: who said so, for messages.
 
     visible, order: CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER, None where not set; cores: those we may run on.
-    A GPU's `gpu_id` is its place in what CUDA_VISIBLE_DEVICES leaves. Raises DeviceError, saying what to do.
+    look: made where a GPU is named. A GPU's `gpu_id` is its place in what CUDA_VISIBLE_DEVICES leaves. Raises
+    DeviceError, saying what to do.
     """
     words = [word.strip() for word in gpu_ids.split(",")]
     if not all(words):
         raise DeviceError(f"{origin}: {gpu_ids!r}: a device is missing between commas. Give all, or a list like 0,1")
     numbers = [_cpu_number(word, origin) for word in words]
-    gpus = _Gpus(inventory(), visible, order, origin) if None in numbers else None
+    gpus = _Gpus(look().inventory, visible, order, origin) if None in numbers else None
     slices = iter(cpu_devices([number for number in numbers if number is not None], cores))
     chosen: list[Device] = []
     for word, number in zip(words, numbers, strict=True):

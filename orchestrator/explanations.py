@@ -21,7 +21,11 @@ _OPERATOR: Final = "Look for Xid messages in the kernel log (dmesg), and have th
 
 EXPLANATIONS: Final[dict[Category, Explanation]] = {
     Category.DEVICE_LOST: Explanation("NVML says that the GPU is lost or has to be reset", _OPERATOR),
-    Category.DEVICE_HARDWARE: Explanation("CUDA error 214 (uncorrectable ECC error), or a grave Xid", _OPERATOR),
+    Category.DEVICE_HARDWARE: Explanation(
+        "CUDA error 214 (uncorrectable ECC error), a grave Xid, uncorrected memory errors that NVML counts during the "
+        "run, or a damaged InfoROM",
+        _OPERATOR,
+    ),
     Category.DEVICE_UNAVAILABLE: Explanation(
         "CUDA cannot be used on the device: error 35, 46, 100, 101, 802, 803 or 804",
         "Run `gpubench-orchestrate doctor`. After a hardware error of another GPU it may be a consequence of that one.",

@@ -3,11 +3,11 @@
 import os
 import secrets
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
 
-from orchestrator.configuration import Configuration
+from orchestrator.configuration import Configuration, ReportFormat
 from orchestrator.errors import ConfigError, RunFolderError
 from orchestrator.report.files import target
 from orchestrator.settings import Said
@@ -33,15 +33,34 @@ def require_writable(configuration: Configuration, said: Said, *, make: bool) ->
 
     Raises ConfigError naming the option or the line to change.
     """
-    output = Path(configuration.output_path)
     origin = said.origin("output.path", "-o/--output")
-    for place in (output, *(target(output, kind) for kind in configuration.formats)):
-        if place.is_dir():
-            raise ConfigError(f"{origin}: {place} is a folder; name the report's file, such as {place / 'report.json'}")
-    _try_writing(output.parent, origin, "the report", make=make)
+    require_place(Path(configuration.output_path), configuration.formats, origin, make=make)
     _try_writing(Path(configuration.runs_folder), said.origin("run.folder", "--runs-folder"), "the run", make=make)
     cache = said.origin("run.cache", "run.cache in a configuration file, or XDG_CACHE_HOME")
     _try_writing(Path(configuration.cache_folder), cache, "weights", make=make)
+
+
+def require_place(output: Path, formats: Iterable[ReportFormat], origin: str, *, make: bool) -> None:
+    """Make sure that a report can be written to `output`. make: also make the folders that are missing.
+
+    Raises ConfigError naming `origin`.
+    """
+    for place in (output, *(target(output, kind) for kind in formats)):
+        if place.is_dir():
+            raise ConfigError(f"{origin}: {place} is a folder; name the report's file, such as {place / 'report.json'}")
+    _try_writing(output.parent, origin, "the report", make=make)
+
+
+def require_room_for_reports(paths: RunPaths) -> None:
+    """Make sure that reports can be rendered into the run's folder. Raises RunFolderError."""
+    try:
+        with tempfile.TemporaryFile(dir=paths.folder):
+            pass
+    except OSError as error:
+        raise RunFolderError(
+            f"{paths.folder}: the report cannot be written there: {error.strerror}. Nothing was written; `-o FILE` "
+            "writes it elsewhere."
+        ) from error
 
 
 def _try_writing(folder: Path, origin: str, what: str, *, make: bool) -> None:

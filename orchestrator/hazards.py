@@ -5,13 +5,10 @@
 An Xid that asks for no more than a new process is kept: it explains a launch that fails on that GPU.
 """
 
-from typing import Final
-
 from orchestrator.health import verdict, xids
+from orchestrator.policy import HARDWARE
 from protocol.failure import Category, Failure, Phase
 from protocol.messages import GpuBroken, XidSeen
-
-_HARDWARE: Final = frozenset({Category.DEVICE_LOST, Category.DEVICE_HARDWARE})
 
 
 class Hazards:
@@ -28,7 +25,8 @@ class Hazards:
     def heard(self, message: XidSeen | GpuBroken) -> Failure | None:
         """The failure of whatever runs on the GPU, which is not to be used any more; None where it may be."""
         if isinstance(message, GpuBroken):
-            category, reaction = Category.DEVICE_LOST, verdict.reaction((), broken=message.reason)
+            category = Category.DEVICE_LOST if message.lost else Category.DEVICE_HARDWARE
+            reaction = verdict.reaction((), broken=message.reason)
         else:
             self._last_ns.setdefault(message.uuid, {})[message.xid] = message.at_ns
             category, reaction = Category.DEVICE_HARDWARE, verdict.reaction((message.xid,))
@@ -39,7 +37,7 @@ class Hazards:
 
     def ended(self, uuid: str, failure: Failure) -> None:
         """A launch on a GPU has failed: its hardware may be why."""
-        if failure.category in _HARDWARE:
+        if failure.category in HARDWARE:
             self._broken[uuid] = None
 
     def broken_beside(self, uuid: str) -> tuple[str, ...]:

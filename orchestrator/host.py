@@ -52,9 +52,9 @@ def process_name(pid: int) -> str | None:
     return text(Path(f"/proc/{pid}/comm")).strip() or None
 
 
-def age_s() -> float:
-    """Seconds since this process started, by the kernel's account; 0.0 where it does not tell."""
-    ticks = start_ticks(os.getpid())
+def age_s(pid: int | None = None) -> float:
+    """Seconds since a process started, this one unless told, by the kernel's account; 0.0 where it does not tell."""
+    ticks = start_ticks(os.getpid() if pid is None else pid)
     started_s = None if ticks is None else ticks / os.sysconf("SC_CLK_TCK")
     return 0.0 if started_s is None else max(time.clock_gettime(time.CLOCK_BOOTTIME) - started_s, 0.0)
 

@@ -11,10 +11,12 @@ the disk is kept beside it (reserve.py), so that a full disk has place for `last
 import os
 import struct
 import zlib
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, Self
 
-from orchestrator import bounded
+from orchestrator import bounded, damage
 from orchestrator.errors import RunFolderError, StorageError
 from orchestrator.records import Record
 from orchestrator.reserve import Reserve
@@ -168,10 +170,11 @@ def sync_folder(folder: Path) -> None:
         os.close(fd)
 
 
-def write_durably(path: Path, data: bytes) -> None:
+def write_durably(path: Path, data: bytes, move: Callable[[Path, Path], object] = Path.rename) -> None:
     """Put `data` at `path` whole or not at all: a temporary name, synced, renamed, the folder synced.
 
-    Raises StorageError when the disk refuses.
+    move: renames the first path to the second, in another way than replacing what is there. Raises StorageError when
+    the disk refuses.
     """
     unfinished = temporary(path, os.getpid())
     try:
@@ -179,10 +182,11 @@ def write_durably(path: Path, data: bytes) -> None:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        unfinished.rename(path)
+        move(unfinished, path)
         sync_folder(path.parent)
     except OSError as error:
-        unfinished.unlink(missing_ok=True)
+        with suppress(OSError):  # what could not be made cannot be removed either, as on a read-only mount
+            unfinished.unlink()
         raise StorageError(f"{path}: cannot be written: {error.strerror}") from error
 
 
@@ -195,9 +199,7 @@ def _contents(path: Path) -> bytes:
     try:
         return bounded.read(path)
     except OSError as error:
-        raise RunFolderError(
-            f"{path}: the journal cannot be read: {error.strerror}. Put the run's own journal back, or begin a new run."
-        ) from error
+        raise RunFolderError(f"{path}: the journal cannot be read: {error.strerror}. {damage.advice(path)}") from error
 
 
 def _scan(data: bytes, path: Path) -> tuple[tuple[Record, ...], int]:
@@ -205,7 +207,7 @@ def _scan(data: bytes, path: Path) -> tuple[tuple[Record, ...], int]:
     if not data.startswith(MAGIC):
         if MAGIC.startswith(data):
             return (), 0
-        raise RunFolderError(f"{path}: not a journal of gpubench")
+        raise RunFolderError(f"{path}: not a journal of gpubench. {damage.advice(path)}")
     records: list[Record] = []
     offset = len(MAGIC)
     while offset < len(data):
@@ -214,13 +216,16 @@ def _scan(data: bytes, path: Path) -> tuple[tuple[Record, ...], int]:
             if _later_record(data, offset + 1, len(records)):
                 raise RunFolderError(
                     f"{path}: damaged at byte {offset}: record {len(records)} is unreadable, but more follows. "
-                    "The results are still in the folder launches/; the run cannot be continued."
+                    f"{damage.advice(path)}"
                 )
             break
         try:
             records.append(_RECORD.decode(body))
         except ProtocolError as error:
-            raise RunFolderError(f"{path}: record {len(records)} is of an unknown kind: {error}") from error
+            raise RunFolderError(
+                f"{path}: record {len(records)} is of an unknown kind: {error}. If another version of gpubench wrote "
+                f"it, use that one. {damage.advice(path)}"
+            ) from error
         offset += _PREFIX + len(body)
     return tuple(records), offset
 

@@ -55,16 +55,25 @@ def held(paths: RunPaths) -> Iterator[None]:
     except OSError as error:
         raise RunFolderError(f"{paths.lock}: cannot be opened: {error.strerror}") from error
     try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise RunFolderError(
-                f"{paths.folder} is in use by another process. Wait until it has ended, or end it with "
-                f"`gpubench-orchestrate stop {paths.folder}`; then resume."
-            ) from error
+        _take(lock, paths)
         _write(lock, msgspec.json.encode(myself()))
         yield
         _write(lock, b"")
+    finally:
+        os.close(lock)
+
+
+def require_free(paths: RunPaths) -> None:
+    """Make sure that no process works on the run, without writing anything. For one that is about to work on it.
+
+    Raises RunFolderError where one does.
+    """
+    try:
+        lock = os.open(paths.lock, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return  # nobody has held it yet, or `held` will say what is wrong with it
+    try:
+        _take(lock, paths)
     finally:
         os.close(lock)
 
@@ -107,6 +116,16 @@ def _namespace() -> str:
         return str(_NAMESPACE.readlink())
     except OSError:
         return ""
+
+
+def _take(lock: int, paths: RunPaths) -> None:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise RunFolderError(
+            f"{paths.folder} is in use by another process. Wait until it has ended, or end it with "
+            f"`gpubench-orchestrate stop {paths.folder}`; then resume."
+        ) from error
 
 
 def _write(lock: int, data: bytes) -> None:

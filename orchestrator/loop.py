@@ -20,9 +20,11 @@ from orchestrator.conductor import Conductor, Surroundings
 from orchestrator.configuration import Isolation
 from orchestrator.nursery import ZygoteError
 from orchestrator.slots import RunState
-from orchestrator.stopping import Stopping
+from orchestrator.stopping import Order, Stopping
 from orchestrator.telemetry import Telemetry
+from orchestrator.view import Notice
 from orchestrator.wall_clock import WallClock
+from protocol.cell import Workload
 from protocol.errors import ProtocolError
 from protocol.failure import Category
 from protocol.messages import (
@@ -40,6 +42,11 @@ from protocol.messages import (
 REFRESH_S: Final = 1.0
 LOOK_S: Final = 0.1
 """How often log files are looked at while launches run: an endless write takes gigabytes in a second."""
+IMPORTING: Final = Notice(
+    level="info", message="importing torch and the models, once for all launches (about 10 s)", event="importing"
+)
+"""12 s on two cores; said beforehand, because a log shows nothing else in that time. What faults are made of needs no
+torch."""
 
 
 class Loop:
@@ -71,6 +78,9 @@ class Loop:
         self._watch(self._around.stop_signals.fileno())
         if self._around.telemetry is not None:
             self._watch(self._around.telemetry.fileno())
+        for one in self._around.gone:
+            self._conductor.beware(one)
+        self._heed_signals()
         if self._forks and self._conductor.work_left:
             self._start_zygote()
         while self._launch_what_can_be() or self._conductor.busy or self._waiting_for_zygote():
@@ -162,6 +172,8 @@ class Loop:
     def _heed_signals(self) -> None:
         now = time.monotonic()
         for order in self._stopping.heed(self._around.stop_signals.requests, now):
+            if order is Order.BEGIN_NOTHING:
+                self._conductor.recorder.stop_asked()
             self._conductor.obey(order, now)
 
     def _tick(self) -> None:
@@ -191,6 +203,8 @@ class Loop:
     # ── the zygote ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _start_zygote(self) -> None:
+        if any(cell.workload is not Workload.FAULT for cell in self._around.stored.plan.cells):
+            self._around.display.tell(IMPORTING)
         try:
             self._nursery.start()
         except ZygoteError as error:

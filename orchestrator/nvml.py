@@ -8,6 +8,7 @@ memory and processes of its own; all else that is asked of it is answered by its
 """
 
 import contextlib
+import ctypes
 import os
 import time
 from collections.abc import Callable
@@ -17,14 +18,30 @@ from typing import Any, Final, Self, TypeVar
 
 import msgspec
 
-from orchestrator.nvml_errors import FATAL, LOST, NvmlError, typed, unusable
+from orchestrator.nvml_errors import FATAL, LOST, NOT_FOUND, GpuLostError, NvmlError, typed, unusable
 from protocol.cell import Device, DeviceKind
 from protocol.messages import Sample
 
 T = TypeVar("T")
 
+_LIBRARY: Final = "libnvidia-ml.so.1"
 _DRIVER_IS_THERE: Final = Path("/dev/nvidiactl")
 _SLICE: Final = "MIG-"
+
+
+def missing() -> NvmlError | None:
+    """The error that opening NVML would raise for want of its library; None where it can be loaded.
+
+    Loading it asks the driver nothing, so this does not hang where `Nvml` does.
+    """
+    try:
+        ctypes.CDLL(_LIBRARY)
+    except OSError:
+        import pynvml
+
+        error = pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
+        return unusable(error, driver_is_there=_DRIVER_IS_THERE.exists())
+    return None
 
 
 def is_slice(uuid: str) -> bool:
@@ -210,7 +227,12 @@ class Nvml:
 
     def _handle(self, uuid: str) -> Any:  # noqa: ANN401 - a ctypes pointer of pynvml
         if uuid not in self._handles:
-            self._handles[uuid] = self._required(self._lib.nvmlDeviceGetHandleByUUID, uuid)
+            try:
+                self._handles[uuid] = self._required(self._lib.nvmlDeviceGetHandleByUUID, uuid)
+            except NvmlError as error:
+                if error.code == NOT_FOUND:
+                    raise GpuLostError(f"NVML shows no {uuid}", NOT_FOUND) from error
+                raise
         return self._handles[uuid]
 
     def _whole(self, uuid: str) -> Any:  # noqa: ANN401 - a ctypes pointer of pynvml

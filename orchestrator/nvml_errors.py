@@ -15,19 +15,22 @@ NOT_FOUND: Final = 6
 _DRIVER_NOT_LOADED: Final = 9
 TIMEOUT: Final = 10
 _LIBRARY_NOT_FOUND: Final = 12
-_GPU_IS_LOST: Final = 15
-_RESET_REQUIRED: Final = 16
+CORRUPTED_INFOROM: Final = 14
+GPU_IS_LOST: Final = 15
+RESET_REQUIRED: Final = 16
 _VERSION_MISMATCH: Final = 18
 
-LOST: Final = frozenset({_GPU_IS_LOST, _RESET_REQUIRED})
+LOST: Final = frozenset({GPU_IS_LOST, RESET_REQUIRED})
+"""The GPU answers nothing any more. One whose InfoROM is damaged does, but for what is kept in it."""
 FATAL: Final = frozenset({_UNINITIALIZED, _DRIVER_NOT_LOADED, _VERSION_MISMATCH})
 
 _WHAT_TO_DO: Final = {
     NO_PERMISSION: "allow this user to open /dev/nvidia*",
     _DRIVER_NOT_LOADED: "load it (modprobe nvidia), or reinstall the driver",
     _LIBRARY_NOT_FOUND: "install the driver's libnvidia-ml.so.1; in a container, start it with the NVIDIA runtime",
-    _GPU_IS_LOST: "a GPU has fallen off the bus; the kernel log says why, a reboot may bring it back",
-    _RESET_REQUIRED: "reset the GPU (nvidia-smi --gpu-reset) or reboot",
+    CORRUPTED_INFOROM: "the board's InfoROM is damaged; take the board out of service",
+    GPU_IS_LOST: "a GPU has fallen off the bus; the kernel log says why, a reboot may bring it back",
+    RESET_REQUIRED: "reset the GPU (nvidia-smi --gpu-reset) or reboot",
     _VERSION_MISMATCH: "driver/library version mismatch: the driver was updated while in use; reboot",
 }
 

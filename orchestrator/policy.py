@@ -39,6 +39,8 @@ class Rule(msgspec.Struct, frozen=True):
 ANY_NUMBER: Final = 1_000_000
 STRIKES: Final = 2
 """Failures that follow a device, after which it is taken out of the run. A hardware verdict needs no second."""
+HARDWARE: Final = frozenset({Category.DEVICE_LOST, Category.DEVICE_HARDWARE})
+"""What is a verdict of the hardware by itself: it stands in the health of the device that it happened on."""
 BEFORE_FIRST_FORWARD: Final = frozenset({Phase.START, Phase.IMPORT, Phase.BUILD})
 """What fails in one of these has nothing to do with the batch, and fails in every cell of the model."""
 _SPORADIC: Final = "may not happen again in a fresh process"
@@ -82,7 +84,8 @@ RUN: Final[dict[str, str]] = {
     "the orchestrator is killed": "the kernel ends its workers; `resume` goes on, finished results are kept",
     "the zygote dies": "running workers go on; it is started again, and so are the launches that were being forked",
     "CUDA does not work when a run begins or is resumed": "nothing is run, exit code 2 with CUDA's code and what to do",
-    "NVML hangs or is missing": "the run goes on; telemetry fields are null and the report says why",
+    "NVML hangs when a run begins or is resumed": "nothing is run, exit code 2 with what to do",
+    "NVML hangs later, or is missing": "the run goes on; telemetry fields are null and the report says why",
     "the disk is full": "the run stops with a message, in the journal too, exit code 5; what was finished is kept",
     "the host's clock is set": "it is written down; every deadline is on the monotonic clock",
     "the terminal is closed or stopped": "the run goes on without it",

@@ -22,6 +22,7 @@ from orchestrator.records import (
     Skipped,
     Spawned,
     Start,
+    StopAsked,
     TakenOut,
     TelemetryEnded,
     ZygoteStarted,
@@ -116,6 +117,10 @@ class Recorder:
     def clock_set(self, wall: float, by_s: float) -> None:
         """The time of day has jumped."""
         self._journal.append(ClockSet(at_ns=time.monotonic_ns(), wall=wall, by_s=by_s))
+
+    def stop_asked(self) -> None:
+        """Nothing new begins from here on."""
+        self._journal.append(StopAsked(at_ns=time.monotonic_ns()))
 
     def telemetry_ended(self) -> None:
         """Nobody looks at the GPUs any more."""

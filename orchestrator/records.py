@@ -11,6 +11,7 @@
     TakenOut                        a device that cannot be used any more
     Skipped                         a model that is not run any more
     Dropped                         a launch of the plan for which there was no time
+    StopAsked                       a person wants the run to end: nothing new begins
     Finished                        no more work, or stopped on request
 
 An End that names a result is written after that result is safely on disk. A Start without an End is an attempt that
@@ -163,6 +164,12 @@ class Dropped(_Record, frozen=True, kw_only=True):
     reason: str
 
 
+class StopAsked(_Record, frozen=True, kw_only=True):
+    """Somebody asked the process to stop, with `stop`, Ctrl-C or SIGTERM: it begins nothing new."""
+
+    at_ns: int
+
+
 class Finished(_Record, frozen=True, kw_only=True):
     """The process leaves the run.
 
@@ -190,5 +197,6 @@ Record = (
     | TakenOut
     | Skipped
     | Dropped
+    | StopAsked
     | Finished
 )

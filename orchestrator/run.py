@@ -1,10 +1,11 @@
 """Begins or goes on with a run: the two are the same, because recovering is the one way to start.
 
-    lock ─▶ journal (recovered) ─▶ leftovers of an earlier life ended ─▶ Loop ─▶ Finished ─▶ reports
+    leftovers of an earlier life ended ─▶ GPUs looked at ─▶ lock ─▶ journal (recovered) ─▶ Loop ─▶ Finished ─▶ reports
 
 Everything that is opened here is closed here, also when the loop raises.
 """
 
+import math
 import os
 import socket
 import time
@@ -17,21 +18,20 @@ import psutil
 from orchestrator import (
     TOOL_VERSION,
     archive,
-    devices,
     ending,
     host,
     lock,
     preload,
+    readiness,
     recovery,
     reporting,
     spawn,
-    users,
     validity,
 )
 from orchestrator.budget import Budget
 from orchestrator.conductor import Surroundings
 from orchestrator.configuration import StoredRun
-from orchestrator.errors import DeviceError, RunFolderError, StorageError
+from orchestrator.errors import RunFolderError, StorageError
 from orchestrator.journal import Journal, read, temporary
 from orchestrator.link import Link
 from orchestrator.loop import Loop
@@ -39,29 +39,45 @@ from orchestrator.nursery import Nursery, ZygoteError
 from orchestrator.records import Beside, End, Finished, Header, Record, Segment, Spawned, Start
 from orchestrator.report.files import target
 from orchestrator.report.model import Report
+from orchestrator.seen import Look
 from orchestrator.signals import StopSignals
 from orchestrator.telemetry import Telemetry
 from orchestrator.view import Display, Notice
-from protocol.cell import Device, DeviceKind
+from protocol.cell import DeviceKind
 from protocol.failure import Category, Failure, Phase
+from protocol.messages import GpuBroken
 from protocol.paths import RunPaths
 
 
-def execute(stored: StoredRun, paths: RunPaths, display: Display) -> Report:
+def execute(
+    stored: StoredRun,
+    paths: RunPaths,
+    display: Display,
+    look: Look | None = None,
+    stop_signals: StopSignals | None = None,
+) -> Report:
     """Work on the run in a folder until it is done, and write its reports; the verdict is in what is returned.
 
-    Raises UserError when it cannot be worked on here (in use, another plan, a GPU that is gone or busy), StorageError
-    when the disk refuses.
+    look: at its GPUs, of a run that was planned just now, and on which CUDA was tried; None to do both here. Raises
+    UserError when it cannot be worked on here (in use, another plan, GPUs that are busy, a driver that hangs, CUDA that
+    does not work), StorageError when the disk refuses.
+    stop_signals: those of the command, None where it has caught none yet. A run that was asked to stop before it began
+    begins nothing, and is reported.
     """
     spawn.check_rooms()
     if paths.journal.exists():  # before the GPUs are looked at: what is left of this run may be what uses them
         with lock.held(paths):
             _end_leftovers(stored, paths)
-    driver = _look_at_the_gpus(stored, display)
-    with StopSignals() as stop_signals, lock.held(paths), Journal(paths.journal) as journal:
+    asked = stop_signals is not None and stop_signals.requests > 0
+    driver, gone = (None, ()) if asked else readiness.check(stored, display, look)
+    with ExitStack() as opened:
+        signals = stop_signals or opened.enter_context(StopSignals())
+        opened.enter_context(lock.held(paths))
+        journal = opened.enter_context(Journal(paths.journal))
+        signals.spare(math.inf)
         _take_over(stored, paths, journal, driver)
         try:
-            _work(stored, paths, journal, stop_signals, display)
+            _work(stored, paths, journal, signals, display, gone=gone)
         except ZygoteError as error:
             display.tell(Notice(level="error", message=str(error)))
             journal.append(Finished(at_ns=time.monotonic_ns(), interrupted=True, reason=str(error), broken=True))
@@ -88,8 +104,16 @@ def is_over(paths: RunPaths) -> bool:
     return any(isinstance(record, Finished) for record in records[-1:])
 
 
-def _work(stored: StoredRun, paths: RunPaths, journal: Journal, stop_signals: StopSignals, display: Display) -> None:
-    """Run what is left of the plan, and write down how that ended."""
+def _work(
+    stored: StoredRun,
+    paths: RunPaths,
+    journal: Journal,
+    stop_signals: StopSignals,
+    display: Display,
+    *,
+    gone: tuple[GpuBroken, ...],
+) -> None:
+    """Run what is left of the plan, and write down how that ended. gone: GPUs that are not used."""
     spawn.become_subreaper()
     with ExitStack() as opened:
         opened.callback(_end_children)
@@ -101,7 +125,9 @@ def _work(stored: StoredRun, paths: RunPaths, journal: Journal, stop_signals: St
         if telemetry is not None:
             opened.callback(telemetry.stop)
         link = opened.enter_context(Link(paths.folder.name))
-        around = Surroundings(stored, paths, journal, link, nursery, telemetry, stop_signals, display, _budget(stored))
+        around = Surroundings(
+            stored, paths, journal, link, nursery, telemetry, stop_signals, display, _budget(stored), gone
+        )
         kinds = {device.uuid: device.name for device in stored.devices}
         loop = Loop(around, recovery.restore(stored.plan, read(paths.journal), kinds))
         loop.run()
@@ -116,37 +142,6 @@ def _budget(stored: StoredRun) -> Budget | None:
     if limit_s is None:
         return None
     return Budget(stored.configuration, stored.devices, limit_s, time.monotonic() - host.age_s())
-
-
-def _look_at_the_gpus(stored: StoredRun, display: Display) -> str | None:
-    """The driver as it is now, None where NVML does not tell.
-
-    Refuses to go on where a GPU of the run is gone, or others compute on it. Without NVML the run goes on, as it does
-    when NVML fails in the middle of it.
-    """
-    gpus = [device for device in stored.devices if device.kind is DeviceKind.CUDA]
-    if not gpus:
-        return None
-    found = devices.inventory()
-    if found.nvml is devices.NvmlStatus.OK:
-        _require_free(gpus, found, allow_busy=stored.configuration.allow_busy)
-        for gpu in users.unseen(gpus):
-            words = f"NVML does not tell who uses {gpu.label}: whether others compute on it during this run is not seen"
-            display.tell(Notice(level="warning", message=words))
-    else:
-        display.tell(Notice(level="warning", message=f"the GPUs cannot be looked at: {found.reason}"))
-    return found.driver_version
-
-
-def _require_free(gpus: list[Device], found: devices.Inventory, *, allow_busy: bool) -> None:
-    """Refuse GPUs that are gone, or that others compute on."""
-    present = {gpu.uuid for gpu in (*found.gpus, *found.slices)}
-    for gpu in gpus:
-        if gpu.uuid not in present:
-            raise DeviceError(f"{gpu.label} of this run ({gpu.uuid}) is not in this machine. Nothing was started.")
-    refusal = users.refusal(gpus, users.busy(gpus))
-    if refusal is not None and not allow_busy:
-        raise DeviceError(refusal)
 
 
 def _take_over(stored: StoredRun, paths: RunPaths, journal: Journal, driver: str | None) -> None:

@@ -1,9 +1,13 @@
-"""Signals that ask the run to stop, turned into something a poller can wait for.
+"""Signals that ask a command to stop, turned into something a poller can wait for.
 
-The first SIGINT or SIGTERM asks gently, the second at once. SIGHUP is ignored: a night does not end with the ssh
-session.
+    the command begins ─▶ spare(0) ─▶ there is a folder: spare(1) ─▶ the loop: all are counted ─▶ hooks: spare(0)
+                          each ends it        the second ends it     1 gently, 2 at once          each ends a hook
+
+SIGINT and SIGTERM mean the same. What ends a command does so as KeyboardInterrupt, so that everything is closed and
+whoever wants to be told is told. SIGHUP is ignored: a night does not end with the ssh session.
 """
 
+import math
 import os
 import signal
 from types import FrameType, TracebackType
@@ -11,10 +15,11 @@ from typing import Self
 
 
 class StopSignals:
-    """While entered, counts requests to stop. `fileno` is readable when one has come."""
+    """While entered, counts requests to stop, all of them unless `spare` says so. `fileno` is readable after one."""
 
     def __init__(self) -> None:
         self.requests = 0
+        self._spared: float = math.inf
         self._reader, self._writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._before: dict[int, object] = {}
         self._wakeup_before = -1
@@ -22,6 +27,10 @@ class StopSignals:
     def fileno(self) -> int:
         """Descriptor to wait for."""
         return self._reader
+
+    def spare(self, requests: float) -> None:
+        """Only count the next `requests`; the one after them raises KeyboardInterrupt wherever the program is."""
+        self._spared = self.requests + requests
 
     def clear(self) -> None:
         """Take note: not readable until the next signal."""
@@ -52,3 +61,5 @@ class StopSignals:
 
     def _count(self, _number: int, _frame: FrameType | None) -> None:
         self.requests += 1
+        if self.requests > self._spared:
+            raise KeyboardInterrupt

@@ -10,19 +10,22 @@ process knows (the phase of a cell, how far it is) is not told here.
 
 import enum
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Final
 
 import msgspec
 
-from orchestrator import archive, journal, lock
+from orchestrator import archive, host, journal, lock
 from orchestrator.archive import Archive, Attempt
 from orchestrator.configuration import StoredRun
+from orchestrator.records import Record, Segment, StopAsked
 from orchestrator.report.files import target
 from orchestrator.slots import scopes
+from orchestrator.stopping import GENTLE_GRACE_S, GENTLE_S
 from protocol.cell import Cell, Mode
+from protocol.failure import Category
 from protocol.paths import RunPaths
 
 Slot = tuple[str, int]
@@ -53,6 +56,12 @@ WHAT_NEXT: Final = {
 }
 """What a person may do about it."""
 
+STOPPING: Final = "`gpubench-orchestrate stop {folder}` once more stops it now"
+"""The same while it stops."""
+
+_AGAIN: Final = frozenset({Category.STOPPED, Category.INTERRUPTED})
+"""No failures of what was measured: while the run is not over, it will be measured again."""
+
 
 class Work(msgspec.Struct, frozen=True, kw_only=True):
     """What a device does now: an attempt at a cell, since so many seconds."""
@@ -69,8 +78,10 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
 
     planned, measured, failed, dropped: launches; failed ones may be tried again while the run goes on. settled: those
     that have ended or will not be made. skipped: models of which nothing more is launched, and why. pid, host: of the
-    process that works on it. started: seconds since the epoch. eta_s: None until every device has ended a launch.
-    taken_out: devices that were given up, and why. reports: files that are there.
+    process that works on it. started: seconds since the epoch. limit_s, limit_left_s: from the start of that process to
+    its end; None without a limit, and the latter where nobody works. eta_s: at most the limit; None until every device
+    has ended a launch. stop_asked_s: since when it stops because somebody asked for that. taken_out: devices that were
+    given up, and why. last_failure: of those launches that have no result. reports: files that are there.
     """
 
     run_id: str
@@ -87,7 +98,11 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     settled: int = 0
     skipped: dict[str, str] = {}
     working: tuple[Work, ...] = ()
+    preset: str | None = None
+    limit_s: float | None = None
+    limit_left_s: float | None = None
     eta_s: float | None = None
+    stop_asked_s: float | None = None
     taken_out: dict[str, str] = {}
     last_failure: str = ""
     reports: tuple[str, ...] = ()
@@ -106,9 +121,17 @@ def look(stored: StoredRun, paths: RunPaths) -> tuple[Status, tuple[Attempt, ...
         pid=holder.pid if holder is not None and alive is not lock.Life.ENDED else None,
         host=holder.hostname if holder is not None and alive is not lock.Life.ENDED else None,
         planned=sum(map(len, stored.plan.order.values())),
+        preset=stored.configuration.preset,
+        limit_s=stored.configuration.time_limit_s,
+        limit_left_s=_limit_left_s(stored, holder) if alive is lock.Life.ALIVE else None,
         reports=tuple(str(path) for path in _reports(stored) if _is_there(path)),
     )
-    return (status, ()) if run is None else (_filled(status, run, time.monotonic_ns()), run.attempts)
+    if run is None:
+        return status, ()
+    now_ns = time.monotonic_ns()
+    if status.standing in GOES_ON:
+        status = msgspec.structs.replace(status, stop_asked_s=_stop_asked_s(records, now_ns))
+    return _filled(status, run, now_ns), run.attempts
 
 
 def cell_words(cell: Cell) -> str:
@@ -128,18 +151,42 @@ def _standing(run: Archive | None, alive: lock.Life | None) -> Standing:
     return Standing.INTERRUPTED if run.finished.interrupted else Standing.OVER
 
 
+def _limit_left_s(stored: StoredRun, holder: lock.Holder | None) -> float | None:
+    """Until the process that works on the run has to be over; None where it has no limit."""
+    limit_s = stored.configuration.time_limit_s
+    return None if limit_s is None or holder is None else max(limit_s - host.age_s(holder.pid), 0.0)
+
+
+def _stop_asked_s(records: Sequence[Record], now_ns: int) -> float | None:
+    """Since when the process that works on the run has been asked to stop."""
+    for record in reversed(records):
+        match record:
+            case StopAsked():
+                return max((now_ns - record.at_ns) / 1e9, 0.0)
+            case Segment():
+                return None
+    return None
+
+
 def _filled(status: Status, run: Archive, now_ns: int) -> Status:
     """The status with what the journal tells. now_ns: on the monotonic clock of this boot."""
     labels = {device.uuid: device.label for device in run.stored.devices}
     last = {(attempt.start.cell, attempt.start.round): attempt for attempt in run.attempts}
     measured = {slot for slot, attempt in last.items() if attempt.promised is not None}
-    failed = {slot: attempt for slot, attempt in last.items() if attempt.failure is not None}
+    again = frozenset() if status.standing is Standing.OVER else _AGAIN
+    failed = {slot for slot, one in last.items() if one.failure is not None and one.failure.category not in again}
     skipped = {cell.id for cell in run.stored.plan.cells if not run.skipped.keys().isdisjoint(scopes(cell))}
     planned = [slot for queue in run.stored.plan.order.values() for slot in queue]
     settled = {*measured, *failed, *run.dropped, *(slot for slot in planned if slot[0] in skipped)}
     goes_on = status.standing in GOES_ON
     current = [attempt for attempt in last.values() if attempt.end is None and attempt.segment == run.segments[-1]]
-    failures = [attempt for attempt in run.attempts if attempt.failure is not None]
+    failures = [
+        one
+        for one in run.attempts
+        if one.failure is not None
+        and one.failure.category not in again
+        and (one.start.cell, one.start.round) not in measured
+    ]
     return msgspec.structs.replace(
         status,
         reason="" if run.finished is None else run.finished.reason,
@@ -150,7 +197,7 @@ def _filled(status: Status, run: Archive, now_ns: int) -> Status:
         settled=len(settled),
         skipped=dict(run.skipped),
         working=tuple(_work(attempt, run, labels, now_ns) for attempt in current) if goes_on else (),
-        eta_s=_eta_s(run, settled) if status.standing is Standing.RUNNING else None,
+        eta_s=_within(status, _eta_s(run, settled)) if status.standing is Standing.RUNNING else None,
         taken_out={labels[uuid]: reason for uuid, reason in run.taken_out.items()},
         last_failure=_failure_words(failures[-1], run, labels) if failures else "",
     )
@@ -187,6 +234,14 @@ def _eta_s(run: Archive, settled: Collection[Slot]) -> float | None:
     times = [number * fmean(lasted_s[uuid]) for uuid, number in left.items()]
     solo = any(cell.mode is Mode.SOLO for cell in run.stored.plan.cells)
     return sum(times) if solo else max(times, default=0.0)
+
+
+def _within(status: Status, eta_s: float | None) -> float | None:
+    """What is left to be waited for: the limit and a stop end the run before its plan does."""
+    bounds = [eta_s, status.limit_left_s]
+    if status.stop_asked_s is not None:
+        bounds.append(max(GENTLE_S + GENTLE_GRACE_S - status.stop_asked_s, 0.0))
+    return min((bound for bound in bounds if bound is not None), default=None)
 
 
 def _is_there(path: Path) -> bool:

@@ -4,11 +4,11 @@ import os
 from collections.abc import Iterator, Sequence
 
 import msgspec
-import psutil
 
+from orchestrator import host
 from orchestrator.errors import DeviceError
-from orchestrator.nvml import Nvml
-from orchestrator.nvml_errors import NvmlError
+from orchestrator.nvml import GpuProcess
+from orchestrator.seen import Look, Use
 from protocol.cell import Device, DeviceKind
 
 
@@ -31,40 +31,39 @@ class Busy(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.device.label} ({self.device.uuid[:12]}…) is used by another process ({who}{memory})"
 
 
-def busy(devices: Sequence[Device]) -> tuple[Busy, ...]:
-    """The processes, other than this one, that have a context on one of the GPUs. Raises DeviceError without NVML.
+def busy(devices: Sequence[Device], look: Look) -> tuple[Busy, ...]:
+    """The processes, other than this one, that have a context on one of the GPUs. look: the same one at each call.
 
-    A process in another container is not seen by every driver.
+    A process in another container is not seen by every driver. Raises DeviceError where NVML could not be asked.
     """
-    gpus = [device for device in devices if device.kind is DeviceKind.CUDA]
-    if not gpus:
+    return tuple(
+        Busy(
+            device=gpu,
+            pid=process.pid,
+            name=host.process_name(process.pid),
+            used_bytes=process.used_bytes,
+            compute=process.compute,
+        )
+        for gpu in devices
+        for process in _processes(gpu, look) or ()
+        if process.pid != os.getpid()
+    )
+
+
+def unseen(devices: Sequence[Device], look: Look) -> tuple[Device, ...]:
+    """The GPUs of which NVML does not tell who computes on them: whether others do is unknown. Raises as `busy`."""
+    return tuple(gpu for gpu in devices if _processes(gpu, look) is None)
+
+
+def _processes(device: Device, look: Look) -> tuple[GpuProcess, ...] | None:
+    """Who has a context on a device; None where NVML does not tell."""
+    if device.kind is not DeviceKind.CUDA:
         return ()
-    try:
-        with Nvml() as nvml:
-            return tuple(
-                Busy(
-                    device=gpu,
-                    pid=process.pid,
-                    name=_process_name(process.pid),
-                    used_bytes=process.used_bytes,
-                    compute=process.compute,
-                )
-                for gpu in gpus
-                for process in nvml.processes(gpu.uuid) or ()
-                if process.pid != os.getpid()
-            )
-    except NvmlError as error:
-        raise DeviceError(f"Who uses the GPUs cannot be read: {error}. Nothing was started") from error
-
-
-def unseen(devices: Sequence[Device]) -> tuple[Device, ...]:
-    """The GPUs of which NVML does not tell who computes on them: whether others do is unknown. Raises DeviceError."""
-    gpus = [device for device in devices if device.kind is DeviceKind.CUDA]
-    try:
-        with Nvml() as nvml:
-            return tuple(gpu for gpu in gpus if nvml.processes(gpu.uuid) is None)
-    except NvmlError as error:
-        raise DeviceError(f"Who uses the GPUs cannot be read: {error}. Nothing was started") from error
+    seen = look()
+    use = seen.uses.get(device.uuid, Use(wrong=seen.inventory.reason or "NVML does not show it"))
+    if use.wrong:
+        raise DeviceError(f"Who uses {device.label} cannot be read: {use.wrong}. Nothing was started")
+    return use.processes
 
 
 def marked(devices: Sequence[Device], found: Sequence[Busy]) -> tuple[Device, ...]:
@@ -102,10 +101,3 @@ def _word(device: Device) -> str:
     """How --gpu-ids names a device."""
     by_uuid = device.kind is DeviceKind.CPU or device.slice_of is not None
     return device.uuid if by_uuid else str(device.gpu_id)
-
-
-def _process_name(pid: int) -> str | None:
-    try:
-        return psutil.Process(pid).name()
-    except psutil.Error:
-        return None

@@ -1,11 +1,10 @@
 """How a command that measures ends where nobody looks: it outlives its terminal, and tells who wants to be told.
 
-    hang-up (SIGHUP) ignored ─▶ the command, which fills an Ending in ─▶ --on-failure, --on-finish
+    signals caught (signals.py) ─▶ the command, which fills an Ending in ─▶ --on-failure, --on-finish
 
 Whatever ends it is told, also what was refused before anything began: a run that never started is news too.
 """
 
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING
 from orchestrator.cli.options import DisplayParams
 from orchestrator.cli.streams import complain
 from orchestrator.errors import StorageError, UserError
+from orchestrator.signals import StopSignals
 from protocol.exit_codes import ExitCode
 
 if TYPE_CHECKING:
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 class Ending:
     """What is known of how a command ends, as it becomes known. report_path: where the user finds the report."""
 
-    def __init__(self) -> None:
+    def __init__(self, stop_signals: StopSignals) -> None:
+        self.stop_signals = stop_signals
         self.paths: RunPaths | None = None
         self.report: Report | None = None
         self.report_path: Path | None = None
@@ -71,19 +72,20 @@ def announced(params: DisplayParams, *, rehearsal: bool = False) -> Iterator[End
 
     on_finish = hooks.parse(params["on_finish"], "--on-finish")
     on_failure = hooks.parse(params["on_failure"], "--on-failure")
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    ending, error = Ending(), None
-    try:
-        yield ending
-    except BaseException as caught:
-        error = caught
-        raise
-    finally:
-        if not rehearsal:
-            end = ending.as_told(error)
-            _tell("--on-failure", on_failure if end.exit_code else (), end, ending.paths)
-            _tell("--on-finish", on_finish, end, ending.paths)
-        signal.signal(signal.SIGHUP, before)
+    with StopSignals() as stop_signals:
+        stop_signals.spare(0)
+        ending, error = Ending(stop_signals), None
+        try:
+            yield ending
+        except BaseException as caught:
+            error = caught
+            raise
+        finally:
+            stop_signals.spare(0)
+            if not rehearsal:
+                end = ending.as_told(error)
+                _tell("--on-failure", on_failure if end.exit_code else (), end, ending.paths)
+                _tell("--on-finish", on_finish, end, ending.paths)
 
 
 def _tell(option: str, words: tuple[str, ...], end: "End", paths: "RunPaths | None") -> None:

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from orchestrator import TOOL_VERSION
+from orchestrator.cli import look
 from orchestrator.cli.program import Command
 from orchestrator.cli.streams import say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from orchestrator.devices import Inventory
+    from orchestrator.seen import Inventory
     from protocol.cell import Device
 
 SOFTWARE: Final = ("torch", "torchvision", "transformers", "safetensors")
@@ -24,9 +25,7 @@ SOFTWARE: Final = ("torch", "torchvision", "transformers", "safetensors")
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def command(*, as_json: bool) -> None:
     """Show the GPUs and the software of this machine."""
-    from orchestrator import devices
-
-    facts = gather(devices.inventory())
+    facts = gather(look.once()().inventory)
     if as_json:
         import msgspec
 

@@ -145,7 +145,8 @@ RUN_OPTIONS: Final = (
         "--output",
         metavar="FILE",
         type=click.Path(),
-        help="The report; an older one is kept beside it. [default: ./benchmark_report.json]",
+        help="The report's file (a folder is refused); an older one is kept beside it. "
+        "[default: ./benchmark_report.json]",
     ),
     click.option(
         "-f",
@@ -219,7 +220,7 @@ RUN_OPTIONS: Final = (
         "--compare-baseline",
         metavar="FILE",
         type=click.Path(),
-        help="Compare with an earlier report (comes with a later version).",
+        help="Not possible yet: comparing with an earlier report comes with a later version.",
     ),
     click.option(
         "--config",

@@ -19,6 +19,7 @@ from typing import IO, Any
 import click
 
 from orchestrator import HOW_TO_INSTALL
+from orchestrator.cli import lists
 from orchestrator.cli.streams import StdoutError, complain, occupy_closed, printable, refused
 from orchestrator.errors import StorageError, UserError
 from protocol.exit_codes import MEANING, ExitCode
@@ -55,10 +56,12 @@ class Command(click.Command):
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: object
     ) -> click.Context:
         """Read the command line. --help and --version print on the way. Raises Refusal for what it cannot mean."""
+        words = tuple(args)  # click takes them out of the list
         try:
             return super().make_context(info_name, args, parent, **extra)
         except click.UsageError as error:
-            raise Refusal(_usage(error, info_name or "")) from error
+            hint = lists.meant(self, words) if type(error) is click.UsageError else ""
+            raise Refusal(_usage(error, info_name or "", hint)) from error
         except OSError as error:
             try:
                 refused(error)
@@ -102,6 +105,8 @@ class Program(Command, click.Group):
         from orchestrator.yaml_schema import did_you_mean, listed
 
         names = self.list_commands(ctx)
+        if not did_you_mean(name, names) and (hint := lists.meant(self, ctx.meta["command"][1:])):
+            raise Refusal(f"there is no command '{name}'.{hint} `{ctx.command_path} --help` shows what there is.")
         raise Refusal(f"there is no command '{name}'.{did_you_mean(name, names)} There is {listed(names, 'and')}.")
 
     def invoke(self, ctx: click.Context) -> object:
@@ -143,8 +148,11 @@ class RunCommand(Command):
         write_exit_codes(formatter)
 
 
-def _usage(error: click.UsageError, program: str) -> str:
-    """What click says of a command line, as our own messages say it: where, what, and what to do."""
+def _usage(error: click.UsageError, program: str, hint: str = "") -> str:
+    """What click says of a command line, as our own messages say it: where, what, and what to do.
+
+    hint: a question that says what may have been meant.
+    """
     command = program if error.ctx is None else error.ctx.command_path
     match error:
         case click.NoSuchOption(option_name=name, possibilities=near):
@@ -156,6 +164,7 @@ def _usage(error: click.UsageError, program: str) -> str:
             problem = f"{'/'.join(parameter.opts)}: {error.message}"
         case _:
             problem = error.message[:1].lower() + error.message[1:]
+    problem = f"{problem.rstrip('.')}.{hint}" if hint else problem
     return f"{problem.rstrip('.?')}{'?' if problem.endswith('?') else '.'} `{command} --help` shows what there is."
 
 

@@ -27,8 +27,8 @@ Examples:
     "--output",
     metavar="FILE",
     type=click.Path(),
-    help="The report; an older one is kept beside it. [default: in the folder of the run; while the run goes on, as "
-    "text on standard output]",
+    help="The report's file (a folder is refused); an older one is kept beside it. [default: in the folder of the run; "
+    "while the run goes on, as text on standard output]",
 )
 @click.option(
     "-f",
@@ -49,12 +49,14 @@ def command(*, run: str, output: str | None, formats: str | None) -> None:
     from orchestrator import archive, config, folders, journal, reporting
     from orchestrator import report as reports
 
-    place = None if output is None else _place(output, formats)
     paths = folders.existing_run(run, "runs")
+    place = None if output is None else _place(output, formats)
     stored = archive.load_stored(paths)
     wanted = stored.configuration.formats if formats is None else config.report_formats(formats)
     seen = journal.length(paths.journal)
     made = reporting.make(paths, stored)
+    if place is None and not made.metadata.running:
+        folders.require_room_for_reports(paths)
     written = reporting.render_again(made, paths, wanted, seen) if place is None else reports.publish(made, *place)
     for path in written:
         say(str(path))
@@ -72,11 +74,15 @@ def command(*, run: str, output: str | None, formats: str | None) -> None:
 
 
 def _place(output: str, formats: str | None) -> "tuple[Path, tuple[ReportFormat, ...]]":
-    """Where -o wants the report, and in which formats, as `run` understands it. Raises ConfigError."""
+    """Where -o wants the report, and in which formats, as `run` understands it; its folder is made where it is missing.
+
+    Raises ConfigError.
+    """
     from orchestrator import config, folders
     from orchestrator.settings import Output, Said, Settings
 
     origins = {"output.path": "-o/--output", "output.format": "-f/--format"}
     said = Said(Settings(output=Output(path=output, format=formats)), origins)
     path, wanted = config.report_place(said, folders.current())
+    folders.require_place(Path(path), wanted, "-o/--output", make=True)
     return Path(path), wanted

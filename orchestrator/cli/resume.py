@@ -18,15 +18,17 @@ def command(context: click.Context, /, run: str | None, runs_folder: str, **para
 
     What was finished is kept, and the rest is run as it was planned: a run's configuration never changes.
     """
-    from orchestrator import archive, cuda_probe, folders
+    from orchestrator import archive, folders, lock
     from orchestrator.cli.running import work
 
     require_one_voice(params)
     with announced(params) as ending:
         paths = folders.existing_run(run, runs_folder)
         folders.require_ours(paths)
+        ending.paths = paths
+        ending.stop_signals.spare(1)  # it ends with a report, also where it is stopped before it has begun anything
         stored = archive.load_stored(paths)
         archive.require_own_journal(stored, paths)
-        cuda_probe.require(stored.devices)
+        lock.require_free(paths)
         code = work(stored, paths, params, ending)
     context.exit(code)

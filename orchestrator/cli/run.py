@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, Unpack
 import click
 
 from orchestrator import TOOL_VERSION
+from orchestrator.cli import look
 from orchestrator.cli.ending import Ending, announced
 from orchestrator.cli.options import DisplayParams, RunParams, require_one_voice, run_options
 from orchestrator.cli.program import RunCommand
@@ -18,6 +19,7 @@ from protocol.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from orchestrator.configuration import Configuration, Plan
+    from orchestrator.seen import Look
     from orchestrator.settings import Said
     from protocol.cell import Device
 
@@ -61,19 +63,24 @@ def _measure(context: click.Context, params: RunParams, preset: str | None, endi
     from orchestrator.configuration import StoredRun
 
     if params["compare_baseline"] is not None:
-        raise ConfigError("--compare-baseline comes with a later version; both reports are kept, to compare them then")
+        raise ConfigError(
+            "--compare-baseline: comparing with an earlier report is not possible yet, it comes with a later version. "
+            "Nothing was run. Leave the option out: reports are kept, and can be compared then."
+        )
     everything, configuration = _configuration(params, preset)
-    devices = _with_their_users(configuration, _devices(everything, configuration))
+    seen = look.once(tell=not params["quiet"] and params["log_format"] != "json")
+    devices = _with_their_users(configuration, _devices(everything, configuration, seen), seen)
     planned = plan.make(configuration, devices)
     _require_time(planned, configuration, devices)
     folders.require_writable(configuration, everything, make=not params["dry_run"])
-    notes = tuple(without_effect.sentences(everything, configuration))
+    notes = tuple(without_effect.sentences(everything, params, configuration, planned, devices))
     if params["dry_run"]:
         from orchestrator.cli.dry_run import describe
 
         say(describe(planned, configuration, devices, notes))
         return ExitCode.PASSED
     cuda_probe.require(devices)
+    ending.stop_signals.spare(1)  # from here on there is a run, which ends with a report
     paths = folders.make_run(Path(configuration.runs_folder), datetime.now())
     stored = StoredRun(
         tool_version=TOOL_VERSION,
@@ -82,7 +89,7 @@ def _measure(context: click.Context, params: RunParams, preset: str | None, endi
         configuration=configuration,
         devices=devices,
         plan=planned,
-        telemetry_note=_telemetry_note(configuration, devices),
+        telemetry_note=_telemetry_note(configuration, devices, seen),
     )
     archive.store(stored, paths)
     shown = DisplayParams(
@@ -93,7 +100,7 @@ def _measure(context: click.Context, params: RunParams, preset: str | None, endi
         on_finish=params["on_finish"],
         on_failure=params["on_failure"],
     )
-    return work(stored, paths, shown, ending, notes)
+    return work(stored, paths, shown, ending, notes=notes, look=seen)
 
 
 def _require_time(planned: "Plan", configuration: "Configuration", devices: "tuple[Device, ...]") -> None:
@@ -115,11 +122,13 @@ def _require_time(planned: "Plan", configuration: "Configuration", devices: "tup
     )
 
 
-def _with_their_users(configuration: "Configuration", devices: "tuple[Device, ...]") -> "tuple[Device, ...]":
+def _with_their_users(
+    configuration: "Configuration", devices: "tuple[Device, ...]", seen: "Look"
+) -> "tuple[Device, ...]":
     """Refuse GPUs that others compute on; with --allow-busy mark them."""
     from orchestrator import users
 
-    busy = users.busy(devices)
+    busy = users.busy(devices, seen)
     reason = users.refusal(devices, busy)
     if reason is not None and not configuration.allow_busy:
         raise DeviceError(reason)
@@ -144,7 +153,7 @@ def _configuration(params: RunParams, preset: str | None) -> "tuple[Said, Config
     return everything, configuration
 
 
-def _devices(everything: "Said", configuration: "Configuration") -> "tuple[Device, ...]":
+def _devices(everything: "Said", configuration: "Configuration", seen: "Look") -> "tuple[Device, ...]":
     from orchestrator import cores, devices
 
     return devices.resolve(
@@ -153,10 +162,11 @@ def _devices(everything: "Said", configuration: "Configuration") -> "tuple[Devic
         order=os.environ.get("CUDA_DEVICE_ORDER"),
         cores=cores.usable_cores(),
         origin=everything.origin("gpu.ids", "--gpu-ids"),
+        look=seen,
     )
 
 
-def _telemetry_note(configuration: "Configuration", devices: "tuple[Device, ...]") -> str:
+def _telemetry_note(configuration: "Configuration", devices: "tuple[Device, ...]", seen: "Look") -> str:
     """Why the report will have no readings, or not all; empty where it should have them."""
     from orchestrator import users
     from protocol.cell import DeviceKind
@@ -165,6 +175,6 @@ def _telemetry_note(configuration: "Configuration", devices: "tuple[Device, ...]
         return "monitoring was switched off"
     if all(device.kind is DeviceKind.CPU for device in devices):
         return "NVML reads GPUs; there are none in this run"
-    if hidden := users.unseen(devices):
+    if hidden := users.unseen(devices, seen):
         return f"NVML does not tell who uses {', '.join(gpu.label for gpu in hidden)}: whether others did is not seen"
     return ""

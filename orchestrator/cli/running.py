@@ -16,17 +16,24 @@ if TYPE_CHECKING:
 
     from orchestrator.configuration import StoredRun
     from orchestrator.report.model import Report
+    from orchestrator.seen import Look
     from orchestrator.view import Notice
     from protocol.paths import RunPaths
 
 
 def work(
-    stored: "StoredRun", paths: "RunPaths", params: DisplayParams, ending: Ending, notes: "Sequence[str]" = ()
+    stored: "StoredRun",
+    paths: "RunPaths",
+    params: DisplayParams,
+    ending: Ending,
+    *,
+    notes: "Sequence[str]" = (),
+    look: "Look | None" = None,
 ) -> ExitCode:
     """Begin or go on with the run in that folder, and write into `ending` what came of it.
 
-    `params` are those of options.DISPLAY_OPTIONS. notes: what else to say at the beginning of the run. Where nothing is
-    left to do, its report is shown again, and no file is touched.
+    `params` are those of options.DISPLAY_OPTIONS. notes: what else to say at the beginning of the run. look: as for
+    run.execute. Where nothing is left to do, its report is shown again, and no file is touched.
     """
     from orchestrator import reporting, run, terminal
     from orchestrator.cli import left_out
@@ -45,7 +52,7 @@ def work(
             display.tell(Notice(level="info", message=f"note: {note}"))
         rendered = all(paths.report(kind).exists() for kind in stored.configuration.formats)
         over = not left and rendered and run.is_over(paths)
-        report = reporting.make(paths) if over else run.execute(stored, paths, display)
+        report = reporting.make(paths) if over else run.execute(stored, paths, display, look, ending.stop_signals)
         code = ExitCode(report.verdict.exit_code)
         if params["strict"]:
             code = _strict(code, report)
@@ -54,6 +61,9 @@ def work(
         display.tell(_ended(stored, report, code, reports))
     except UserError:
         display.tell(_broken_off(stored, ExitCode.USAGE))
+        raise
+    except KeyboardInterrupt:
+        display.tell(_broken_off(stored, ExitCode.INCOMPLETE))
         raise
     except StorageError as error:
         display.tell(_broken_off(stored, ExitCode.INTERNAL))

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from orchestrator.cli import complete
+from orchestrator.cli import complete, look
 from orchestrator.cli.program import RunCommand, table
 from orchestrator.cli.streams import say
 from orchestrator.errors import DeviceError
 
 if TYPE_CHECKING:
+    from orchestrator.seen import Look
     from orchestrator.selftest import Outcome
     from protocol.cell import Device
 
@@ -41,39 +42,41 @@ def command(context: click.Context, /, gpu_ids: str | None, *, as_json: bool) ->
     """
     from orchestrator import selftest, terminal
 
-    devices = _devices(gpu_ids)
+    seen = look.once()
+    devices = _devices(gpu_ids, seen)
     display = terminal.make(quiet=False, verbose=False, log_format="text", stream=sys.stderr)
     try:
-        outcome = selftest.inject(devices, display, context.find_root().meta["command"])
+        outcome = selftest.inject(devices, display, context.find_root().meta["command"], seen)
     finally:
         display.close()
     say(_as_json(outcome) if as_json else _describe(outcome))
     context.exit(outcome.exit_code)
 
 
-def _devices(gpu_ids: str | None) -> "tuple[Device, ...]":
+def _devices(gpu_ids: str | None, seen: "Look") -> "tuple[Device, ...]":
     """The devices that are meant. Raises DeviceError where they cannot be had, or others compute on them."""
     from orchestrator import cores, cuda_probe, devices, users
 
     found = devices.resolve(
-        gpu_ids or _everything(),
+        _everything(seen) if gpu_ids is None else gpu_ids,
         visible=os.environ.get("CUDA_VISIBLE_DEVICES"),
         order=os.environ.get("CUDA_DEVICE_ORDER"),
         cores=cores.usable_cores(),
+        look=seen,
     )
-    others = [one for one in users.busy(found) if one.compute]
+    others = [one for one in users.busy(found, seen) if one.compute]
     if others:
         raise DeviceError(f"{others[0]}. Nothing was injected. Leave that GPU out with --gpu-ids, or wait for its end.")
     cuda_probe.require(found)
     return found
 
 
-def _everything() -> str:
-    from orchestrator import devices
+def _everything(seen: "Look") -> str:
+    from orchestrator.seen import NvmlStatus
 
-    found = devices.inventory()
-    none = found.nvml is devices.NvmlStatus.OK and not (found.gpus or found.slices or found.unreadable)
-    return "cpu:0" if none or found.nvml is devices.NvmlStatus.ABSENT else "all"
+    found = seen().inventory
+    none = found.nvml is NvmlStatus.OK and not (found.gpus or found.slices or found.unreadable)
+    return "cpu:0" if none or found.nvml is NvmlStatus.ABSENT else "all"
 
 
 def _describe(outcome: "Outcome") -> str:

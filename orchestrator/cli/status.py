@@ -32,15 +32,21 @@ def command(*, run: str | None, runs_folder: str, as_json: bool) -> None:
 
 def describe(status: "Status") -> str:
     """The same for people, and what they may do next."""
-    from orchestrator.standing import WHAT_NEXT, Standing
+    from orchestrator.standing import STOPPING, WHAT_NEXT, Standing
     from orchestrator.terminal.wording import clean, duration
 
     reason = f" ({clean(status.reason)})" if status.reason else ""
-    lines = [f"{status.folder}: {status.standing}{reason}"]
+    stops = status.stop_asked_s is not None
+    lines = [f"{status.folder}: {status.standing}{reason}{', and asked to stop' if stops else ''}"]
     if status.pid is not None:
         lines.append(f"Process   {status.pid} on {status.host}")
     if status.started is not None:
         lines.append(f"Begun     {datetime.fromtimestamp(status.started):%Y-%m-%d %H:%M:%S}")
+    if status.stop_asked_s is not None:
+        lines.append(f"Stopping  for {duration(status.stop_asked_s)}: nothing new begins, what runs has up to 20 s")
+    if status.limit_s is not None:
+        rest = "" if status.limit_left_s is None else f"; {duration(status.limit_left_s)} of that left"
+        lines.append(f"Limit     {status.preset or 'it'} ends within {status.limit_s:g} s{rest}")
     left = "" if status.eta_s is None else f"; about {duration(status.eta_s)} left"
     dropped = f", {status.dropped} dropped for want of time" if status.dropped else ""
     lines.append(f"Launches  {status.measured} of {status.planned} measured, {status.failed} failed{dropped}{left}")
@@ -52,6 +58,8 @@ def describe(status: "Status") -> str:
     if status.last_failure:
         lines.append(f"Failed    {clean(status.last_failure)}")
     lines += [f"Report    {path}" for path in status.reports] if status.standing is Standing.OVER else []
-    if status.standing in WHAT_NEXT:
+    if stops:
+        lines.append(STOPPING.format(folder=status.folder))
+    elif status.standing in WHAT_NEXT:
         lines.append(WHAT_NEXT[status.standing].format(folder=status.folder))
     return "\n".join(lines)

@@ -59,6 +59,7 @@ def _follow(stored: "StoredRun", paths: "RunPaths") -> "Status":
     from orchestrator import standing
     from orchestrator.terminal.outlet import Outlet
     from orchestrator.terminal.plain import Plain
+    from orchestrator.view import Notice
 
     status, attempts = standing.look(stored, paths)
     if status.standing not in standing.GOES_ON:
@@ -67,7 +68,7 @@ def _follow(stored: "StoredRun", paths: "RunPaths") -> "Status":
     outlet = Outlet(sys.stdout)
     display = Plain(outlet, quiet=False, verbose=False)
     told = {attempt.start.launch for attempt in attempts if attempt.end is not None}
-    spent_s = 0.0
+    spent_s, stops = 0.0, status.stop_asked_s is not None
     while status.standing in standing.GOES_ON and not outlet.gone:
         _wait(status.pid, max(LOOK_EVERY_S, spent_s / SHARE))
         began = time.monotonic()
@@ -75,6 +76,9 @@ def _follow(stored: "StoredRun", paths: "RunPaths") -> "Status":
         spent_s = time.monotonic() - began
         for ended in _news(stored, attempts, told):
             display.tell(ended)
+        if status.stop_asked_s is not None and not stops:
+            stops = True
+            display.tell(Notice(level="warning", message="asked to stop: nothing new begins, what runs has up to 20 s"))
         display.show(_snapshot(stored, status))
     display.close()
     return status

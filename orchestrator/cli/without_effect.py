@@ -3,62 +3,143 @@
 No mistakes: a script may hand the same options to every run. But whoever waits for their effect should know.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from orchestrator.configuration import Configuration
-from orchestrator.probes import is_probe
+from orchestrator.cli.options import RunParams
+from orchestrator.configuration import Configuration, Plan
+from orchestrator.probes import RULES, is_probe
 from orchestrator.settings import Said
 from orchestrator.shapes import counts_in, sees_images
-from protocol.cell import ModelSpec, SizeUnit, Workload
+from orchestrator.yaml_schema import listed
+from protocol.cell import AUTO, Device, DeviceKind, ModelSpec, Precision, SizeUnit, Workload
+
+
+@dataclass(frozen=True)
+class _Run:
+    """What is asked for. models: without probes. measured: the workloads of its cells. gpus: its GPUs, or slices."""
+
+    configuration: Configuration
+    plan: Plan
+    devices: Sequence[Device]
+    models: tuple[ModelSpec, ...]
+    measured: frozenset[Workload]
+    gpus: tuple[Device, ...]
 
 
 class _Rule(NamedTuple):
     """An option that was given changes something only if `matters`; `why` it does not."""
 
     key: str
-    matters: Callable[[Configuration, list[ModelSpec]], bool]
+    matters: Callable[[_Run], bool]
     why: str
 
 
-def _measures(*workloads: Workload) -> Callable[[Configuration, list[ModelSpec]], bool]:
-    """Whether models are chosen, and measured in one of these."""
-    return lambda asked, models: bool(models) and bool({*workloads} & {*asked.workloads})
+def _measures(*workloads: Workload) -> Callable[[_Run], bool]:
+    return lambda run: not run.measured.isdisjoint(workloads)
 
+
+def _own(run: _Run) -> bool:
+    return any(model.own is not None for model in run.models)
+
+
+_NO_BATCH: Final = "neither probes nor loading have a batch size"
+_NOT_OWN: Final = "no model of yours is measured"
+_UNREAD: Final = "there is no GPU to be read"
 
 _RULES: Final = (
     _Rule(
         "sequence_lengths",
-        lambda _, models: any(counts_in(model, SizeUnit.TOKENS) for model in models),
+        lambda run: any(counts_in(model, SizeUnit.TOKENS) for model in run.models),
         "none of the models takes tokens",
     ),
     _Rule(
         "input_sizes",
-        lambda _, models: any(counts_in(model, SizeUnit.PIXELS) for model in models),
+        lambda run: any(counts_in(model, SizeUnit.PIXELS) for model in run.models),
         "none of the models has a size in pixels to choose",
     ),
     _Rule(
         "benchmark.memory_format",
-        lambda _, models: any(sees_images(model) for model in models),
+        lambda run: any(sees_images(model) for model in run.models),
         "none of the models sees images",
     ),
+    _Rule("batch_sizes", _measures(Workload.INFERENCE), "no inference is measured"),
+    _Rule("training_batch_sizes", _measures(Workload.TRAINING), "no training is measured"),
+    _Rule("generation_batch_sizes", _measures(Workload.GENERATION), "no generation is measured"),
     _Rule(
-        "batch_sizes",
-        _measures(Workload.INFERENCE, Workload.TRAINING, Workload.GENERATION),
-        "neither probes nor loading have a batch size",
+        "benchmark.iterations",
+        lambda run: run.measured != {Workload.LOAD},
+        "loading is repeated as often as the profile's time allows",
     ),
+    _Rule("benchmark.warmup", lambda run: run.measured != {Workload.LOAD}, "a load has no warm-up"),
+    _Rule(
+        "benchmark.launches",
+        lambda run: any(cell.batch_size != AUTO for cell in run.plan.cells),
+        "a scan for the batch size is made once",
+    ),
+    _Rule("benchmark.mode", lambda run: len(run.devices) > 1, "there is one device alone"),
+    _Rule(
+        "benchmark.precision",
+        lambda run: bool(run.models) or any(RULES[one.name].each_precision for one in run.configuration.models),
+        "these probes move bytes, whatever they stand for",
+    ),
+    _Rule("benchmark.phases", lambda run: bool(run.models), "probes have no phases"),
     _Rule(
         "health.require",
-        lambda asked, _: any(not word.strip().startswith(("cpu:", "MIG-")) for word in asked.gpu_ids.split(",")),
+        lambda run: any(gpu.slice_of is None for gpu in run.gpus),
         "neither CPU devices nor slices of a GPU are judged",
     ),
-    _Rule("benchmark.phases", lambda _, models: bool(models), "probes have no phases"),
+    _Rule("monitoring.enabled", lambda run: bool(run.gpus), _UNREAD),
+    _Rule(
+        "monitoring.interval_ms",
+        lambda run: bool(run.gpus) and run.configuration.monitor,
+        "no GPU is read",
+    ),
+    _Rule("gpu.allow_busy", lambda run: bool(run.gpus), "it is about GPUs, and there is none in this run"),
+    _Rule("run.cache", _measures(Workload.LOAD), "weights are kept for load cells, and there is none"),
+    _Rule("models_file", _own, _NOT_OWN),
+    _Rule("pythonpath", _own, _NOT_OWN),
 )
 
 
-def sentences(said: Said, configuration: Configuration) -> Iterator[str]:
+def sentences(
+    said: Said, params: RunParams, configuration: Configuration, plan: Plan, devices: Sequence[Device]
+) -> Iterator[str]:
     """One for each such option that a person gave, in a file or on the command line."""
-    models = [model for model in configuration.models if not is_probe(model)]
+    run = _Run(
+        configuration=configuration,
+        plan=plan,
+        devices=devices,
+        models=tuple(model for model in configuration.models if not is_probe(model)),
+        measured=frozenset(cell.workload for cell in plan.cells),
+        gpus=tuple(device for device in devices if device.kind is DeviceKind.CUDA),
+    )
+    by_origin: dict[str, list[_Rule]] = {}
     for rule in _RULES:
-        if said.chosen(rule.key) and not rule.matters(configuration, models):
-            yield f"{said.origin(rule.key)} changes nothing: {rule.why}"
+        if said.chosen(rule.key):
+            by_origin.setdefault(said.origin(rule.key), []).append(rule)
+    for origin, rules in by_origin.items():
+        if not any(rule.matters(run) for rule in rules):
+            yield f"{origin} changes nothing: {rules[0].why if len(rules) == 1 else _NO_BATCH}"
+    yield from _beside_the_file(said, params, run)
+    yield from _tf32(said, run)
+
+
+def _beside_the_file(said: Said, params: RunParams, run: _Run) -> Iterator[str]:
+    """Options that are no key of a configuration file, or not in the same words."""
+    if params["multi_gpu"] and params["gpu_ids"] is not None:
+        yield "--multi-gpu changes nothing: --gpu-ids names the devices"
+    in_file = said.chosen("gpu.multi_gpu") and said.chosen("gpu.ids") and params["gpu_ids"] is None
+    if in_file and not params["multi_gpu"]:
+        yield f"{said.origin('gpu.multi_gpu')} changes nothing: {said.origin('gpu.ids')} names the devices"
+    if params["allow_code"] and not _own(run):
+        yield f"--allow-code changes nothing: {_NOT_OWN}"
+
+
+def _tf32(said: Said, run: _Run) -> Iterator[str]:
+    """Where TF32 is another word for fp32."""
+    where = {cell.devices[0] for cell in run.plan.cells if cell.precision is Precision.TF32}
+    cpus = [device.label for device in run.devices if device.uuid in where and device.kind is DeviceKind.CPU]
+    if cpus:
+        yield f"{said.origin('benchmark.precision')}: tf32 is fp32 on {listed(cpus, 'and')}, which cannot round to TF32"

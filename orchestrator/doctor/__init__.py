@@ -4,7 +4,7 @@
     machine.py   cores, memory, disks, limits of the user and job   ├─▶ Finding ─▶ a table, and the exit code
     software.py  torch and the CUDA that it was made for            ┘
 
-In each, a thin part reads facts and pure functions judge them. seen.py reads NVML in a process of its own: it may hang.
+In each, a thin part reads facts and pure functions judge them.
 """
 
 import enum

@@ -8,10 +8,11 @@ from typing import Final
 import msgspec
 import psutil
 
-from orchestrator import cuda_probe, users
-from orchestrator.cuda_probe import Silence
-from orchestrator.devices import Inventory, NvmlStatus
-from orchestrator.doctor import Finding, Level, said, seen
+from orchestrator import cores, cuda_probe, devices, seen, users
+from orchestrator.asking import Silence
+from orchestrator.doctor import Finding, Level, said
+from orchestrator.errors import DeviceError
+from orchestrator.seen import Inventory, NvmlStatus, Seen
 from orchestrator.users import Busy
 from protocol.cell import Device
 
@@ -53,18 +54,36 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
 def look() -> Facts:
     """Read it all. Takes two minutes at most, where NVML and CUDA both hang."""
-    shown = seen.ask()
+    shown = seen.look()
+    chosen, busy, why_none = _chosen(shown)
     return Facts(
         inventory=shown.inventory,
         on_bus=_on_bus(),
-        chosen=shown.chosen,
-        why_none=shown.why_none,
-        heard=tuple(cuda_probe.look([gpu.uuid for gpu in gpus]) for gpus in cuda_probe.together(shown.chosen)),
+        chosen=chosen,
+        why_none=why_none,
+        heard=tuple(cuda_probe.look([gpu.uuid for gpu in gpus]) for gpus in cuda_probe.together(chosen)),
         modes=shown.modes,
-        busy=shown.busy,
+        busy=busy,
         mps=_mps_runs(),
         environment={name: os.environ[name] for name in _SPOILING if name in os.environ},
     )
+
+
+def _chosen(shown: Seen) -> tuple[tuple[Device, ...], tuple[Busy, ...], str]:
+    """What --gpu-ids all means here, who uses that, and why there is nothing."""
+    if shown.inventory.nvml is not NvmlStatus.OK:
+        return (), (), ""
+    try:
+        chosen = devices.resolve(
+            "all",
+            visible=os.environ.get("CUDA_VISIBLE_DEVICES"),
+            order=os.environ.get("CUDA_DEVICE_ORDER"),
+            cores=cores.usable_cores(),
+            look=lambda: shown,
+        )
+        return chosen, users.busy(chosen, lambda: shown), ""
+    except DeviceError as error:
+        return (), (), str(error)
 
 
 def judge(facts: Facts) -> Iterator[Finding]:

@@ -10,6 +10,8 @@ from typing import Final, NamedTuple
 from orchestrator.health.records import Deafened, HealthRecord, NodeVitals, Vitals, Watch
 from protocol.messages import XidSeen
 
+EVENTS, KERNEL_LOG = SOURCES = ("NVML's events", "the kernel's log")
+"""Where the driver's errors (Xid) are heard; either will do."""
 BUSY_PERCENT: Final = 50
 """Utilisation from which a look counts as one under load."""
 
@@ -20,8 +22,10 @@ class Course:
 
     first, last: the earliest and the newest value. rise: what counters rose by, resets allowed for. lowest, highest:
     over all looks; busy_lowest: over those under load. spent_s: the longest time in which every look at a margin found
-    nothing left of it. refusals: what the newest look could not read, and why. deaf: why the driver's errors could not
-    be heard, at any time. watched_s: from the first look to the last, without pauses between telemetry processes.
+    nothing left of it. refusals: what the newest look could not read, and why. broken, damaged: NVML's first word that
+    the GPU is gone, or that its InfoROM is damaged. unheard: source of the driver's errors → why it could not be heard,
+    at any time; deaf: why neither could, at any time. watched_s: from the first look to the last, without pauses
+    between telemetry processes.
     """
 
     looks: int = 0
@@ -34,9 +38,16 @@ class Course:
     busy_lowest: dict[str, int] = field(default_factory=dict)
     refusals: dict[str, str] = field(default_factory=dict)
     broken: str = ""
+    damaged: str = ""
+    unheard: dict[str, str] = field(default_factory=dict)
     deaf: str = ""
     watched_s: float = 0.0
     _spent_now_s: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def uncorrected(self) -> int:
+        """Uncorrected memory errors that came since the first look."""
+        return max(self.rise.get("ecc_uncorrected", 0), self.rise.get("ecc_uncorrected_lifetime", 0))
 
     def take(self, values: Mapping[str, int], refusals: Mapping[str, str], seconds: float) -> None:
         """Add a look, `seconds` after the one before."""
@@ -81,7 +92,7 @@ class Look(NamedTuple):
 
 @dataclass(frozen=True)
 class Courses:
-    """All that was seen. xids, looks: by UUID, in the order in which they were heard and made."""
+    """All that was seen. xids, looks: by UUID, in the order in which they were heard and made; "" is the machine."""
 
     gpus: Mapping[str, Course] = field(default_factory=dict)
     node: Course = field(default_factory=Course)
@@ -101,25 +112,33 @@ def follow(records: Iterable[HealthRecord]) -> Courses:
         match record:
             case Watch():
                 boot, kernel_log, before = record.boot_id, record.kernel_log, {}
-                _deafen(gpus, {} if kernel_log else record.deaf)
+                _deafen(gpus, record.deaf, kernel_log=kernel_log)
             case Deafened():
-                _deafen(gpus, {} if kernel_log else record.deaf)
+                kernel_log = kernel_log and record.kernel_log
+                _deafen(gpus, record.deaf, kernel_log=kernel_log)
             case XidSeen():
                 xids[record.uuid] = (*xids.get(record.uuid, ()), Heard(record.xid, boot, record.at_ns))
             case Vitals():
                 course = gpus.setdefault(record.uuid, Course())
                 course.broken = course.broken or record.broken
+                course.damaged = course.damaged or record.damaged
+                if not kernel_log:
+                    course.unheard[KERNEL_LOG] = "it may not be read"
                 course.take(record.values, record.refusals, _seconds(before, record.uuid, record.at_ns))
                 looks.setdefault(record.uuid, []).append(Look(boot, record.at_ns))
             case NodeVitals():
                 node.take(record.values, record.refusals, _seconds(before, "", record.at_ns))
+                looks.setdefault("", []).append(Look(boot, record.at_ns))
     return Courses(gpus=gpus, node=node, xids=xids, looks={uuid: tuple(its) for uuid, its in looks.items()})
 
 
-def _deafen(gpus: dict[str, Course], deaf: Mapping[str, str]) -> None:
+def _deafen(gpus: dict[str, Course], deaf: Mapping[str, str], *, kernel_log: bool) -> None:
     """What was not heard once stays unheard, whatever a later telemetry process can hear."""
     for uuid, why in deaf.items():
-        gpus.setdefault(uuid, Course()).deaf = why
+        course = gpus.setdefault(uuid, Course())
+        course.unheard[EVENTS] = why
+        if not kernel_log:
+            course.deaf = why
 
 
 def _seconds(before: dict[str, int], who: str, at_ns: int) -> float:

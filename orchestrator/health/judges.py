@@ -11,10 +11,11 @@ from typing import Final
 
 from orchestrator.health import xids
 from orchestrator.health.clocks import ClockUse
-from orchestrator.health.course import Course
+from orchestrator.health.course import SOURCES, Course
 from orchestrator.health.limits import Limits
 from orchestrator.health.signals import Board
 from orchestrator.health.xids import XidKind
+from protocol.failure import Category, Failure
 
 
 class State(enum.StrEnum):
@@ -39,16 +40,23 @@ class Action(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Judgement:
-    """What a signal says, in words where it is not well."""
+    """What a signal says, in words where it is not well, or where it is well by a part of what there is.
+
+    partly: something went unread all the same, so that it is no PASS where the signal is required.
+    """
 
     state: State
     message: str = ""
     action: Action = Action.NOTHING
+    partly: bool = False
 
 
 @dataclass(frozen=True)
 class Case:
-    """What is known of one GPU. siblings: courses of the others of its kind. xids: numbers, as heard."""
+    """What is known of one GPU. siblings: courses of the others of its kind. xids: numbers, as heard.
+
+    failures: of launches on it, for a fault of the hardware (policy.HARDWARE).
+    """
 
     board: Board
     course: Course
@@ -56,6 +64,7 @@ class Case:
     use: ClockUse = field(default_factory=ClockUse)
     siblings: tuple[Course, ...] = ()
     xids: tuple[int, ...] = ()
+    failures: tuple[Failure, ...] = ()
 
 
 HELD_S: Final = 10.0
@@ -79,19 +88,45 @@ def _unreadable(message: str) -> Judgement:
 def _gpu(case: Case) -> Judgement:
     if case.course.broken:
         return _fail(case.course.broken, Action.RESET if "reset" in case.course.broken else Action.REBOOT)
+    if case.course.damaged:
+        return _fail(case.course.damaged, Action.REPLACE)
     return WELL if case.course.last else _unreadable("it answered nothing, or nobody looked at it")
 
 
 def _xid(case: Case) -> Judgement:
+    course = case.course
+    sources = _sources(course)
     if not case.xids:
-        why = case.course.deaf or ("" if case.course.looks else "nobody listened")
-        return _unreadable(why) if why else WELL
+        if course.deaf or not course.looks:
+            return _unreadable(sources or course.deaf or "nobody listened")
+        return Judgement(State.PASS, sources)
     roots = xids.roots(case.xids)
-    words = "; ".join(f"Xid {number}: {xids.kind(number)}" for number in roots)
+    said = [f"Xid {number}: {xids.kind(number)}" for number in roots]
+    words = "; ".join([*said, sources] if sources else said)
     kinds = {xids.kind(number) for number in roots}
     if kinds & xids.HARDWARE:
         return _fail(words, Action.REBOOT if XidKind.MACHINE in kinds else Action.RESET)
-    return _warn(words, Action.RESET if XidKind.MEMORY in kinds else Action.MONITOR)
+    action = Action.RESET if XidKind.MEMORY in kinds else Action.MONITOR
+    return Judgement(State.WARN, words, action, partly=bool(course.deaf))
+
+
+def _sources(course: Course) -> str:
+    """Which source of the driver's errors was heard all the time and which was not; empty where both were."""
+    if not course.unheard:
+        return ""
+    states = {one: f"not heard ({course.unheard[one]})" if one in course.unheard else "heard" for one in SOURCES}
+    return ", ".join(f"{source} {words}" for source, words in states.items())
+
+
+def _launches(case: Case) -> Judgement:
+    """Told by the launches alone: it speaks where one failed so, and asks for no reading."""
+    if not case.failures:
+        return _ABSENT
+    first, others = case.failures[0], len(case.failures) - 1
+    code = "" if first.code is None else f" (code {first.code})"
+    more = f", and {others} more" if others else ""
+    lost = any(failure.category is Category.DEVICE_LOST for failure in case.failures)
+    return _fail(f"{first.category}: {first.message}{code}{more}", Action.REBOOT if lost else Action.RESET)
 
 
 _RECOVERY: Final = {
@@ -111,8 +146,7 @@ def _recovery(case: Case) -> Judgement:
 
 
 def _ecc_uncorrected(case: Case) -> Judgement:
-    risen = max(case.course.rise["ecc_uncorrected"], case.course.rise.get("ecc_uncorrected_lifetime", 0))
-    if risen:
+    if risen := case.course.uncorrected:
         return _fail(f"{risen} in this run", Action.RESET)
     before = case.course.last["ecc_uncorrected"]
     return _fail(f"{before} since the driver was loaded, before this run", Action.RESET) if before else WELL
@@ -196,11 +230,12 @@ def _pcie_width(case: Case) -> Judgement:
 
 
 def _nvlinks(case: Case) -> Judgement:
-    lowest = case.course.lowest["nvlinks_up"]
-    others = Counter(sibling.lowest["nvlinks_up"] for sibling in case.siblings if "nvlinks_up" in sibling.lowest)
+    """Held against the table, what identical boards had at best, and its own best: a board without any says nothing."""
+    lowest, highest = case.course.lowest["nvlinks_up"], case.course.highest["nvlinks_up"]
+    others = Counter(up for sibling in case.siblings if (up := sibling.highest.get("nvlinks_up", 0)))
     usual = max(others, key=lambda up: (others[up], up), default=0)
-    expected = max(case.board.nvlinks, usual)
-    if case.course.highest["nvlinks_up"] == 0 and usual == 0:
+    expected = max(case.board.nvlinks, usual, highest)
+    if highest == 0 and usual == 0:
         return _warn("none is up on any of these boards: so in a virtual machine with one GPU of several")
     return _fail(f"{lowest} of {expected}", Action.RESET) if lowest < expected else WELL
 
@@ -225,6 +260,7 @@ def _fabric(case: Case) -> Judgement:
 JUDGES: Final[Mapping[str, Callable[[Case], Judgement]]] = {
     "gpu": _gpu,
     "xid": _xid,
+    "launches": _launches,
     "recovery_action": _recovery,
     "ecc_uncorrected": _ecc_uncorrected,
     "ecc_corrected": _ecc_corrected,

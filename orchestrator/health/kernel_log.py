@@ -34,7 +34,7 @@ class KernelLog:
 
     @property
     def readable(self) -> bool:
-        """Whether it can be read at all."""
+        """Whether it can be read at all, and could until now."""
         return self._fd is not None
 
     def heard(self) -> Iterator[tuple[str, int]]:
@@ -60,8 +60,11 @@ class KernelLog:
                 record = os.read(self._fd, _RECORD_BYTES)
             except BrokenPipeError:
                 continue  # records were overwritten before they were read: go on with what is left
-            except OSError:
+            except BlockingIOError:
                 return  # nothing has come
+            except OSError:
+                self.close()  # who can no longer read it must not claim to have
+                return
             if not record:
                 return
             yield record

@@ -11,21 +11,20 @@ from typing import Any, Final
 
 from orchestrator.health.records import Vitals
 from orchestrator.nvml import Nvml
-from orchestrator.nvml_errors import NvmlError
+from orchestrator.nvml_errors import CORRUPTED_INFOROM, GPU_IS_LOST, NOT_FOUND, RESET_REQUIRED, GpuLostError, NvmlError
 
 Question = Callable[[ModuleType, object], int]
 """From the module pynvml, which has no types, and a GPU's handle to a value."""
 
 _NOT_SUPPORTED: Final = 3
 _INVALID_ARGUMENT: Final = 2
-_CORRUPTED_INFOROM: Final = 14
-_GPU_IS_LOST: Final = 15
-_RESET_REQUIRED: Final = 16
 _BROKEN: Final = {
-    _CORRUPTED_INFOROM: "its InfoROM is damaged",
-    _GPU_IS_LOST: "it has fallen off the bus",
-    _RESET_REQUIRED: "it must be reset",
+    CORRUPTED_INFOROM: "its InfoROM is damaged",
+    GPU_IS_LOST: "it has fallen off the bus",
+    RESET_REQUIRED: "it must be reset",
+    NOT_FOUND: "NVML does not show it any more",
 }
+"""Answers that are a fault of the GPU, whatever was asked. Behind a damaged InfoROM, the rest can still be read."""
 _REFUSED: Final = {
     _NOT_SUPPORTED: "not supported by this board or driver",
     4: "no permission",
@@ -44,19 +43,24 @@ def vitals(nvml: Nvml, uuid: str) -> Vitals:
     at_ns = time.monotonic_ns()
     values: dict[str, int] = {}
     refusals: dict[str, str] = {}
+    damaged = broken = ""
     for name, question in QUESTIONS.items():
         try:
             values[name] = nvml.ask(uuid, question)
         except NvmlError as error:
-            if error.code in _BROKEN:
-                broken = f"{_BROKEN[error.code]} (NVML error {error.code})"
-                return Vitals(at_ns=at_ns, uuid=uuid, values=values, refusals=refusals, broken=broken)
+            if isinstance(error, GpuLostError):
+                broken = refused(error)
+                break
             refusals[name] = refused(error)
-    return Vitals(at_ns=at_ns, uuid=uuid, values=values, refusals=refusals)
+            if error.code == CORRUPTED_INFOROM:
+                damaged = refused(error)
+    return Vitals(at_ns=at_ns, uuid=uuid, values=values, refusals=refusals, damaged=damaged, broken=broken)
 
 
 def refused(error: NvmlError) -> str:
     """Why something cannot be read, in a few words."""
+    if isinstance(error, GpuLostError) or error.code == CORRUPTED_INFOROM:
+        return f"{_BROKEN[error.code]} (NVML error {error.code})"
     return _REFUSED.get(error.code, f"NVML error {error.code}")
 
 

@@ -41,16 +41,21 @@ class Watch(_Record, frozen=True, kw_only=True):
 
 
 class Deafened(_Record, frozen=True, kw_only=True):
-    """From now on the Xids of some GPUs may not be heard through NVML: UUID → why."""
+    """From now on the Xids of some GPUs may not be heard through NVML: UUID → why.
+
+    kernel_log: whether those in the kernel's log still are, if they were before.
+    """
 
     at_ns: int
     deaf: dict[str, str]
+    kernel_log: bool = True
 
 
 class Vitals(_Record, frozen=True, kw_only=True):
     """One look at one GPU. values: by the names of reader.py; refusals: why others could not be read.
 
-    broken: what NVML says of a GPU that is gone or must be reset; empty for one that answers.
+    broken: what NVML says of a GPU that is gone or must be reset; empty for one that answers. damaged: the same of one
+    that answers, and whose InfoROM is damaged.
     """
 
     at_ns: int
@@ -58,6 +63,7 @@ class Vitals(_Record, frozen=True, kw_only=True):
     values: dict[str, int]
     refusals: dict[str, str] = {}
     broken: str = ""
+    damaged: str = ""
 
 
 class NodeVitals(_Record, frozen=True, kw_only=True):

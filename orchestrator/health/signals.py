@@ -29,8 +29,8 @@ class BoardClass(enum.StrEnum):
 class Board:
     """What decides which signals apply. architecture: None where NVML does not tell.
 
-    nvlinks: links that its kind has by the table of boards, 0 where the table does not know it. bridged: any of its
-    links is or was up.
+    nvlinks: links that its kind has by the table of boards, 0 where the table does not know it. bridged: a link of its
+    own, or of another board of its kind, is or was up.
     """
 
     name: str
@@ -95,6 +95,7 @@ def _switched(board: Board) -> bool:
 SIGNALS: Final = (
     Signal("gpu", "the GPU answers", (), _always),
     Signal("xid", "errors that the driver reports (Xid)", (), _always),
+    Signal("launches", "launches that the hardware ended", (), _always),
     Signal("recovery_action", "what the driver wants done", ("recovery_action",), _remaps),
     Signal("ecc_uncorrected", "memory errors, uncorrected", ("ecc_uncorrected",), _professional),
     Signal("ecc_corrected", "memory errors, corrected", ("ecc_corrected",), _professional),

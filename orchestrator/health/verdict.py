@@ -11,7 +11,7 @@ Earlier ones win. reaction() says what a fault in the middle of a run means for 
 
 import enum
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
 
@@ -37,6 +37,8 @@ class Verdict(enum.StrEnum):
 
 _GRAVEST_FIRST: Final = (Verdict.FAIL, Verdict.UNKNOWN, Verdict.WARN, Verdict.PASS, Verdict.NOT_APPLICABLE)
 _MILDEST_FIRST: Final = tuple(Action)
+_OF_A_SLICE: Final = "launches"
+"""The one signal of a MIG slice that is not the whole GPU's."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,7 @@ class Reaction:
 
 
 def reaction(numbers: Collection[int], *, broken: str = "") -> Reaction:
-    """What Xids that a GPU reported, or NVML's word that it is gone, mean for the rest of the run on it."""
+    """What Xids that a GPU reported, or NVML's word that it is broken, mean for the rest of the run on it."""
     if broken:
         return Reaction(quarantine=True, reason=broken)
     grave = [number for number in xids.roots(numbers) if xids.kind(number) in xids.ENDS_USE]
@@ -93,10 +95,11 @@ def reaction(numbers: Collection[int], *, broken: str = "") -> Reaction:
 
 def of_gpu(case: Case, required: Collection[str], *, gap: str = "") -> Opinion:
     """The verdict on one GPU. gap: why the readings are incomplete, empty where they are not."""
-    if case.board.kind is BoardClass.SLICE:
+    if case.board.kind is BoardClass.SLICE and not case.failures:
         return not_applicable("a slice cannot be judged: its signals are those of the whole GPU")
-    findings = tuple(_finding(signal, case, required) for signal in SIGNALS)
-    return _opinion(findings, gap)
+    sliced = case.board.kind is BoardClass.SLICE
+    signals = [signal for signal in SIGNALS if not sliced or signal.name == _OF_A_SLICE]
+    return _opinion(tuple(_finding(signal, case, required) for signal in signals), gap)
 
 
 def not_applicable(note: str) -> Opinion:
@@ -104,16 +107,25 @@ def not_applicable(note: str) -> Opinion:
     return Opinion(Verdict.NOT_APPLICABLE, (), Action.NOTHING, note=note)
 
 
-def of_node(course: Course, *, reboots: int, differences: Sequence[str], gpus: bool) -> Opinion:
-    """The verdict on the machine. differences: in the configuration of identical GPUs. gpus: whether it has any."""
+def of_node(course: Course, *, reboots: int, differences: Sequence[str], gpus: bool, gap: str = "") -> Opinion:
+    """The verdict on the machine. differences: in the configuration of identical GPUs. gpus: whether it has any.
+
+    That it was not restarted and that its GPUs are alike says nothing of its PCIe and its memory: without any of its
+    error counters, read for as long as GPUs were at work, there is no PASS. gap: why they were not, empty where they
+    were. Without a GPU nobody reads them, and nothing is claimed.
+    """
     reboot = Judgement(State.WARN, "the machine was started anew in the middle of the run", Action.MONITOR)
     findings = [_plain("reboot", "reboots", reboot if reboots else Judgement(State.PASS))]
     if gpus:
         differs = Judgement(State.WARN, "; ".join(differences), Action.MONITOR)
         well = Judgement(State.PASS)
         findings.append(_plain("siblings", "identical GPUs are configured alike", differs if differences else well))
-        findings += [_counter(name, title, course, judgement) for name, (title, judgement) in _COUNTERS.items()]
-    return _opinion(tuple(findings), "")
+        counters = [_counter(name, title, course, risen, gap) for name, (title, risen) in _COUNTERS.items()]
+        findings += counters
+        unread = all(counter.judgement.state is State.UNREADABLE for counter in counters)
+        return _opinion(tuple(findings), "none of the machine's error counters was read" if unread else "")
+    opinion = _opinion(tuple(findings), "")
+    return opinion if reboots else replace(opinion, verdict=Verdict.NOT_APPLICABLE)
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:
@@ -197,19 +209,28 @@ def _plain(name: str, title: str, judgement: Judgement) -> Finding:
     return Finding(name, title, required=False, judgement=judgement)
 
 
-def _counter(name: str, title: str, course: Course, risen: Judgement) -> Finding:
+def _counter(name: str, title: str, course: Course, risen: Judgement, gap: str) -> Finding:
     if name not in course.last:
-        why = course.refusals.get(name, "nobody looked at it")
+        why = course.refusals.get(name, gap or "nobody looked at it")
         return _plain(name, title, Judgement(State.UNREADABLE, why))
-    rise = course.rise[name]
-    judgement = Judgement(risen.state, f"{rise} in this run", risen.action) if rise else Judgement(State.PASS)
+    rise, refused = course.rise[name], course.refusals.get(name, "")
+    if rise:
+        judgement = Judgement(risen.state, f"{rise} in this run", risen.action)
+    elif gap or refused:
+        judgement = Judgement(State.UNREADABLE, gap or f"no longer read: {refused}")
+    else:
+        judgement = Judgement(State.PASS)
     return Finding(name, title, False, judgement, course.first[name], course.last[name], rise)
 
 
 def _opinion(findings: tuple[Finding, ...], gap: str) -> Opinion:
     states = [finding.judgement.state for finding in findings]
     unread = {State.UNREADABLE} if not gap else set(State) - {State.NOT_APPLICABLE}
-    lacking = tuple(finding.name for finding in findings if finding.required and finding.judgement.state in unread)
+    lacking = tuple(
+        finding.name
+        for finding in findings
+        if finding.required and (finding.judgement.state in unread or finding.judgement.partly)
+    )
     read = {State.PASS, State.WARN, State.FAIL} & set(states)
     if State.FAIL in states:
         verdict = Verdict.FAIL

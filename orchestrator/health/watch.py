@@ -14,6 +14,7 @@ from typing import Any, Final
 from orchestrator import host, mig
 from orchestrator.frames import FrameFile
 from orchestrator.health import node, xids
+from orchestrator.health.course import Course
 from orchestrator.health.kernel_log import KMSG, KernelLog
 from orchestrator.health.reader import refused, vitals
 from orchestrator.health.records import LOOK_NS, Deafened, HealthRecord, Watch
@@ -50,7 +51,8 @@ class HealthWatch:
         self._by_kernel: dict[tuple[str, int], int] = {}
         self._kept: Counter[tuple[str, xids.XidKind]] = Counter()
         self._told: set[tuple[str, int]] = set()
-        self._deaf: dict[str, str] = {}
+        self._hears: tuple[dict[str, str], bool] = ({}, False)
+        self._courses: dict[str, Course] = {}
         self._broken: set[str] = set()
         self._looked: dict[str, int] = {}
         self._next_ns = 0
@@ -60,15 +62,8 @@ class HealthWatch:
         """Look if it is time for it. Returns errors that are new. Raises OSError when the disk refuses."""
         if not self._begun:
             self._begun = True
-            self._deaf = dict(self._events.deaf)
-            self._write(
-                Watch(
-                    at_ns=now_ns,
-                    boot_id=host.boot_id(),
-                    deaf=self._deaf,
-                    kernel_log=self._kernel_log.readable,
-                )
-            )
+            deaf, kernel_log = self._hears = self._hearing()
+            self._write(Watch(at_ns=now_ns, boot_id=host.boot_id(), deaf=deaf, kernel_log=kernel_log))
         heard = self._listen()
         if now_ns < self._next_ns:
             return heard
@@ -104,10 +99,14 @@ class HealthWatch:
         told = tuple(XidSeen(uuid=uuid, xid=xid, at_ns=now_ns) for uuid, xid in fresh if self._keeps(uuid, xid))
         for event in told:
             self._write(event)
-        if self._events.deaf != self._deaf:
-            self._deaf = dict(self._events.deaf)
-            self._write(Deafened(at_ns=now_ns, deaf=self._deaf))
+        if self._hearing() != self._hears:
+            deaf, kernel_log = self._hears = self._hearing()
+            self._write(Deafened(at_ns=now_ns, deaf=deaf, kernel_log=kernel_log))
         return told
+
+    def _hearing(self) -> tuple[dict[str, str], bool]:
+        """GPUs that cannot be heard through NVML and why, and whether the kernel's log can be read."""
+        return dict(self._events.deaf), self._kernel_log.readable
 
     def _keeps(self, uuid: str, xid: int) -> bool:
         """Whether an error is written and told, which counts it."""
@@ -125,14 +124,19 @@ class HealthWatch:
         return tuple(broken)
 
     def _seen(self, uuid: str) -> tuple[GpuBroken, ...]:
-        """Write a look at one GPU. Returns that it is broken, the first time."""
+        """Write a look at one GPU. Returns that it is not to be used any more, the first time."""
         seen = vitals(self._nvml, uuid)
         self._looked[uuid] = seen.at_ns
         self._write(seen)
-        if not seen.broken or uuid in self._broken:
+        course = self._courses.setdefault(uuid, Course())
+        course.take(seen.values, seen.refusals, 0.0)
+        reason = seen.broken or seen.damaged
+        if not reason and course.uncorrected:
+            reason = f"memory errors, uncorrected: {course.uncorrected} in this run"
+        if not reason or uuid in self._broken:
             return ()
         self._broken.add(uuid)
-        return (GpuBroken(uuid=uuid, reason=seen.broken, at_ns=seen.at_ns),)
+        return (GpuBroken(uuid=uuid, reason=reason, at_ns=seen.at_ns, lost=bool(seen.broken)),)
 
     def _occupied(self) -> dict[str, mig.Occupants]:
         """PCI address of each GPU that tells it → who of the run is on it."""

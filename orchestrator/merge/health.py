@@ -14,6 +14,7 @@ from orchestrator.health.judges import Case, State
 from orchestrator.health.signals import Board, board_class
 from orchestrator.health.verdict import Finding, Opinion, Verdict, Work
 from orchestrator.merge.times import iso
+from orchestrator.policy import HARDWARE
 from orchestrator.records import Segment
 from orchestrator.report.health import DeviceHealth, HealthReport, NodeHealth, SignalReport, XidReport
 from protocol.cell import Device, DeviceKind
@@ -41,6 +42,7 @@ def health(archive: Archive, evidence: Evidence) -> HealthReport:
             reboots=sum(before.boot_id != after.boot_id for before, after in pairwise(archive.segments)),
             differences=tuple(_differences(devices)),
             gpus=any(device.kind is DeviceKind.CUDA for device in devices),
+            gap=verdict.broke_off(evidence.courses.looks.get("", ()), _work(archive)),
         )
     )
     return HealthReport(
@@ -85,30 +87,33 @@ def _opinion(device: Device, archive: Archive, evidence: Evidence, rules: limits
         return verdict.not_applicable("no GPU")
     courses = evidence.courses
     course = courses.gpus.get(device.uuid, Course())
-    siblings = [other for other in archive.stored.devices if other.name == device.name and other is not device]
+    alike = [other for other in archive.stored.devices if other.name == device.name and other is not device]
+    siblings = tuple(courses.gpus[other.uuid] for other in alike if other.uuid in courses.gpus)
+    failures = (attempt.failure for attempt in archive.attempts if attempt.start.device == device.uuid)
     case = Case(
         board=Board(
             name=device.name,
             architecture=device.architecture,
             kind=board_class(device.name, device.uuid),
             nvlinks=rules.nvlinks.get(device.name, 0),
-            bridged=course.highest.get("nvlinks_up", 0) > 0,
+            bridged=any(one.highest.get("nvlinks_up", 0) > 0 for one in (course, *siblings)),
         ),
         course=course,
         limits=rules.limits,
         use=evidence.clocks.get(device.uuid, ClockUse()),
-        siblings=tuple(courses.gpus[other.uuid] for other in siblings if other.uuid in courses.gpus),
+        siblings=siblings,
         xids=tuple(heard.xid for heard in courses.xids.get(device.uuid, ())),
+        failures=tuple(failure for failure in failures if failure is not None and failure.category in HARDWARE),
     )
     required = {*rules.levels[limits.LEVEL].required, *archive.stored.configuration.required_signals}
-    gap = verdict.broke_off(courses.looks.get(device.uuid, ()), _work(archive, device))
+    gap = verdict.broke_off(courses.looks.get(device.uuid, ()), _work(archive, device.uuid))
     return verdict.of_gpu(case, required, gap=gap)
 
 
-def _work(archive: Archive, device: Device) -> Iterator[Work]:
+def _work(archive: Archive, uuid: str = "") -> Iterator[Work]:
     """From the first launch on a GPU to the end of the last, of each segment; on any GPU where it had none itself."""
     gpus = {other.uuid for other in archive.stored.devices if other.kind is DeviceKind.CUDA}
-    own = {device.uuid} & {attempt.start.device for attempt in archive.attempts}
+    own = {uuid} & {attempt.start.device for attempt in archive.attempts}
     spans: dict[Segment, tuple[int, int]] = {}
     for attempt in archive.attempts:
         if attempt.end is not None and attempt.lasted_ms is not None and attempt.start.device in (own or gpus):

@@ -127,8 +127,8 @@ def verdict(archive: Archive, evidence: Evidence, judged: HealthReport) -> Verdi
     reasons.extend(health.gaps(judged))
     broken = archive.finished is not None and archive.finished.broken
     code = ExitCode.INTERNAL if broken else ExitCode.INCOMPLETE if reasons else ExitCode.PASSED
-    if judged.verdict is HealthVerdict.FAIL and not broken:
-        code = ExitCode.HARDWARE
+    if judged.verdict is HealthVerdict.FAIL:
+        code = code if broken else ExitCode.HARDWARE  # what broke by itself vouches for no verdict, but hides none
         reasons = [*health.faults(judged), *reasons]
     if not reasons:
         reasons.append(f"every planned cell ({counts.planned}) is accounted for")

@@ -13,12 +13,11 @@ from orchestrator.archive import Archive, Attempt
 from orchestrator.evidence import Evidence
 from orchestrator.outcomes import CellOutcome, Status
 from orchestrator.placement import Blame, Elsewhere, blame, twins
-from orchestrator.policy import POLICY, Reaction
+from orchestrator.policy import HARDWARE, POLICY, Reaction
 from protocol.cell import Cell, Device
 from protocol.failure import Category, Failure
 
 _MEASURED: Final = frozenset({Status.OK, Status.DEGRADED})
-_HARDWARE: Final = frozenset({Category.DEVICE_LOST, Category.DEVICE_HARDWARE})
 
 
 def whose_fault(archive: Archive, evidence: Evidence) -> Mapping[int, str]:
@@ -101,7 +100,7 @@ def _too_little_memory(run: _Run, attempt: Attempt) -> str:
 def _consequence(run: _Run, attempt: Attempt) -> str:
     for earlier in run.attempts:
         failure, device = earlier.failure, earlier.start.device
-        if failure is None or failure.category not in _HARDWARE or device == attempt.start.device:
+        if failure is None or failure.category not in HARDWARE or device == attempt.start.device:
             continue
         if earlier.started <= attempt.started:
             return f"maybe nobody's here: {run.devices[device].label} had failed before ({failure.category})"

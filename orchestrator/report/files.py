@@ -2,16 +2,26 @@
 
 write      into the run's folder, in place of what was rendered there before
 publish    to where the user wants it; an existing report.json is kept as report.1.json, the next as report.2.json
+
+Several processes may publish to one name at the same time: each takes a name only where none is, so that all of their
+reports are kept.
 """
 
+import errno
+import os
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
 from orchestrator.configuration import ReportFormat
 from orchestrator.errors import StorageError
 from orchestrator.journal import write_durably
 from orchestrator.report.model import Report
 from protocol.paths import RunPaths
+
+_NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK})
+"""What `link` says where the file system has no second names for a file."""
 
 
 def write(report: Report, paths: RunPaths, formats: Iterable[ReportFormat]) -> tuple[Path, ...]:
@@ -35,10 +45,9 @@ def publish(report: Report, output_path: Path, formats: Iterable[ReportFormat]) 
         data = render(report, kind)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            keep_old(path)
         except OSError as error:
             raise StorageError(f"{path}: the report cannot be written there: {error.strerror}") from error
-        write_durably(path, data)
+        write_durably(path, data, move=_beside_the_old)
         written.append(path)
     return tuple(written)
 
@@ -56,19 +65,50 @@ def target(output_path: Path, kind: ReportFormat) -> Path:
 def keep_old(path: Path) -> Path | None:
     """Move an existing file out of the way, to the first free of name.1.suffix, name.2.suffix, …; returns where to.
 
-    The free name is taken before anything is moved, so two processes never choose the same one. Raises OSError.
+    None where there is none, or another process was quicker. The free name is taken before anything is moved, so two
+    processes never choose the same one. Raises OSError.
     """
-    if not path.exists():
-        return None
     number = 1
-    while True:
+    while os.path.lexists(path):
         kept = path.with_name(f"{path.stem}.{number}{path.suffix}")
         try:
             kept.touch(exist_ok=False)
         except FileExistsError:
             number += 1
             continue
-        return path.replace(kept)
+        try:
+            return path.replace(kept)
+        except FileNotFoundError:
+            kept.unlink()
+            return None
+        except OSError:
+            kept.unlink()
+            raise
+    return None
+
+
+def _beside_the_old(finished: Path, path: Path) -> None:
+    """Move `finished` to `path` once whatever is there has been kept. Raises OSError."""
+    while True:
+        keep_old(path)
+        with suppress(FileExistsError):
+            _take(finished, path)
+            return
+
+
+def _take(finished: Path, path: Path) -> None:
+    """Move `finished` to `path` unless something is there. Raises FileExistsError then, OSError as the disk does."""
+    try:
+        os.link(finished, path)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        # Between these two steps another process could take the empty file for an old report: such disks are rare
+        # (exFAT, some network mounts), and two reports at the same moment on them rarer.
+        path.touch(exist_ok=False)
+        finished.replace(path)
+        return
+    finished.unlink()
 
 
 def render(report: Report, kind: ReportFormat) -> bytes:

@@ -8,6 +8,7 @@ from orchestrator.report import layout
 from orchestrator.report.model import GpuInfo, Report
 from orchestrator.report.numbers import unit
 from orchestrator.report.plain import plain
+from protocol.cell import device_label
 
 _READINGS: Final = "power, temperature, clocks and utilisation of the whole GPU, which its slices share"
 
@@ -44,10 +45,8 @@ def gpus(report: Report) -> Iterator[str]:
 
 
 def label(device: GpuInfo) -> str:
-    """How people call the device: "GPU 0", "GPU 0:1" for a slice of it, "cpu:0"."""
-    if device.kind == "cpu":
-        return plain(device.gpu_uuid)
-    return f"GPU {device.gpu_id}" if device.slice_index is None else f"GPU {device.gpu_id}:{device.slice_index}"
+    """How people call the device, in plain characters: a report is read from a file."""
+    return plain(device_label(device.kind, device.gpu_uuid, device.gpu_id, device.slice_index))
 
 
 def label_of(uuid: str, report: Report) -> str:

@@ -22,7 +22,7 @@ def health(report: Report) -> Iterator[str]:
         if device.verdict is not Verdict.NOT_APPLICABLE or device.gpu_uuid in slices
     ]
     node = report.health.node
-    if not told and node.verdict is Verdict.PASS:
+    if not told and node.verdict in {Verdict.PASS, Verdict.NOT_APPLICABLE}:
         return
     yield from layout.chapter("Health of the Hardware")
     for device in told:
@@ -34,6 +34,9 @@ def health(report: Report) -> Iterator[str]:
         yield from _xids(device)
     yield from layout.wrap(_line("The machine", node.verdict, node.readable, node.applicable))
     yield from _findings(node.signals)
+    if node.verdict is Verdict.UNKNOWN:
+        for why in dict.fromkeys(one.message for one in node.signals if one.state is State.UNREADABLE):
+            yield from layout.wrap(f"unread: {why}", "    ", "  ")
     yield ""
 
 
@@ -45,6 +48,8 @@ def _findings(signals: Sequence[SignalReport]) -> Iterator[str]:
     for signal in signals:
         if signal.state in {State.WARN, State.FAIL}:
             yield from layout.wrap(f"{signal.state.upper()}: {signal.words}", "    ", "  ")
+        elif signal.state is State.PASS and signal.message:
+            yield from layout.wrap(f"{signal.title}: {signal.message}", "    ", "  ")
         elif signal.required and signal.state is State.UNREADABLE:
             yield from layout.wrap(f"unread but required: {signal.title}: {signal.message}", "    ", "  ")
 

@@ -19,6 +19,7 @@ from pathlib import Path
 import msgspec
 
 from orchestrator import archive, folders, run
+from orchestrator.seen import Look
 from orchestrator.selftest import accounts, campaign, faults, leftovers
 from orchestrator.selftest.campaign import Injection
 from orchestrator.selftest.judge import Account, judge
@@ -63,8 +64,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
         return ExitCode.INCOMPLETE if self.interrupted else ExitCode.PASSED
 
 
-def inject(devices: Sequence[Device], display: Display, command: tuple[str, ...]) -> Outcome:
-    """Inject every fault into every device, all devices at once. Raises as run.execute does.
+def inject(devices: Sequence[Device], display: Display, command: tuple[str, ...], look: Look | None = None) -> Outcome:
+    """Inject every fault into every device, all devices at once. look: as for run.execute. Raises as that does.
 
     The run's folder is removed, unless something in it is worth reading: a row that is wrong.
     """
@@ -75,7 +76,7 @@ def inject(devices: Sequence[Device], display: Display, command: tuple[str, ...]
         archive.store(stored, paths)
         display.tell(_announcement(injections, devices))
         watch = Watch(display, paths)
-        report = run.execute(stored, paths, watch)
+        report = run.execute(stored, paths, watch, look)
         loaded, moments = archive.load(paths), accounts.moments(told)
         rows = tuple(_row(one, accounts.read(loaded, report, one, moments, watch.seen)) for one in injections)
         outcome = Outcome(

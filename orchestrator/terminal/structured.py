@@ -1,7 +1,7 @@
 """Structured events: one JSON object a line, for programs that collect logs.
 
-Every object has "timestamp" (UTC), "level" and "event": run_started, cell_ended, notice, progress, run_ended, and with
--v phase. "device" is always the device as people call it ("GPU 0", "cpu:1").
+Every object has "timestamp" (UTC), "level" and "event": run_started, importing, cell_ended, notice, progress,
+run_ended, and with -v phase. "device" is always the device as people call it ("GPU 0", "cpu:1").
 """
 
 import time

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import psutil
 
+from orchestrator.records import StopAsked
 from protocol.messages import Deadlines
 from tests.fakes import faults
 from tests.fakes.commands import python
@@ -47,6 +48,9 @@ def test_a_run_is_seen_and_stopped_from_elsewhere(tmp_path: Path) -> None:
     asked = call("stop", cwd=tmp_path)
     assert asked.returncode == 0, asked.stderr
     assert asked.stdout.startswith(f"Process {node.process.pid} was asked to stop")
+    node.until(lambda: any(isinstance(record, StopAsked) for record in node.records()))
+    assert "running, and asked to stop\n" in call("status", cwd=tmp_path).stdout
+    assert any("warning: asked to stop: nothing new begins" in line for line in watch.stdout)
     assert call("stop", cwd=tmp_path).returncode == 0  # once more: now
     assert node.wait() == 4, node.output
     assert told.read_text() == f"4 incomplete {folder / 'out' / 'report.json'}\n"

@@ -1,6 +1,7 @@
 """Eight GPUs that are not there, NVML and CUDA of our own: everything around a launch, with workers that use no GPU."""
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from protocol.cell import Mode
 from protocol.paths import RunPaths
 from tests.fakes.cuda import beside
 from tests.fakes.node import NOTHING, Node, leftovers
-from tests.fakes.nvml import FakeNvml
+from tests.fakes.nvml import FakeNvml, uuid
 
 PREPARE = """
 from pathlib import Path
@@ -121,6 +122,58 @@ def test_a_broken_cuda_is_found_without_nvml_too(tmp_path: Path) -> None:
     node = Node(folder, environment=nvml.environment | beside(nvml, gpus=1))
     assert node.wait() == 2, node.output
     assert "it shows 1 of 2, and GPU 1 (" in node.output
+
+
+def off_the_bus(nvml: FakeNvml) -> None:
+    """NVML still counts the GPU, and every question about it is refused."""
+    nvml.vanish(2)
+
+
+def not_listed(nvml: FakeNvml) -> None:
+    """After a restart the driver does not find it at all."""
+    nvml.remove(2)
+
+
+@pytest.mark.parametrize("lose", [off_the_bus, not_listed])
+def test_a_gpu_that_was_lost_before_a_resume_costs_its_own_cells(
+    tmp_path: Path, lose: Callable[[FakeNvml], None]
+) -> None:
+    """As one that is lost in the middle: named, taken out, no PASS for it; the others are measured. `resume` tries it
+    again, and measures the rest once it is back.
+    """
+    nvml = FakeNvml(tmp_path, gpus=3)
+    folder = tmp_path / "run"
+    stored = prepare(nvml, folder)
+    lost = stored.devices[2].uuid
+    lose(nvml)
+    node = Node(folder, environment=nvml.environment | beside(nvml, gpus=2))
+    assert node.wait() == 3, node.output
+    assert "GPU 2 is taken out of this run: it is not in this machine any more" in node.output
+    report = node.report()
+    status = {(cell["gpu_uuid"] == lost, cell["status"]) for cell in report["cells"]}
+    assert status == {(False, "ok"), (True, "missing")}
+    reasons = {cell["reason"] for cell in report["cells"] if cell["gpu_uuid"] == lost}
+    assert reasons == {"the device was taken out of this run: it is not in this machine any more"}
+    assert [gpu["verdict"] == "FAIL" for gpu in report["health"]["gpus"]] == [False, False, True]
+    assert not any(isinstance(record, Start) and record.device == lost for record in node.records())
+    nvml.set({"gpus": 3, "gpu.2.error.*": None})
+    back = Node(folder, environment=nvml.environment | beside(nvml))
+    back.wait()
+    assert {cell["status"] for cell in back.report()["cells"]} == {"ok"}, back.output
+    assert back.report()["gpu_info"][2]["taken_out"] is None
+
+
+def test_a_run_of_which_no_gpu_is_left_is_not_resumed(tmp_path: Path) -> None:
+    """The folder was carried to another machine: refused, and nothing is written."""
+    nvml = FakeNvml(tmp_path, gpus=2)
+    folder = tmp_path / "run"
+    prepare(nvml, folder)
+    before = sorted(folder.rglob("*"))
+    nvml.remove(0)
+    node = Node(folder, environment=nvml.environment | beside(nvml))
+    assert node.wait() == 2, node.output
+    assert f"GPU 0 of this run ({uuid(0)}) is not in this machine. Nothing was started." in node.output
+    assert sorted(folder.rglob("*")) == before
 
 
 def most_at_once(node: Node) -> int:

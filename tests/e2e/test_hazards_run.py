@@ -40,17 +40,27 @@ def begun(nvml: FakeNvml, folder: Path, seconds: float) -> Node:
 
 
 @pytest.mark.slow
-def test_a_grave_xid_takes_its_gpu_out_at_once(tmp_path: Path) -> None:
-    """What runs there is ended by that name and not tried again; the other GPU measures everything."""
+@pytest.mark.parametrize(
+    ("fault", "seconds", "reason"),
+    [
+        ({"event.1": "1 79"}, 8, "Xid 79: reboot the machine"),
+        ({"gpu.1.ecc_uncorrected": 2}, 14, "memory errors, uncorrected: 2 in this run"),
+        ({"gpu.1.error.nvmlDeviceGetRemappedRows": 14}, 14, "its InfoROM is damaged (NVML error 14)"),
+    ],
+)
+def test_a_grave_fault_takes_its_gpu_out_at_once(
+    tmp_path: Path, fault: dict[str, object], seconds: int, reason: str
+) -> None:
+    """What runs there is ended by that name and not tried again; the other GPU measures everything; exit code 3."""
     nvml = FakeNvml(tmp_path)
-    node = begun(nvml, tmp_path / "run", seconds=8)
-    nvml.xid(1, 79)
-    assert node.wait(timeout_s=120) != 0, node.output
+    node = begun(nvml, tmp_path / "run", seconds=seconds)
+    nvml.set(fault)
+    assert node.wait(timeout_s=120) == 3, node.output
     (out,) = [one for one in node.records() if isinstance(one, TakenOut)]
-    assert (out.device, out.reason) == (uuid(1), "Xid 79: reboot the machine")
+    assert (out.device, out.reason) == (uuid(1), reason)
     failures = [one for one in node.report()["failures"] if one["gpu_id"] == 1]
-    assert [one["category"] for one in failures] == ["device hardware error"]
-    assert "79" in failures[0]["evidence"]["xids"]
+    assert [(one["category"], one["message"]) for one in failures] == [("device hardware error", reason)]
+    assert ("xids" in failures[0]["evidence"]) == ("event.1" in fault)
     measured = [one for one in node.archive().attempts if one.promised]
     assert sum(one.start.device == uuid(0) for one in measured) == 3
     assert leftovers(tmp_path / "run") == NOTHING

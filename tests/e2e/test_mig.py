@@ -88,7 +88,7 @@ def test_a_gpu_that_is_lost_takes_its_slices_along(tmp_path: Path) -> None:
     node = Node(folder, environment=nvml.environment | beside(nvml, slices=slices))
     node.until(lambda: any(isinstance(record, Vitals) for record in records.read(node.paths.health)))
     nvml.xid(0, 79)
-    assert node.wait() == 4, node.output
+    assert node.wait() == 3, node.output
     taken_out = {one["gpu_uuid"]: one["taken_out"] for one in node.report()["gpu_info"]}
     assert all("Xid 79" in taken_out[one] for one in slices)
     assert taken_out[uuid(1)] is None
@@ -108,3 +108,17 @@ def test_a_run_on_slices_is_resumed_on_them(tmp_path: Path) -> None:
     unseen = Node(folder, environment=nvml.environment | beside(nvml, slices=slices[:1]))
     assert unseen.wait() == 2, unseen.output
     assert f"so CUDA has no GPU 0:1 ({slices[1]})" in unseen.output
+
+
+def test_slices_whose_gpu_was_lost_before_a_resume_cost_their_own_cells(tmp_path: Path) -> None:
+    """They are gone with it, which nobody has done by cutting it anew: the other GPU goes on."""
+    nvml = FakeNvml(tmp_path, gpus=2)
+    slices = nvml.cut(1, "3g.71gb", "3g.71gb")
+    folder = tmp_path / "run"
+    prepare(nvml, folder)
+    nvml.remove(1)
+    node = Node(folder, environment=nvml.environment | beside(nvml, gpus=1))
+    assert node.wait() == 4, node.output
+    assert "GPU 1:1 is taken out of this run: it is not in this machine any more" in node.output
+    status = {cell["gpu_uuid"]: cell["status"] for cell in node.report()["cells"]}
+    assert status == {uuid(0): "ok", **dict.fromkeys(slices, "missing")}

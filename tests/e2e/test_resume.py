@@ -20,7 +20,9 @@ def test_a_finished_run_is_left_as_it_is(tmp_path: Path) -> None:
     """Resuming a complete run measures nothing again, says so, and writes nothing."""
     folder = tmp_path / "run"
     faults.prepare(folder, faults.model("good"))
-    assert Node(folder).wait() == 0
+    first = Node(folder)
+    assert first.wait() == 0
+    assert "importing torch" not in first.output
     again = Node(folder)
     assert again.wait() == 0, again.output
     assert len(again.archive().attempts) == 1
@@ -29,14 +31,15 @@ def test_a_finished_run_is_left_as_it_is(tmp_path: Path) -> None:
 
 
 def test_a_run_in_use_is_refused(tmp_path: Path) -> None:
-    """Two processes never work on one run; the second says so, and the first is not disturbed."""
+    """Two processes never work on one run; the second says that and nothing else, and the first is not disturbed."""
     folder = tmp_path / "run"
     faults.prepare(folder, faults.model("slow", seconds=1.5))
     first = Node(folder)
     first.until(lambda: first.working("slow"))
     second = Node(folder)
     assert second.wait() == 2
-    assert "in use by another process" in second.output
+    assert second.output.startswith(f"error: {folder} is in use by another process. Wait until it has ended, or end it")
+    assert second.output.count("\n") == 1
     assert first.wait() == 0, first.output
 
 

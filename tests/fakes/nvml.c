@@ -11,6 +11,7 @@
        gpu.1.error.* = 15                             ... of every function for that GPU
        error.nvmlInit = 18                            ... of a function of the library
        gpu.1.delay.nvmlDeviceGetPowerUsage = 50       milliseconds that a function takes for one GPU; "*" for every one
+       delay.nvmlInit = 50                            ... that a function of the library takes
        gpu.0.nvlinks = 18                             links, of which gpu.0.nvlinks_up are up
        gpu.0.field.230 = 0                            a field of nvmlDeviceGetFieldValues, by its number
        event.1 = 0 79                                 GPU 0 reports Xid 79; those that are there before an event set
@@ -115,22 +116,9 @@ static const char *of_gpu(const Device *device, const char *key)
     return lookup(name);
 }
 
-static int library_error(const char *function)
+/* Take as many milliseconds as the script says. A function that hangs takes an hour. */
+static void dawdle(const char *value)
 {
-    char name[256];
-    snprintf(name, sizeof name, "error.%s", function);
-    const char *code = lookup(name);
-    return code ? atoi(code) : SUCCESS;
-}
-
-/* Take as long as the script says. The delay of a function that hangs is an hour. */
-static void dawdle(const Device *device, const char *function)
-{
-    char name[256];
-    snprintf(name, sizeof name, "delay.%s", function);
-    const char *value = of_gpu(device, name);
-    if (!value)
-        value = of_gpu(device, "delay.*");
     if (value) {
         long ms = atol(value);
         struct timespec pause = {ms / 1000, ms % 1000 * 1000000};
@@ -139,10 +127,22 @@ static void dawdle(const Device *device, const char *function)
     }
 }
 
+static int library_error(const char *function)
+{
+    char name[256];
+    snprintf(name, sizeof name, "delay.%s", function);
+    dawdle(lookup(name));
+    snprintf(name, sizeof name, "error.%s", function);
+    const char *code = lookup(name);
+    return code ? atoi(code) : SUCCESS;
+}
+
 static int gpu_error(const Device *device, const char *function)
 {
     char name[256];
-    dawdle(device, function);
+    snprintf(name, sizeof name, "delay.%s", function);
+    const char *value = of_gpu(device, name);
+    dawdle(value ? value : of_gpu(device, "delay.*"));
     snprintf(name, sizeof name, "error.%s", function);
     const char *code = of_gpu(device, name);
     if (!code)

@@ -145,9 +145,13 @@ class FakeNvml:
         """Have a GPU fall off the bus: from now on every question about it is answered by GPU_IS_LOST."""
         self.fail("*", 15, gpu=gpu)
 
-    def hang(self, gpu: int, function: str = "*") -> None:
-        """Have a function (or all) never return for a GPU, as far as a test is concerned."""
-        self.set({f"gpu.{gpu}.delay.{function}": HANGS_MS})
+    def hang(self, gpu: int | None, function: str = "*") -> None:
+        """Have a function (or all) never return for a GPU, or one of the library, as far as a test is concerned."""
+        self.set({f"delay.{function}" if gpu is None else f"gpu.{gpu}.delay.{function}": HANGS_MS})
+
+    def remove(self, gpu: int) -> None:
+        """Have this GPU and those behind it not be there: neither counted nor found by UUID."""
+        self.set({"gpus": gpu})
 
     def cut(self, gpu: int, *profiles: str) -> tuple[str, ...]:
         """Put a GPU into MIG mode and cut slices out of it. Slice 0 is GPU instance 3, as real ones begin somewhere."""

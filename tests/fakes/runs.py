@@ -272,9 +272,9 @@ class FakeRun:
         )
         file.close()
 
-    def finish(self, *, interrupted: bool = False, reason: str = "") -> None:
+    def finish(self, *, interrupted: bool = False, reason: str = "", broken: bool = False) -> None:
         """The run is over."""
-        self._journal.append(Finished(at_ns=self.now_ns, interrupted=interrupted, reason=reason))
+        self._journal.append(Finished(at_ns=self.now_ns, interrupted=interrupted, reason=reason, broken=broken))
         self._journal.close()
 
     # ── reading it back ───────────────────────────────────────────────────────────────────────────────────────────────

@@ -8,7 +8,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from orchestrator import devices, run
+from orchestrator import run, seen
 from orchestrator.cli import orchestrate
 from orchestrator.configuration import StoredRun
 from orchestrator.errors import StorageError
@@ -22,8 +22,8 @@ def invoke(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Res
     """Calls a program in an empty folder, without GPUs."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    none = devices.Inventory(gpus=(), nvml=devices.NvmlStatus.ABSENT, reason="no NVIDIA driver on this machine")
-    monkeypatch.setattr(devices, "inventory", lambda: none)
+    none = seen.Inventory(gpus=(), nvml=seen.NvmlStatus.ABSENT, reason="no NVIDIA driver on this machine")
+    monkeypatch.setattr(seen, "look", lambda *_: seen.Seen(inventory=none))
 
     def call(*arguments: str, command: click.Command = orchestrate) -> Result:
         return CliRunner().invoke(command, arguments, prog_name=command.name)
@@ -36,7 +36,7 @@ def executed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[StoredRun, RunPaths]
     """What would have been run; the loop itself is replaced by a note of it, and a disk that refuses."""
     calls: list[tuple[StoredRun, RunPaths]] = []
 
-    def execute(stored: StoredRun, paths: RunPaths, display: object) -> Report:
+    def execute(stored: StoredRun, paths: RunPaths, *_: object) -> Report:
         calls.append((stored, paths))
         raise StorageError("disk full")
 

@@ -189,6 +189,7 @@ def test_run_resume_and_report_on_a_cpu_device(tmp_path: Path) -> None:
         **environment,
     )
     assert first.returncode == 0, first.stderr
+    assert "importing torch and the models, once for all launches (about 10 s)\n" in first.stderr
     assert "Verdict: COMPLETE" in first.stdout
     [folder] = (tmp_path / "runs").iterdir()
     report = json.loads((tmp_path / "out/report.json").read_text())

@@ -10,7 +10,7 @@ import pytest
 from click.testing import Result
 from msgspec.structs import replace
 
-from orchestrator import devices, run
+from orchestrator import run, seen
 from orchestrator.cli import program
 from protocol.exit_codes import ExitCode
 from tests.fakes.commands import TINY
@@ -35,7 +35,7 @@ def test_a_mistake_of_ours_ends_with_five_and_says_where_to_report(
     invoke: Invoke, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A traceback, and what to do with it."""
-    monkeypatch.setattr(devices, "inventory", lambda: 1 / 0)
+    monkeypatch.setattr(seen, "look", lambda *_: 1 / 0)
     ended = invoke("info")
     assert ended.exit_code == ExitCode.INTERNAL
     assert "ZeroDivisionError: division by zero" in ended.stderr
@@ -45,10 +45,10 @@ def test_a_mistake_of_ours_ends_with_five_and_says_where_to_report(
 def test_an_interruption_before_the_run_ends_with_four(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C while devices are looked for is no failure of ours."""
 
-    def interrupted() -> None:
+    def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(devices, "inventory", interrupted)
+    monkeypatch.setattr(seen, "look", interrupted)
     ended = invoke("info")
     assert (ended.exit_code, ended.stderr) == (ExitCode.INCOMPLETE, "error: interrupted\n")
 

@@ -69,7 +69,11 @@ Invoke = Callable[..., Result]
         ("-o .", "is a folder; name the report's file"),
         ("-o /proc/report.json", "/proc: cannot be written"),
         ("--runs-folder /proc/runs", "/proc/runs: cannot be written"),
-        ("--compare-baseline old.json", "--compare-baseline comes with a later version"),
+        (
+            "--compare-baseline old.json",
+            "error: --compare-baseline: comparing with an earlier report is not possible yet, it comes with a later "
+            "version. Nothing was run. Leave the option out: reports are kept, and can be compared then.",
+        ),
         ("--config none.yaml", "none.yaml: cannot be read: No such file or directory"),
         (
             "--config night.yaml",
@@ -100,11 +104,28 @@ def test_a_bad_option_is_refused_before_anything_happens(
         ("--gpu-ids cpu:0,cpu:0", "--gpu-ids: cpu:0 is named twice"),
         ("--config night.yaml", "error: night.yaml, line 2, gpu.ids: 'seven' is no device"),
         ("--gpu-ids=", "a device is missing between commas"),
+        (
+            "selftest --gpu-ids=",
+            "error: --gpu-ids: '': a device is missing between commas. Give all, or a list like 0,1",
+        ),
         ("reprot", "error: there is no command 'reprot'. Did you mean report? There is completion, doctor, explain,"),
         (
-            "run --gpu-ids cpu:0 extra",
+            "run --gpu-ids cpu:0 --solo extra",
             "error: got unexpected extra argument (extra). `gpubench-orchestrate run --help` shows what there is.",
         ),
+        ("-b 1 8", "error: there is no command '8'. Did you mean -b 1,8? `gpubench-orchestrate --help` shows"),
+        (
+            "run --gpu-ids cpu:0 -b 1 8",
+            "extra argument (8). Did you mean -b 1,8? `gpubench-orchestrate run --help` shows",
+        ),
+        ("quick -b 1 8 32 -m lstm", "extra arguments (8 32). Did you mean -b 1,8,32?"),
+        ("-m lstm resnet50 -b 1", "there is no command 'resnet50'. Did you mean -m lstm,resnet50?"),
+        ("run --models=lstm, resnet50", "extra argument (resnet50). Did you mean --models=lstm,resnet50?"),
+        ("run -p fp32 bf16 --solo", "extra argument (bf16). Did you mean -p fp32,bf16?"),
+        ("--gpu-ids 0 1", "there is no command '1'. Did you mean --gpu-ids 0,1?"),
+        ("selftest --gpu-ids 0 1", "extra argument (1). Did you mean --gpu-ids 0,1?"),
+        ("-b 1 8 run", "there is no command '8'. Did you mean -b 1,8?"),
+        ("-b 1 reprot", "there is no command 'reprot'. Did you mean report?"),
         ("-m lstm run", "--models stands before run; options go behind a command"),
         ("resume none", "none: there is no such folder"),
         ("resume", "there is no run in it"),

@@ -86,6 +86,8 @@ def test_a_log_collector_is_told_how_a_run_begins_and_ends(invoke: Invoke, tmp_p
     """One object a line: what will be measured, each launch with figures as numbers, and what came of it."""
     ended = in_shell(f"{' '.join(TINY)} -i 3 -w 1 -o out.json -f json,txt --log-format json", tmp_path)
     events = {event["event"]: event for event in map(json.loads, ended.stderr.splitlines())}
+    assert list(events)[:2] == ["run_started", "importing"]
+    assert events["importing"]["message"].startswith("importing torch and the models")
     [folder] = (tmp_path / "runs").iterdir()
     begun, cell, over = events["run_started"], events["cell_ended"], events["run_ended"]
     assert (begun["run_id"], begun["folder"], begun["cells"], begun["launches"]) == (folder.name, str(folder), 1, 1)

@@ -13,7 +13,8 @@ import psutil
 import pytest
 
 from orchestrator import cuda_probe
-from orchestrator.cuda_probe import Finding, Silence
+from orchestrator.asking import Silence
+from orchestrator.cuda_probe import Finding
 from orchestrator.errors import DeviceError
 from protocol.cell import Device, DeviceKind
 from tests.fakes.cuda import beside

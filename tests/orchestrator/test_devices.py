@@ -32,18 +32,20 @@ print(json.dumps(answers))
 
 BUSY = """
 import json
+from orchestrator import seen
 from orchestrator.devices import resolve
 from orchestrator.users import busy, refusal
-devices = resolve("all", visible=None, cores=(0, 1))
-found = busy(devices)
+look = seen.once()
+devices = resolve("all", visible=None, cores=(0, 1), look=look)
+found = busy(devices, look)
 print(json.dumps({"found": [[one.device.gpu_id, one.pid, one.name] for one in found],
                   "refusal": refusal(devices, found)}))
 """
 
 INVENTORY = """
 import sys, msgspec
-from orchestrator.devices import inventory
-sys.stdout.buffer.write(msgspec.json.encode(inventory()))
+from orchestrator import seen
+sys.stdout.buffer.write(msgspec.json.encode(seen.look().inventory))
 """
 
 

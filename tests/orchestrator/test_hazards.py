@@ -41,11 +41,14 @@ def test_others_end_nothing(number: int) -> None:
     assert Hazards().heard(xid(number)) is None
 
 
-def test_a_lost_gpu_is_lost() -> None:
-    """NVML's own words are the message."""
-    failure = Hazards().heard(GpuBroken(uuid=GPU, reason="the GPU is lost", at_ns=0))
+@pytest.mark.parametrize(("lost", "category"), [(True, Category.DEVICE_LOST), (False, Category.DEVICE_HARDWARE)])
+def test_a_broken_gpu_is_lost_only_where_it_is_gone(lost: bool, category: Category) -> None:
+    """NVML's own words are the message; one that still answers is broken, and not lost."""
+    hazards = Hazards()
+    failure = hazards.heard(GpuBroken(uuid=GPU, reason="it is damaged", at_ns=0, lost=lost))
     assert failure is not None
-    assert (failure.category, failure.message) == (Category.DEVICE_LOST, "the GPU is lost")
+    assert (failure.category, failure.message) == (category, "it is damaged")
+    assert hazards.broken_beside("GPU-0") == (GPU,)
 
 
 def test_a_launch_is_explained_by_what_came_meanwhile() -> None:

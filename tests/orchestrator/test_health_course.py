@@ -9,7 +9,7 @@ from orchestrator.errors import ConfigError
 from orchestrator.health import clocks, limits, verdict
 from orchestrator.health.course import Course, Look, follow
 from orchestrator.health.judges import JUDGES, State
-from orchestrator.health.records import Deafened, NodeVitals, Vitals, Watch
+from orchestrator.health.records import NodeVitals, Vitals, Watch
 from orchestrator.health.signals import SIGNALS
 from orchestrator.health.verdict import Verdict, Work
 from protocol.messages import Sample, XidSeen
@@ -32,12 +32,11 @@ def test_what_can_no_longer_be_read_is_unread() -> None:
         assert state(verdict.of_gpu(case(seen), ()), "rows_failed") is expected
 
 
-def test_either_source_of_xids_will_do() -> None:
-    """Without NVML's events the kernel's log is enough; without both, it is unread and not well."""
-    for kernel_log, expected in ((True, State.PASS), (False, State.UNREADABLE)):
-        watch = Watch(at_ns=0, boot_id="b", deaf={"a": "no permission"}, kernel_log=kernel_log)
-        seen = follow([watch, Vitals(at_ns=0, uuid="a", values=WELL)]).gpus["a"]
-        assert state(verdict.of_gpu(case(seen), ()), "xid") is expected
+@pytest.mark.parametrize("word", ["broken", "damaged"])
+def test_a_gpu_that_comes_back_was_broken_all_the_same(word: str) -> None:
+    """NVML's first word for it stays, whatever later looks find."""
+    records = [Vitals(at_ns=at_ns, uuid="a", values={}, **{word: said}) for at_ns, said in enumerate(("15", "16", ""))]
+    assert getattr(follow(records).gpus["a"], word) == "15"
 
 
 def test_every_signal_has_a_judge() -> None:
@@ -130,30 +129,6 @@ def test_looks_after_a_resume_do_not_fill_the_gap_before_it() -> None:
     assert "for 730 s" in verdict.broke_off(looks(30, 50, 70, 900, 925, 950), [work(30, 800), work(900, 950)])
 
 
-@pytest.mark.parametrize(("first", "second"), [(True, False), (False, True)])
-def test_deaf_once_is_unread(first: bool, second: bool) -> None:
-    """An Xid of a segment that could not hear any went unheard, also where another segment reads the kernel's log."""
-    records = [
-        Watch(at_ns=0, boot_id="b", deaf={"a": "no permission"}, kernel_log=first),
-        Vitals(at_ns=0, uuid="a", values=WELL),
-        Watch(at_ns=SECOND_NS, boot_id="b", deaf={"a": "no permission"}, kernel_log=second),
-        Vitals(at_ns=SECOND_NS, uuid="a", values=WELL),
-    ]
-    assert state(verdict.of_gpu(case(follow(records).gpus["a"]), ()), "xid") is State.UNREADABLE
-
-
-@pytest.mark.parametrize(("kernel_log", "expected"), [(True, State.PASS), (False, State.UNREADABLE)])
-def test_who_becomes_deaf_is_unread(kernel_log: bool, expected: State) -> None:
-    """NVML's events fail in the middle: what came since is unknown, unless the kernel's log tells it."""
-    records = [
-        Watch(at_ns=0, boot_id="b", kernel_log=kernel_log),
-        Vitals(at_ns=0, uuid="a", values=WELL),
-        Deafened(at_ns=SECOND_NS, deaf={"a": "NVML error 999"}),
-        Vitals(at_ns=SECOND_NS, uuid="a", values=WELL),
-    ]
-    assert state(verdict.of_gpu(case(follow(records).gpus["a"]), ()), "xid") is expected
-
-
 @pytest.mark.parametrize(
     ("counter", "expected"),
     [
@@ -174,11 +149,45 @@ def test_the_machines_own_counters(counter: str, expected: Verdict) -> None:
     assert verdict.of_node(rising, reboots=0, differences=(), gpus=True).verdict is expected
 
 
+def counted(**values: int) -> Course:
+    """The course of a machine that shows these error counters, and no others."""
+    seen = Course()
+    seen.take(values, dict.fromkeys({"aer_fatal", "memory_corrected"} - values.keys(), "not counted"), 0.0)
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("seen", "gap", "expected"),
+    [
+        (counted(aer_fatal=0), "", Verdict.PASS),
+        (counted(memory_corrected=7), "", Verdict.PASS),
+        (counted(aer_fatal=0), "the readings broke off", Verdict.UNKNOWN),
+        (counted(), "", Verdict.UNKNOWN),
+        (Course(), "", Verdict.UNKNOWN),
+    ],
+)
+@pytest.mark.parametrize("reboots", [0, 1])
+def test_a_machine_passes_by_its_error_counters_alone(seen: Course, gap: str, expected: Verdict, reboots: int) -> None:
+    """That it was not restarted is no evidence of sound hardware, and a warning is none for what is unread."""
+    expected = Verdict.WARN if reboots and expected is Verdict.PASS else expected
+    assert verdict.of_node(seen, reboots=reboots, differences=(), gpus=True, gap=gap).verdict is expected
+
+
+def test_a_counter_of_the_machine_that_is_no_longer_read_is_unread() -> None:
+    """What it said at first is no answer for the end; what had risen by then stays."""
+    still, risen = counted(aer_fatal=0), counted(aer_fatal=0)
+    risen.take({"aer_fatal": 1}, {}, 10.0)
+    for seen, expected in ((still, Verdict.UNKNOWN), (risen, Verdict.FAIL)):
+        seen.take({}, {"aer_fatal": "gone"}, 10.0)
+        assert verdict.of_node(seen, reboots=0, differences=(), gpus=True).verdict is expected
+
+
 def test_a_reboot_and_unlike_siblings_are_findings_about_the_machine() -> None:
-    """Both warn, with what differs; a machine without GPUs is asked for reboots alone."""
-    assert verdict.of_node(Course(), reboots=0, differences=(), gpus=False).verdict is Verdict.PASS
+    """Both warn, with what differs; of a machine without GPUs nobody reads the counters, so nothing is claimed."""
+    well = counted(aer_fatal=0)
+    assert verdict.of_node(Course(), reboots=0, differences=(), gpus=False).verdict is Verdict.NOT_APPLICABLE
     assert verdict.of_node(Course(), reboots=1, differences=(), gpus=False).verdict is Verdict.WARN
-    unlike = verdict.of_node(Course(), reboots=0, differences=("GPU 1: ECC False, others True",), gpus=True)
+    unlike = verdict.of_node(well, reboots=0, differences=("GPU 1: ECC False, others True",), gpus=True)
     assert unlike.verdict is Verdict.WARN
     assert "GPU 1: ECC False" in next(one.judgement.message for one in unlike.findings if one.name == "siblings")
 

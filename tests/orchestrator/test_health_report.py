@@ -7,38 +7,55 @@ import pytest
 
 from orchestrator.frames import FrameFile
 from orchestrator.health import limits
+from orchestrator.health.judges import State
 from orchestrator.health.limits import Level
 from orchestrator.health.records import HealthRecord, NodeVitals, Vitals, Watch
 from orchestrator.health.verdict import Verdict
 from orchestrator.report.as_text import to_text
 from protocol import codec
+from protocol.failure import Category
 from protocol.messages import XidSeen
 from tests.fakes.health import WELL
 from tests.fakes.runs import BOOT, SECOND_NS, FakeRun, cpus, gpus
 
+HEARS_ALL = Watch(at_ns=SECOND_NS, boot_id=BOOT, kernel_log=True)
+COUNTED = {"aer_fatal": 0}
 
-def write(run: FakeRun, *others: HealthRecord, gpus: int, **changes: int) -> None:
-    """Looks at so many GPUs at the beginning and at the end of a run; `changes` at the last look at GPU 1."""
+
+def write(
+    run: FakeRun,
+    *others: HealthRecord,
+    gpus: int,
+    hears: Watch = HEARS_ALL,
+    counters: dict[str, int] = COUNTED,
+    at_first: dict[str, int] = WELL,
+    **changes: int,
+) -> None:
+    """Looks at so many GPUs at the beginning and at the end of a run; `changes` at the last look at GPU 1.
+
+    at_first: what GPU 1 shows before that. counters: of the machine. hears: who looks.
+    """
     run.paths.telemetry.mkdir(exist_ok=True)
     file = FrameFile(run.paths.health)
-    file.append(codec.encode(Watch(at_ns=SECOND_NS, boot_id=BOOT)))
+    file.append(codec.encode(hears))
     for record in others:
         file.append(codec.encode(record))
     for at_ns in (1_000 * SECOND_NS, run.now_ns):
         for number, device in enumerate(run.stored.devices[:gpus]):
-            last = changes if number == 1 and at_ns == run.now_ns else {}
-            file.append(codec.encode(Vitals(at_ns=at_ns, uuid=device.uuid, values=WELL | last)))
-        file.append(codec.encode(NodeVitals(at_ns=at_ns, values={"aer_fatal": 0})))
+            shown = at_first | (changes if at_ns == run.now_ns else {}) if number == 1 else WELL
+            file.append(codec.encode(Vitals(at_ns=at_ns, uuid=device.uuid, values=shown)))
+        refusals = {} if counters else {"aer_fatal": "the kernel does not count them"}
+        file.append(codec.encode(NodeVitals(at_ns=at_ns, values=counters, refusals=refusals)))
     file.close()
 
 
-def finished(folder: Path, count: int = 2) -> FakeRun:
-    """A complete run on some GPUs, with samples of all of them."""
-    run = FakeRun(folder, devices=gpus(count))
+def finished(folder: Path, count: int = 2, *, name: str = "NVIDIA H200", broken: bool = False) -> FakeRun:
+    """A complete run on some GPUs, with samples of all of them. broken: gpubench failed in the end."""
+    run = FakeRun(folder, devices=gpus(count, name=name))
     run.everything()
     for number in range(count):
         run.samples(number)
-    run.finish()
+    run.finish(interrupted=broken, reason="no room" if broken else "", broken=broken)
     return run
 
 
@@ -64,6 +81,77 @@ def test_a_fault_is_exit_code_3(tmp_path: Path) -> None:
     )
     assert [device.verdict for device in report.health.gpus] == [Verdict.PASS, Verdict.FAIL]
     assert "FAIL: memory rows that could not be remapped" in to_text(report)
+
+
+def test_a_launch_that_the_hardware_ended_is_exit_code_3(tmp_path: Path) -> None:
+    """CUDA error 214 in a worker is the word of the hardware, also where NVML's counters and Xids say nothing."""
+    run = FakeRun(tmp_path, devices=gpus(2), batch_sizes=(1,))
+    words = "CUDA error: uncorrectable ECC error encountered"
+    run.failed(run.cell(batch_size=1, device=1), Category.DEVICE_HARDWARE, message=words, code=214)
+    run.failed(run.cell(batch_size=1, device=0), Category.CUDA_STICKY, code=700)
+    run.measured(run.cell(batch_size=1, device=0))
+    for number in range(2):
+        run.samples(number)
+    run.finish()
+    write(run, gpus=2)
+    report = run.report()
+    assert [device.verdict for device in report.health.gpus] == [Verdict.PASS, Verdict.FAIL]
+    assert report.verdict.exit_code == 3
+    assert report.verdict.reasons[0] == (
+        "GPU 1: launches that the hardware ended: device hardware error: CUDA error: uncorrectable ECC error "
+        "encountered (code 214) (reset the GPU)"
+    )
+
+
+def test_gpubench_that_failed_comes_before_hardware_that_did(tmp_path: Path) -> None:
+    """Exit code 5, with the fault of the hardware among its reasons."""
+    run = finished(tmp_path, broken=True)
+    write(run, gpus=2, rows_failed=1)
+    report = run.report()
+    assert report.health.verdict is Verdict.FAIL
+    assert report.verdict.exit_code == 5
+    assert "remapping has failed" in report.verdict.reasons[0]
+
+
+@pytest.mark.parametrize("name", ["NVIDIA H800", "NVIDIA H200"])
+def test_a_gpu_without_links_is_held_against_its_siblings(tmp_path: Path, name: str) -> None:
+    """All its links are down from the start, the other's are up: FAIL, whether the table knows the board or not."""
+    run = finished(tmp_path, name=name)
+    write(run, gpus=2, at_first=WELL | {"nvlinks_up": 0})
+    report = run.report()
+    assert [device.verdict for device in report.health.gpus] == [Verdict.PASS, Verdict.FAIL]
+    assert report.verdict.exit_code == 3
+    assert report.verdict.reasons[0] == "GPU 1: NVLinks up: 0 of 18 (reset the GPU)"
+
+
+def test_links_of_a_board_that_nobody_knows_are_not_applicable(tmp_path: Path) -> None:
+    """Neither the table nor a sibling says that there should be any."""
+    run = finished(tmp_path, name="NVIDIA H800")
+    sibling = Vitals(at_ns=0, uuid=run.stored.devices[0].uuid, values={})
+    write(run, sibling, gpus=0)
+    links = [signal for device in run.report().health.gpus for signal in device.signals if signal.name == "nvlinks"]
+    assert [signal.state for signal in links] == [State.NOT_APPLICABLE] * 2
+
+
+def test_a_machine_whose_counters_nobody_could_read_is_unknown(tmp_path: Path) -> None:
+    """As in many virtual machines: no PASS, with the reason; the GPUs pass, and a benchmark still ends with 0."""
+    run = finished(tmp_path)
+    write(run, gpus=2, counters={})
+    report = run.report()
+    assert [device.verdict for device in report.health.gpus] == [Verdict.PASS, Verdict.PASS]
+    assert (report.health.node.verdict, report.verdict.exit_code) == (Verdict.UNKNOWN, 0)
+    assert "The machine: UNKNOWN (2 of 7 signals were read)\n    unread: the kernel does not count" in to_text(report)
+
+
+def test_a_source_of_xids_that_was_deaf_stands_in_the_report(tmp_path: Path) -> None:
+    """NVML's events failed for GPU 1, the kernel's log was read: it passes, and the report says by which of them."""
+    run = finished(tmp_path)
+    write(run, gpus=2, hears=msgspec.structs.replace(HEARS_ALL, deaf={run.stored.devices[1].uuid: "no permission"}))
+    report = run.report()
+    assert [device.verdict for device in report.health.gpus] == [Verdict.PASS, Verdict.PASS]
+    said = [signal.message for device in report.health.gpus for signal in device.signals if signal.name == "xid"]
+    assert said == ["", "NVML's events not heard (no permission), the kernel's log heard"]
+    assert to_text(report).count("not heard") == 1
 
 
 def test_a_warning_leaves_the_exit_code(tmp_path: Path) -> None:
@@ -144,6 +232,7 @@ def test_telemetry_that_is_known_to_have_ended_is_forgiven_nothing(tmp_path: Pat
     report = run.report()
     assert [device.verdict for device in report.health.gpus] == [Verdict.UNKNOWN, Verdict.PASS]
     assert report.health.gpus[0].note.endswith("telemetry ended too early")
+    assert report.health.node.verdict is Verdict.UNKNOWN
 
 
 def test_a_gpu_without_work_of_its_own_is_judged_over_all_work(tmp_path: Path) -> None:
@@ -164,7 +253,7 @@ def test_cpu_devices_have_no_health(tmp_path: Path) -> None:
     run.finish()
     report = run.report()
     assert {device.verdict for device in report.health.gpus} == {Verdict.NOT_APPLICABLE}
-    assert report.health.node.verdict is Verdict.PASS
+    assert report.health.node.verdict is Verdict.NOT_APPLICABLE
     assert report.verdict.exit_code == 0
     assert "Health of the Hardware" not in to_text(report)
 

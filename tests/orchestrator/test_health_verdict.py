@@ -1,5 +1,7 @@
 """What the health signals mean, row by row: the verdict on one GPU. Pure, without any GPU."""
 
+from dataclasses import replace
+
 import pytest
 
 from orchestrator.health import verdict
@@ -8,6 +10,7 @@ from orchestrator.health.course import Course
 from orchestrator.health.judges import Action, State
 from orchestrator.health.signals import SIGNALS, Board, BoardClass, board_class
 from orchestrator.health.verdict import Verdict
+from protocol.failure import Category, Failure, Phase
 from tests.fakes.health import H200, RTX, SECOND_NS, V100, WELL, case, course, state
 
 ROWS = [
@@ -42,6 +45,24 @@ def test_each_signal_has_its_limit(signal: str, later: dict[str, int], expected:
     assert (opinion.verdict, opinion.action) == (expected, action)
     unwell = [one.name for one in opinion.findings if one.judgement.state in {State.WARN, State.FAIL}]
     assert unwell == [signal]
+
+
+@pytest.mark.parametrize(
+    ("signal", "once", "expected"),
+    [
+        ("recovery_action", {"recovery_action": 1}, State.FAIL),
+        ("ecc_uncorrected", {"ecc_uncorrected": 1}, State.FAIL),
+        ("sram", {"sram_threshold": 1}, State.FAIL),
+        ("rows_failed", {"rows_failed": 1}, State.FAIL),
+        ("pcie_width", {"pcie_width": 8}, State.WARN),
+        ("power_limit", {"power_limit_mw": 500_000}, State.WARN),
+        ("nvlinks", {"nvlinks_up": 17}, State.FAIL),
+    ],
+)
+def test_the_worst_look_counts_and_not_the_last(signal: str, once: dict[str, int], expected: State) -> None:
+    """What was bad in the middle of a run and is well at its end was bad while it measured."""
+    opinion = verdict.of_gpu(case(course({}, once, {}), use=ClockUse(readings=600, capped=0.5)), ())
+    assert state(opinion, signal) is expected
 
 
 @pytest.mark.parametrize(
@@ -120,57 +141,41 @@ def test_a_failure_outranks_what_is_unknown() -> None:
 
 
 @pytest.mark.parametrize(
-    ("numbers", "expected", "action"),
+    ("said", "action"),
     [
-        ((79,), Verdict.FAIL, Action.REBOOT),
-        ((48, 45), Verdict.FAIL, Action.RESET),
-        ((74,), Verdict.FAIL, Action.RESET),
-        ((63,), Verdict.WARN, Action.RESET),
-        ((94,), Verdict.WARN, Action.RESET),
-        ((13,), Verdict.WARN, Action.MONITOR),
-        ((45,), Verdict.WARN, Action.MONITOR),
-        ((12_345,), Verdict.WARN, Action.MONITOR),
+        ({"broken": "it has fallen off the bus (NVML error 15)"}, Action.REBOOT),
+        ({"broken": "it must be reset (NVML error 16)"}, Action.RESET),
+        ({"damaged": "its InfoROM is damaged (NVML error 14)"}, Action.REPLACE),
     ],
 )
-def test_xids(numbers: tuple[int, ...], expected: Verdict, action: Action) -> None:
-    """Each number has a meaning, and one that is not known is suspect: none of them leaves a PASS."""
-    opinion = verdict.of_gpu(case(course(), xids=numbers), ())
-    assert (opinion.verdict, opinion.action) == (expected, action)
+def test_a_gpu_that_is_broken(said: dict[str, str], action: Action) -> None:
+    """NVML's word for it is a failure under its own name, whatever else could be read."""
+    opinion = verdict.of_gpu(case(replace(course(), **said)), ())  # type: ignore[arg-type]  # texts of Course
+    (finding,) = [one for one in opinion.findings if one.judgement.state is State.FAIL]
+    assert (opinion.verdict, opinion.action) == (Verdict.FAIL, action)
+    assert (finding.name, finding.judgement.message) == ("gpu", *said.values())
 
 
-def test_the_root_is_named_and_not_what_follows_it() -> None:
-    """45 comes after another error; alone it is all there is to say."""
-    message = next(
-        one.judgement.message
-        for one in verdict.of_gpu(case(course(), xids=(45, 79, 45)), ()).findings
-        if one.name == "xid"
-    )
-    assert message == "Xid 79: reboot the machine"
+LOST = Failure(category=Category.DEVICE_LOST, message="it has fallen off the bus", phase=Phase.MEASURE)
+ECC = Failure(category=Category.DEVICE_HARDWARE, message="uncorrectable ECC error", phase=Phase.MEASURE, code=214)
 
 
 @pytest.mark.parametrize(
-    ("numbers", "broken", "quarantine"),
+    ("failures", "action", "message"),
     [
-        ((), "", False),
-        ((13, 45), "", False),
-        ((94,), "", False),
-        *(((number,), "", True) for number in (48, 64, 79, 95, 119, 120, 140)),
-        ((), "it has fallen off the bus", True),
+        ((ECC,), Action.RESET, "device hardware error: uncorrectable ECC error (code 214)"),
+        ((ECC, LOST), Action.REBOOT, "device hardware error: uncorrectable ECC error (code 214), and 1 more"),
     ],
 )
-def test_what_a_run_does_about_it(numbers: tuple[int, ...], broken: str, quarantine: bool) -> None:
-    """A fault of the hardware takes the GPU out of the run, with the reason; one of an application does not."""
-    reaction = verdict.reaction(numbers, broken=broken)
-    assert reaction.quarantine is quarantine
-    assert bool(reaction.reason) is quarantine
-
-
-def test_a_gpu_that_is_gone() -> None:
-    """NVML's word that it is lost is a failure, whatever else could be read before."""
-    lost = course()
-    lost.broken = "it has fallen off the bus (NVML error 15)"
-    opinion = verdict.of_gpu(case(lost), ())
-    assert (opinion.verdict, opinion.action) == (Verdict.FAIL, Action.REBOOT)
+@pytest.mark.parametrize("board", [H200, Board("H200 MIG 1g.18gb", "Hopper", BoardClass.SLICE)])
+def test_launches_that_the_hardware_ended(
+    board: Board, failures: tuple[Failure, ...], action: Action, message: str
+) -> None:
+    """They are a failure of a GPU all of whose readings are well, and of a slice, whose own they are."""
+    opinion = verdict.of_gpu(case(course(), board, failures=failures), ())
+    (finding,) = [one for one in opinion.findings if one.judgement.state is State.FAIL]
+    assert (opinion.verdict, opinion.action, finding.name) == (Verdict.FAIL, action, "launches")
+    assert finding.judgement.message == message
 
 
 @pytest.mark.parametrize(
@@ -202,6 +207,31 @@ def test_links_are_held_against_siblings_where_no_table_knows_the_board() -> Non
     assert verdict.of_gpu(case(seven, unlisted, siblings=(eight, eight)), ()).verdict is Verdict.FAIL
     assert verdict.of_gpu(case(none, H200), ()).verdict is Verdict.WARN
     assert verdict.of_gpu(case(none, H200, siblings=(course(),)), ()).verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize(
+    ("own", "others"),
+    [
+        ((0,), (8,)),
+        ((0,), (8, 0, 0)),
+        ((7,), (8, 0, 0)),
+        ((8,), (12,)),
+        ((8, 0), ()),
+        ((8, 0), (0,)),
+        ((8,), ((12, 0),)),
+    ],
+)
+def test_links_that_are_down_are_missed_by_what_the_kind_can_have(
+    own: tuple[int, ...], others: tuple[int | tuple[int, ...], ...]
+) -> None:
+    """A sibling counts with the most it had, one that has none does not count, and what was up before is missed."""
+
+    def linked(*ups: int) -> Course:
+        return course(*({"nvlinks_up": up} for up in ups))
+
+    unlisted = Board("NVIDIA H800", "Hopper", BoardClass.PROFESSIONAL, bridged=True)
+    siblings = tuple(linked(*(ups if isinstance(ups, tuple) else (ups,))) for ups in others)
+    assert state(verdict.of_gpu(case(linked(*own), unlisted, siblings=siblings), ()), "nvlinks") is State.FAIL
 
 
 def test_a_board_without_a_fabric() -> None:

@@ -1,6 +1,5 @@
 """The telemetry process looks after the GPUs' health, really, on an NVML of our own: what it writes, hears and says."""
 
-import json
 import os
 import signal
 import time
@@ -12,9 +11,7 @@ import pytest
 
 from orchestrator.health import node, records
 from orchestrator.health.course import Courses, follow
-from orchestrator.health.kernel_log import KernelLog
 from orchestrator.health.records import Deafened, HealthRecord, NodeVitals, Vitals, Watch
-from orchestrator.mig import Occupants
 from orchestrator.telemetry import Telemetry
 from protocol.messages import DeviceFree, Digest, GpuBroken, Unavailable, XidSeen
 from protocol.paths import RunPaths
@@ -140,58 +137,6 @@ def test_gpus_that_cannot_be_heard_are_named(fake: FakeNvml, tmp_path: Path) -> 
     assert watch.deaf == {uuid(0): "no permission"}
 
 
-def test_the_kernels_log_tells_what_nvml_does_not(tmp_path: Path) -> None:
-    """New Xids of the run's GPUs are taken from it, by their slots; older ones, and those of others, are not."""
-    log = tmp_path / "kmsg"
-    log.write_text("4,1,1,-;NVRM: Xid (PCI:0000:1b:00): 13, pid=1\n")
-    kernel_log = KernelLog({"00000000:1B:00.0": Occupants({uuid(0): None})}, log)
-    with log.open("a") as file:
-        file.write("4,2,2,-;NVRM: Xid (PCI:0000:1b:00): 79, pid=4711, name=python3, GPU has fallen off the bus.\n")
-        file.write("4,3,3,-;NVRM: Xid (PCI:0000:2c:00): 48, pid=4711\n6,4,4,-;eth0: link up\n")
-    assert list(kernel_log.heard()) == [(uuid(0), 79)]
-    assert list(kernel_log.heard()) == []
-    kernel_log.close()
-
-
-@pytest.mark.parametrize("path", ["/dev/null", "/nowhere/kmsg"])
-def test_a_kernel_log_that_is_none(path: str) -> None:
-    """What containers put in its place is not taken for it."""
-    kernel_log = KernelLog({}, Path(path))
-    assert not kernel_log.readable
-    assert list(kernel_log.heard()) == []
-
-
-TWO_SOURCES = """
-import json, sys, time
-from pathlib import Path
-from orchestrator.health.watch import HealthWatch
-from orchestrator.nvml import Nvml
-from tests.fakes.nvml import FakeNvml, uuid
-from tests.fakes.telemetry import hear
-log, script = Path(sys.argv[1]), Path(sys.argv[2])
-line = "4,1,1,-;NVRM: Xid (PCI:0000:1b:00): {}, pid=1\\n"
-with Nvml() as nvml:
-    watch = HealthWatch(nvml, [uuid(0)], log.with_name("health"), log)
-    heard = [list(watch.tick(time.monotonic_ns()))]
-    for xids, events in (((79, 13), "event.1 = 0 79\\n"), ((), "event.2 = 0 13\\n")):
-        with log.open("a") as file:
-            file.writelines(line.format(xid) for xid in xids)
-        with script.open("a") as file:
-            file.write(events)
-        heard.append([one.xid for one in watch.tick(time.monotonic_ns())])
-    watch.close()
-print(json.dumps(heard))
-"""
-
-
-def test_an_error_that_is_told_twice_counts_once(fake: FakeNvml, tmp_path: Path) -> None:
-    """NVML and the kernel's log tell of the same error, in either order."""
-    log = tmp_path / "kmsg"
-    log.touch()
-    source = f"import sys; sys.argv[1:] = [{str(log)!r}, {fake.environment['GPUBENCH_FAKE_NVML']!r}]\n{TWO_SOURCES}"
-    assert fake.python(source) == [[], [79, 13], []]
-
-
 def test_a_disk_that_refuses_costs_health_alone(fake: FakeNvml, tmp_path: Path) -> None:
     """It is said once, and the readings of the GPUs go on."""
     RunPaths(tmp_path).health.mkdir(parents=True)
@@ -201,39 +146,6 @@ def test_a_disk_that_refuses_costs_health_alone(fake: FakeNvml, tmp_path: Path) 
     telemetry.stop()
     assert isinstance(said, Unavailable)
     assert said.reason.startswith("the health of the GPUs cannot be written")
-
-
-STORM = """
-import json, sys, time
-from pathlib import Path
-from orchestrator.health.watch import HealthWatch
-from orchestrator.nvml import Nvml
-from tests.fakes.nvml import uuid
-log = Path(sys.argv[1])
-told = []
-with Nvml() as nvml:
-    watch = HealthWatch(nvml, [uuid(0), uuid(1)], log.with_name("health"), log)
-    for slot, number, times in json.loads(sys.argv[2]):
-        for _ in range(5):
-            with log.open("a") as file:
-                file.write(f"4,1,1,-;NVRM: Xid (PCI:0000:{slot}:00): {number}, pid=1\\n" * times)
-            told += [(one.uuid, one.xid) for one in watch.tick(time.monotonic_ns()) if hasattr(one, "xid")]
-    watch.close()
-print(json.dumps([[gpu, number, told.count((uuid(gpu), number))] for gpu in (0, 1) for number in (31, 48, 79, 119)]))
-"""
-
-
-def test_a_storm_of_errors_fills_no_disk_and_hides_none(fake: FakeNvml, tmp_path: Path) -> None:
-    """A thousand errors of a GPU and kind are kept and said; those of others, and new grave numbers, come through."""
-    log = tmp_path / "kmsg"
-    log.touch()
-    storm = [["1b", 31, 300], ["1b", 79, 1], ["1c", 48, 300], ["1c", 119, 1], ["1c", 31, 1]]
-    counted = fake.python(f"import sys; sys.argv[1:] = {[str(log), json.dumps(storm)]!r}\n{STORM}")
-    assert isinstance(counted, list)
-    expected = [[0, 31, 1000], [0, 79, 5], [1, 31, 5], [1, 48, 1000], [1, 119, 1]]
-    assert [one for one in counted if one[2]] == expected
-    kept = follow(records.read(tmp_path / "health")).xids
-    assert [len(kept[uuid(gpu)]) for gpu in (0, 1)] == [1005, 1006]
 
 
 def test_events_that_fail_are_no_silence(fake: FakeNvml, telemetry: Telemetry, tmp_path: Path) -> None:
@@ -248,19 +160,37 @@ def test_events_that_fail_are_no_silence(fake: FakeNvml, telemetry: Telemetry, t
     assert said.deaf == dict.fromkeys((uuid(0), uuid(1)), "NVML error 999")
 
 
-def test_a_gpu_that_disappears_in_the_middle(fake: FakeNvml, telemetry: Telemetry, tmp_path: Path) -> None:
-    """It is said once and kept; what was read before stays, and the other GPU is still looked at."""
+INFOROM, ECC = "its InfoROM is damaged (NVML error 14)", "memory errors, uncorrected: 2 in this run"
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason", "lost"),
+    [
+        ({"error.nvmlDeviceGetRemappedRows": 14}, INFOROM, False),
+        ({"error.*": 15}, "it has fallen off the bus (NVML error 15)", True),
+        ({"error.*": 16}, "it must be reset (NVML error 16)", True),
+        ({"ecc_uncorrected": 5}, ECC, False),
+        ({"ecc_uncorrected_lifetime": 2}, ECC, False),
+    ],
+)
+def test_a_gpu_that_breaks_in_the_middle(
+    fake: FakeNvml, tmp_path: Path, fault: dict[str, int], reason: str, lost: bool
+) -> None:
+    """It is said once by its own name; of one that still answers the rest is read, as the other GPU is."""
+    fake.set({"gpu.0.ecc_uncorrected": 3})  # before the run, which is for the verdict to say
+    telemetry = Telemetry.start([uuid(0), uuid(1)], tmp_path, 20)
     for _ in range(3):
         at_work(telemetry)
-    fake.vanish(0)
+    fake.set({f"gpu.0.{name}": value for name, value in fault.items()} | {"gpu.0.pcie_replays": 7})
     telemetry.await_free(uuid(0), 0, 10.0)
     said = hear(telemetry, lambda message: isinstance(message, GpuBroken))
     telemetry.stop()
     assert isinstance(said, GpuBroken)
-    assert (said.uuid, said.reason) == (uuid(0), "it has fallen off the bus (NVML error 15)")
+    assert (said.uuid, said.reason, said.lost) == (uuid(0), reason, lost)
     seen = courses(tmp_path).gpus
-    assert seen[uuid(0)].broken == said.reason
-    assert seen[uuid(0)].last["ecc_uncorrected"] == 0
+    assert seen[uuid(0)].last["pcie_replays"] == (0 if lost else 7)
+    assert seen[uuid(0)].broken == (reason if lost else "")
+    assert seen[uuid(0)].damaged == (reason if reason == INFOROM else "")
     assert not seen[uuid(1)].broken
 
 

@@ -115,11 +115,13 @@ def test_a_full_disk_is_an_error_for_good(tmp_path: Path) -> None:
             open_journal.append(start(2))
 
 
-def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    """Writing durably into a missing folder says which file it was about, and leaves nothing behind."""
-    with pytest.raises(StorageError, match="missing/report"):
-        journal.write_durably(tmp_path / "missing" / "report", b"x")
-    assert list(tmp_path.iterdir()) == []
+@pytest.mark.parametrize("where", ["missing/report", "file/report", "long" * 64])
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path, where: str) -> None:
+    """Whatever stands in the way of writing durably, also where nothing can be removed: nothing is left behind."""
+    (tmp_path / "file").touch()
+    with pytest.raises(StorageError, match=where):
+        journal.write_durably(tmp_path / where, b"x")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 def _length_of_last(path: Path) -> int:

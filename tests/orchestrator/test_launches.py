@@ -141,6 +141,15 @@ def test_a_result_survives_a_hang_in_teardown() -> None:
     assert life(Died(KILLED), 6.0) == (Forget(),)
 
 
+def test_a_result_survives_a_worker_that_cannot_be_killed() -> None:
+    """What was recorded stands, nothing is concluded again, and the device's process is known to be there still."""
+    life = Life().working()
+    assert life(Reported(FAILURE), 1.0) == (Conclude(FAILURE),)
+    assert life(TimePassed(), 5.0) == (Terminate(),)
+    assert life(TimePassed(), 15.0) == (Kill(),)
+    assert life(TimePassed(), 75.0) == (Forget(unkillable=True),)
+
+
 @pytest.mark.parametrize("event", [NotBorn(FAILURE), Stop(STOPPED), Stop(STOPPED, now=True)])
 def test_a_launch_that_was_never_born_ends_at_once(event: Event) -> None:
     """There is no process to wait for."""

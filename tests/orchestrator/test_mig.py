@@ -40,10 +40,12 @@ print(json.dumps([own[0].power_mw, own[0].temperature_c, own[0].memory_used_byte
 
 BUSY = """
 import json
+from orchestrator import seen
 from orchestrator.devices import resolve
 from orchestrator.users import busy, refusal
-devices = resolve("all", visible=None, cores=(0, 1))
-print(json.dumps(refusal(devices, busy(devices))))
+look = seen.once()
+devices = resolve("all", visible=None, cores=(0, 1), look=look)
+print(json.dumps(refusal(devices, busy(devices, look))))
 """
 
 FIRST, SECOND, LARGE = (slice_uuid(0, place) for place in range(3))

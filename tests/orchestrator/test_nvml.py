@@ -96,9 +96,9 @@ def test_a_sample_holds_every_reading(fake: FakeNvml) -> None:
     assert sample == readings
 
 
-@pytest.mark.parametrize("code", [3, 4, 13])
+@pytest.mark.parametrize("code", [3, 4, 13, 14])
 def test_what_a_gpu_does_not_tell_is_none(fake: FakeNvml, code: int) -> None:
-    """NOT_SUPPORTED, NO_PERMISSION and FUNCTION_NOT_FOUND cost one field, not the GPU."""
+    """NOT_SUPPORTED, NO_PERMISSION, FUNCTION_NOT_FOUND and CORRUPTED_INFOROM cost one field, not the GPU."""
     for function in ("GetSerial", "GetPowerUsage", "GetViolationStatus", "GetCpuAffinity", "GetMigMode"):
         fake.fail(f"nvmlDevice{function}", code, gpu=0)
     seen: Any = fake.python(READ)
@@ -109,7 +109,9 @@ def test_what_a_gpu_does_not_tell_is_none(fake: FakeNvml, code: int) -> None:
     assert sample["energy_mj"] is not None
 
 
-@pytest.mark.parametrize(("code", "what_to_do"), [(15, "fallen off the bus"), (16, "reset the GPU")])
+@pytest.mark.parametrize(
+    ("code", "what_to_do"), [(14, "InfoROM is damaged"), (15, "fallen off the bus"), (16, "reset the GPU")]
+)
 def test_a_lost_gpu_is_named_and_the_others_are_read(fake: FakeNvml, code: int, what_to_do: str) -> None:
     """A GPU that cannot be opened keeps its place in the list, with a reason, and hides nobody."""
     fake.fail("*", code, gpu=0)
@@ -119,11 +121,12 @@ def test_a_lost_gpu_is_named_and_the_others_are_read(fake: FakeNvml, code: int, 
     assert seen["gpus"][1]["uuid"] == uuid(1)
 
 
-def test_a_gpu_lost_while_it_is_read_is_a_typed_error(fake: FakeNvml) -> None:
+@pytest.mark.parametrize("code", [15, 16])
+def test_a_gpu_lost_while_it_is_read_is_a_typed_error(fake: FakeNvml, code: int) -> None:
     """Losing a GPU is not the same as a reading that it does not have."""
-    fake.fail("nvmlDeviceGetPowerUsage", 15, gpu=1)
+    fake.fail("nvmlDeviceGetPowerUsage", code, gpu=1)
     seen: Any = fake.python(READ)
-    assert seen["samples"][uuid(1)][:2] == ["GpuLostError", 15]
+    assert seen["samples"][uuid(1)][:2] == ["GpuLostError", code]
     assert seen["samples"][uuid(0)]["power_mw"] == 76_000
 
 

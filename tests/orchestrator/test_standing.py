@@ -1,17 +1,20 @@
 """Where a run stands, told from its folder: by journals that were written for it, and by locks of real processes."""
 
 import os
+import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from orchestrator import archive, lock, standing
+from orchestrator import archive, host, lock, standing
+from orchestrator.cli.status import describe
 from orchestrator.errors import RunFolderError
 from orchestrator.journal import Journal
-from orchestrator.records import Finished, Skipped, TakenOut
+from orchestrator.records import Finished, Skipped, StopAsked, TakenOut
 from orchestrator.standing import Standing, Status
 from protocol.failure import Category
 from tests.fakes.node import ROOT
@@ -48,11 +51,64 @@ def test_a_run_that_goes_on(tmp_path: Path) -> None:
 
 
 def test_a_failure_that_was_made_good_does_not_count(tmp_path: Path) -> None:
-    """A launch counts by its last attempt."""
+    """A launch counts by its last attempt, and what failed at it before is not told as if it had not been measured."""
+    run = FakeRun(tmp_path / "run", batch_sizes=(1, 8))
+    run.failed(run.cell(batch_size=8), Category.CRASHED, message="killed by SIGSEGV")
+    run.failed(run.cell(batch_size=1), Category.EXCEPTION)
+    run.measured(run.cell(batch_size=1))
+    assert (look(run).measured, look(run).failed) == (1, 1)
+    assert look(run).last_failure == "GPU 0  resnet50 inference fp32 b8: crashed: killed by SIGSEGV"
+    run.measured(run.cell(batch_size=8))
+    assert (look(run).measured, look(run).failed, look(run).last_failure) == (2, 0, "")
+
+
+@pytest.mark.parametrize("category", [Category.STOPPED, Category.INTERRUPTED])
+def test_what_will_be_measured_again_has_not_failed(tmp_path: Path, category: Category) -> None:
+    """Its launch was ended, or its orchestrator died: `resume` makes it anew. Only of a run that is over it failed."""
     run = FakeRun(tmp_path / "run", batch_sizes=(1,))
-    run.failed(run.cell(), Category.CRASHED)
-    run.measured(run.cell())
-    assert (look(run).measured, look(run).failed) == (1, 0)
+    run.failed(run.cell(), category)
+    status = look(run)
+    assert (status.failed, status.settled, status.last_failure) == (0, 0, "")
+    run.finish()
+    assert (look(run).failed, look(run).settled) == (1, 1)
+
+
+def test_a_limit_bounds_what_is_left(tmp_path: Path) -> None:
+    """A preset ends in time, whatever its plan would take; the time is counted from the start of the process."""
+    run = FakeRun(tmp_path / "run", batch_sizes=tuple(range(1, 400)))
+    asked = msgspec.structs.replace(run.stored.configuration, preset="light", time_limit_s=60.0)
+    archive.store(msgspec.structs.replace(run.stored, configuration=asked), run.paths)
+    run.measured(run.cell(batch_size=1))
+    with subprocess.Popen(["sleep", "60"]) as process:
+        held_by(run, pid=process.pid, start_ticks=host.start_ticks(process.pid))
+        status, age_s = look(run), host.age_s(process.pid)
+        run.paths.lock.write_bytes(b"")
+        process.kill()
+    assert status.limit_left_s == pytest.approx(60 - age_s, abs=0.5)
+    assert status.eta_s == status.limit_left_s
+    told = r"Limit     light ends within 60 s; 0:5\d of that left\n.* failed; about 0:5\d left"
+    assert re.search(told, describe(status))
+    assert (look(run).limit_s, look(run).limit_left_s, look(run).eta_s) == (60, None, None)
+
+
+def test_a_stop_that_was_asked_for_is_told(tmp_path: Path) -> None:
+    """Since when, how long it may take at the most, and how it is hurried; whoever goes on later was not asked."""
+    run = FakeRun(tmp_path / "run", batch_sizes=tuple(range(1, 400)))
+    run.measured(run.cell(batch_size=1))
+    held_by(run)
+    assert look(run).stop_asked_s is None
+    run._journal.append(StopAsked(at_ns=time.monotonic_ns() - 5_000_000_000))
+    status = look(run)
+    assert status.stop_asked_s is not None
+    assert status.eta_s is not None
+    assert 5 <= status.stop_asked_s < 10
+    assert 0 < status.eta_s <= 11
+    first, *_, last = describe(status).splitlines()
+    assert first == f"{run.paths.folder}: running, and asked to stop"
+    assert "Stopping  for 0:05: nothing new begins, what runs has up to 20 s" in describe(status)
+    assert last == f"`gpubench-orchestrate stop {run.paths.folder}` once more stops it now"
+    run.segment()
+    assert look(run).stop_asked_s is None
 
 
 def test_no_time_is_told_before_every_device_has_ended_something(tmp_path: Path) -> None:

@@ -1,0 +1,85 @@
+"""A conductor of a run whose processes are never made, for tests of what it does about what becomes of them.
+
+held = conducting(folder, gpus(2))
+live = held.live[0]                                       # launched, as far as the journal knows
+held.conductor.carry_out([Concluded(live, failure)])
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import zmq
+
+from orchestrator import state
+from orchestrator.conductor import Conductor, Surroundings
+from orchestrator.configuration import StoredRun
+from orchestrator.fleet import Live
+from orchestrator.journal import Journal
+from orchestrator.link import Link
+from orchestrator.nursery import Nursery
+from orchestrator.signals import StopSignals
+from orchestrator.view import CellEnded, Notice, Snapshot
+from protocol.cell import Device
+from protocol.messages import LaunchSpec
+from protocol.paths import RunPaths
+from tests.fakes import faults
+
+
+class Quiet:
+    """A display that shows nothing and keeps what it was told."""
+
+    def __init__(self) -> None:
+        self.told: list[CellEnded | Notice] = []
+
+    def show(self, snapshot: Snapshot) -> None:
+        """Nothing."""
+
+    def tell(self, event: CellEnded | Notice) -> None:
+        """Keep it."""
+        self.told.append(event)
+
+    def close(self) -> None:
+        """Nothing."""
+
+
+class Childless(Nursery):
+    """A nursery that takes every order and forks nothing."""
+
+    def fork(self, spec: LaunchSpec) -> None:
+        """Nothing."""
+
+
+@dataclass
+class Held:
+    """A conductor with the first launch of every device under way. live: by device."""
+
+    stored: StoredRun
+    paths: RunPaths
+    conductor: Conductor
+    live: dict[str, Live] = field(default_factory=dict)
+
+
+@contextmanager
+def conducting(folder: Path, devices: tuple[Device, ...], *, allow_busy: bool = False) -> Iterator[Held]:
+    """Two cells for each device, of which the first are begun."""
+    models = (faults.model("first"), faults.model("second"))
+    stored = faults.prepare(folder, *models, machines=devices, allow_busy=allow_busy)
+    paths = RunPaths(folder)
+    with Journal(paths.journal) as journal, Link(folder.name) as link, StopSignals() as stops:
+        around = Surroundings(
+            stored=stored,
+            paths=paths,
+            journal=journal,
+            link=link,
+            nursery=Childless((), paths.log("zygote"), 1.0),
+            telemetry=None,
+            stop_signals=stops,
+            display=Quiet(),
+        )
+        kinds = {device.uuid: device.name for device in devices}
+        held = Held(stored, paths, Conductor(around, state.begin(stored.plan, kinds), zmq.Poller()))
+        held.conductor.launch_what_is_due()
+        held.live = {live.next.device: live for live in held.conductor.fleet.live.values()}
+        yield held

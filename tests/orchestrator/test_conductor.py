@@ -1,0 +1,69 @@
+"""What is done about a launch that is over: whose fault it was, and whether its device is used again."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from orchestrator import journal
+from orchestrator.fleet import Concluded, Gone
+from orchestrator.records import End, TakenOut
+from orchestrator.slots import SlotStatus
+from protocol.failure import Category, Failure, Phase
+from protocol.messages import GpuBroken
+from tests.fakes.conducting import conducting
+from tests.fakes.results import result
+from tests.fakes.runs import gpus
+
+OOM = Failure(category=Category.OUT_OF_MEMORY, message="CUDA out of memory", phase=Phase.MEASURE)
+GPU, OTHER = (device.uuid for device in gpus(2))
+
+
+@pytest.mark.parametrize(
+    ("where", "left", "allow_busy", "expected"),
+    [
+        (GPU, "", False, Category.CONTAMINATED),
+        (GPU, "during", False, Category.CONTAMINATED),
+        (GPU, "before", False, Category.OUT_OF_MEMORY),
+        (OTHER, "", False, Category.OUT_OF_MEMORY),
+        (GPU, "", True, Category.OUT_OF_MEMORY),
+    ],
+)
+def test_want_of_memory_beside_a_stranger_is_the_strangers(
+    tmp_path: Path, where: str, left: str, allow_busy: bool, expected: Category
+) -> None:
+    """Who was on that GPU at any time of the launch is to blame, unless the user has allowed for others."""
+    with conducting(tmp_path / "run", gpus(2), allow_busy=allow_busy) as held:
+        live = held.live[GPU]
+        held.conductor.foreign.note(where, "PID 7 stranger", 1)
+        if left:
+            held.conductor.foreign.note(where, "", 2 if left == "before" else time.monotonic_ns())
+        held.conductor.carry_out([Concluded(live, OOM)])
+        (end,) = [one for one in journal.read(held.paths.journal) if isinstance(one, End)]
+    assert end.failure is not None
+    assert end.failure.category is expected
+    assert ("PID 7 stranger" in end.failure.message) == (expected is Category.CONTAMINATED)
+
+
+def test_a_result_stays_and_its_device_goes_where_the_worker_cannot_be_killed(tmp_path: Path) -> None:
+    """It has told its outcome and then hangs for ever: that counts, and nothing more is begun beside it."""
+    with conducting(tmp_path / "run", gpus(2)) as held:
+        live = held.conductor.fleet.live.pop(held.live[GPU].spec.launch)
+        held.conductor.carry_out([Concluded(live, result(live.next.cell)), Gone(live, None, unkillable=True)])
+        held.conductor.launch_what_is_due()
+        assert held.conductor.state.slots[live.next.slot].status is SlotStatus.MEASURED
+        assert [other.next.device for other in held.conductor.fleet.live.values()] == [OTHER]
+        (out,) = [one for one in journal.read(held.paths.journal) if isinstance(one, TakenOut)]
+    assert (out.device, out.reason) == (GPU, "a process on it cannot be killed")
+
+
+@pytest.mark.parametrize(("lost", "category"), [(True, Category.DEVICE_LOST), (False, Category.DEVICE_HARDWARE)])
+def test_a_gpu_that_breaks_is_taken_out_with_what_runs_there(tmp_path: Path, lost: bool, category: Category) -> None:
+    """Its launch has failed by NVML's words, under the right name; the other device's goes on."""
+    with conducting(tmp_path / "run", gpus(2)) as held:
+        held.conductor.beware(GpuBroken(uuid=GPU, reason="it is broken", at_ns=1, lost=lost))
+        assert [one.next.device for one in held.conductor.fleet.live.values()] == [OTHER]
+        read = journal.read(held.paths.journal)
+    assert [(one.device, one.reason) for one in read if isinstance(one, TakenOut)] == [(GPU, "it is broken")]
+    (failure,) = [one.failure for one in read if isinstance(one, End) and one.failure is not None]
+    assert (failure.category, failure.message) == (category, "it is broken")
