@@ -6,10 +6,11 @@ What is said is made in progress.py; this keeps what that needs to know of launc
 import time
 from collections.abc import Mapping
 
-from orchestrator import estimate, progress
-from orchestrator.configuration import StoredRun
-from orchestrator.fleet import Live
-from orchestrator.slots import RunState
+from orchestrator import progress
+from orchestrator.configuration.resolved import StoredRun
+from orchestrator.deciding.slots import RunState
+from orchestrator.planning import estimate
+from orchestrator.processes.fleet import Live
 from orchestrator.view import Display, Notice
 from protocol.failure import Failure
 from protocol.messages import Sample

@@ -13,20 +13,13 @@ from dataclasses import dataclass
 
 import zmq
 
-from orchestrator import blocking, classify, clues, state, stopping, validity
 from orchestrator.announcer import Announcer
-from orchestrator.budget import Budget
-from orchestrator.configuration import StoredRun
-from orchestrator.fleet import Concluded, Fleet, Gone, Happening, Live
-from orchestrator.foreign import ForeignUse
-from orchestrator.gates import Gates, Passed
-from orchestrator.hazards import Hazards
-from orchestrator.journal import Journal
-from orchestrator.link import Link
-from orchestrator.nursery import Nursery
-from orchestrator.recorder import Recorder
-from orchestrator.signals import StopSignals
-from orchestrator.slots import (
+from orchestrator.configuration.resolved import StoredRun
+from orchestrator.deciding import blocking, state, stopping
+from orchestrator.deciding.budget import Budget
+from orchestrator.deciding.gates import Gates, Passed
+from orchestrator.deciding.hazards import Hazards
+from orchestrator.deciding.slots import (
     Dropped,
     Ended,
     Event,
@@ -40,11 +33,20 @@ from orchestrator.slots import (
     StopAsked,
     Withdrawn,
 )
-from orchestrator.stopping import GENTLE_GRACE_S, Order
-from orchestrator.telemetry import Telemetry
+from orchestrator.deciding.stopping import GENTLE_GRACE_S, Order
+from orchestrator.deciding.waiting import Waiting
+from orchestrator.disk.journal import Journal
+from orchestrator.disk.recorder import Recorder
+from orchestrator.processes import classify, clues
+from orchestrator.processes.fleet import Concluded, Fleet, Gone, Happening, Live
+from orchestrator.processes.link import Link
+from orchestrator.processes.nursery import Nursery
+from orchestrator.processes.signals import StopSignals
+from orchestrator.sampling import validity
+from orchestrator.sampling.foreign import ForeignUse
+from orchestrator.sampling.telemetry import Telemetry
+from orchestrator.sampling.witness import Witness
 from orchestrator.view import Display
-from orchestrator.waiting import Waiting
-from orchestrator.witness import Witness
 from protocol.cell import Device
 from protocol.failure import Failure
 from protocol.messages import GpuBroken, Sample, XidSeen

@@ -25,8 +25,8 @@ from typing import Final
 
 import msgspec
 
-from orchestrator import ending
 from orchestrator.errors import ConfigError
+from orchestrator.processes import ending
 
 OPTIONS: Final = ("--on-finish", "--on-failure")
 

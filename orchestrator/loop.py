@@ -15,15 +15,15 @@ from typing import Final
 
 import zmq
 
-from orchestrator import ending
 from orchestrator.conductor import Conductor, Surroundings
-from orchestrator.configuration import Isolation
-from orchestrator.nursery import ZygoteError
-from orchestrator.slots import RunState
-from orchestrator.stopping import Order, Stopping
-from orchestrator.telemetry import Telemetry
+from orchestrator.configuration.resolved import Isolation
+from orchestrator.deciding.slots import RunState
+from orchestrator.deciding.stopping import Order, Stopping
+from orchestrator.deciding.wall_clock import WallClock
+from orchestrator.processes import ending
+from orchestrator.processes.nursery import ZygoteError
+from orchestrator.sampling.telemetry import Telemetry
 from orchestrator.view import Notice
-from orchestrator.wall_clock import WallClock
 from protocol.cell import Workload
 from protocol.errors import ProtocolError
 from protocol.failure import Category

@@ -4,14 +4,14 @@ from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
-from orchestrator import placement
-from orchestrator.fleet import Live
-from orchestrator.naming import sized
-from orchestrator.placement import Blame
-from orchestrator.policy import POLICY, Reaction
-from orchestrator.slots import DeviceState, RunState, SlotStatus, is_skipped
+from orchestrator.configuration.naming import sized
+from orchestrator.deciding import placement
+from orchestrator.deciding.placement import Blame
+from orchestrator.deciding.policy import POLICY, Reaction
+from orchestrator.deciding.slots import DeviceState, RunState, SlotStatus, is_skipped
+from orchestrator.deciding.stopping import OUT_OF_TIME, how_it_ended
+from orchestrator.processes.fleet import Live
 from orchestrator.stats import launch
-from orchestrator.stopping import OUT_OF_TIME, how_it_ended
 from orchestrator.view import CellEnded, DeviceLine, Snapshot
 from protocol.cell import Cell, Device, Workload
 from protocol.failure import Category, Failure

@@ -15,33 +15,27 @@ from pathlib import Path
 
 import psutil
 
-from orchestrator import (
-    TOOL_VERSION,
-    archive,
-    ending,
-    host,
-    lock,
-    preload,
-    readiness,
-    recovery,
-    reporting,
-    spawn,
-    validity,
-)
-from orchestrator.budget import Budget
+from orchestrator import TOOL_VERSION
 from orchestrator.conductor import Surroundings
-from orchestrator.configuration import StoredRun
+from orchestrator.configuration.resolved import StoredRun
+from orchestrator.deciding import recovery
+from orchestrator.deciding.budget import Budget
+from orchestrator.disk import archive, lock, reporting
+from orchestrator.disk.journal import Journal, read, temporary
+from orchestrator.disk.records import Beside, End, Finished, Header, Record, Segment, Spawned, Start
 from orchestrator.errors import RunFolderError, StorageError
-from orchestrator.journal import Journal, read, temporary
-from orchestrator.link import Link
 from orchestrator.loop import Loop
-from orchestrator.nursery import Nursery, ZygoteError
-from orchestrator.records import Beside, End, Finished, Header, Record, Segment, Spawned, Start
+from orchestrator.machine import host, readiness
+from orchestrator.machine.seen import Look
+from orchestrator.planning import preload
+from orchestrator.processes import ending, spawn
+from orchestrator.processes.link import Link
+from orchestrator.processes.nursery import Nursery, ZygoteError
+from orchestrator.processes.signals import StopSignals
 from orchestrator.report.files import target
 from orchestrator.report.model import Report
-from orchestrator.seen import Look
-from orchestrator.signals import StopSignals
-from orchestrator.telemetry import Telemetry
+from orchestrator.sampling import validity
+from orchestrator.sampling.telemetry import Telemetry
 from orchestrator.view import Display, Notice
 from protocol.cell import DeviceKind
 from protocol.failure import Category, Failure, Phase

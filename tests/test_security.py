@@ -29,7 +29,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import inspect
 
-from orchestrator import archive, yaml_file
+from orchestrator.configuration import yaml_file
+from orchestrator.disk import archive
 from orchestrator.errors import ConfigError, RunFolderError
 from orchestrator.report import as_csv
 from protocol import codec

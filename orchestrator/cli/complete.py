@@ -15,7 +15,7 @@ GPU_FOLDER: Final = Path("/proc/driver/nvidia/gpus")
 
 def models(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     """Names of models, and all."""
-    from orchestrator import catalogue
+    from orchestrator.configuration import catalogue
 
     try:
         return _continued(incomplete, ["all", *(model.name for model in catalogue.load().models)])
@@ -25,7 +25,7 @@ def models(context: click.Context, parameter: click.Parameter, incomplete: str) 
 
 def profiles(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     """Names of profiles."""
-    from orchestrator import catalogue
+    from orchestrator.configuration import catalogue
 
     try:
         return [name for name in catalogue.load().profiles if name.startswith(incomplete)]
@@ -49,28 +49,28 @@ def memory_formats(context: click.Context, parameter: click.Parameter, incomplet
 
 def isolations(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     """Ways to make a fresh process."""
-    from orchestrator.configuration import Isolation
+    from orchestrator.configuration.resolved import Isolation
 
     return [name for name in Isolation if name.startswith(incomplete)]
 
 
 def model_types(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     """What kinds of models there are."""
-    from orchestrator.catalogue import MODEL_TYPES
+    from orchestrator.configuration.catalogue import MODEL_TYPES
 
     return [name for name in MODEL_TYPES if name.startswith(incomplete)]
 
 
 def phases(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     """Phases that can be measured."""
-    from orchestrator.config import PHASES
+    from orchestrator.configuration.resolve import PHASES
 
     return _continued(incomplete, PHASES)
 
 
 def formats(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     """Formats of the report."""
-    from orchestrator.configuration import ReportFormat
+    from orchestrator.configuration.resolved import ReportFormat
 
     return _continued(incomplete, list(ReportFormat))
 

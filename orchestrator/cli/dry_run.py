@@ -5,12 +5,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-from orchestrator import estimate
-from orchestrator.budget import Budget
 from orchestrator.cli import left_out
 from orchestrator.cli.program import table
-from orchestrator.configuration import Configuration, Plan
-from orchestrator.naming import counted, shortened
+from orchestrator.configuration.naming import counted, shortened
+from orchestrator.configuration.resolved import Configuration, Plan
+from orchestrator.deciding.budget import Budget
+from orchestrator.planning import estimate
 from orchestrator.report.files import target
 from protocol.cell import Cell, Device, MemoryFormat, Mode
 

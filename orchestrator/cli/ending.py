@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from orchestrator.cli.options import DisplayParams
 from orchestrator.cli.streams import complain
 from orchestrator.errors import StorageError, UserError
-from orchestrator.signals import StopSignals
+from orchestrator.processes.signals import StopSignals
 from protocol.exit_codes import ExitCode
 
 if TYPE_CHECKING:

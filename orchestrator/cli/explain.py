@@ -31,7 +31,7 @@ def command(*, words: tuple[str, ...]) -> None:
     elif Path(what).exists() or "/" in what:
         say(_run(what))
     else:
-        from orchestrator.yaml_schema import did_you_mean
+        from orchestrator.configuration.yaml_schema import did_you_mean
         from protocol.failure import Category
 
         guess = did_you_mean(what, [str(one) for one in Category])
@@ -52,7 +52,7 @@ def _category(what: str) -> "Category | None":
 
 
 def _overview() -> str:
-    from orchestrator.policy import POLICY, RUN, retries
+    from orchestrator.deciding.policy import POLICY, RUN, retries
 
     failures = [(str(category), retries(rule), str(rule.reaction)) for category, rule in POLICY.items()]
     return "\n\n".join(
@@ -64,8 +64,8 @@ def _overview() -> str:
 
 
 def _detail(category: "Category") -> "Iterator[str]":
-    from orchestrator.explanations import EXPLANATIONS
-    from orchestrator.policy import POLICY, retries
+    from orchestrator.deciding.explanations import EXPLANATIONS
+    from orchestrator.deciding.policy import POLICY, retries
 
     rule, words = POLICY[category], EXPLANATIONS[category]
     yield str(category)
@@ -78,7 +78,7 @@ def _detail(category: "Category") -> "Iterator[str]":
 
 
 def _run(folder: str) -> str:
-    from orchestrator import folders, reporting
+    from orchestrator.disk import folders, reporting
     from orchestrator.report.text_failures import failures
 
     report = reporting.make(folders.existing_run(folder, "runs"))

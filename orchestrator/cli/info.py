@@ -15,7 +15,7 @@ from orchestrator.cli.streams import say
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from orchestrator.seen import Inventory
+    from orchestrator.machine.seen import Inventory
     from protocol.cell import Device
 
 SOFTWARE: Final = ("torch", "torchvision", "transformers", "safetensors")
@@ -110,7 +110,7 @@ def _device(device: "Device") -> list[str]:
 
 def _slices(gpu: "Device", slices: "Sequence[Device]") -> list[str]:
     """The slices of a GPU in MIG mode: CUDA sees them, and not the GPU itself."""
-    from orchestrator import mig
+    from orchestrator.machine import mig
 
     if not gpu.mig_enabled:
         return []

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from orchestrator.configuration import Plan
-from orchestrator.naming import by_reason
+from orchestrator.configuration.naming import by_reason
+from orchestrator.configuration.resolved import Plan
 from protocol.cell import Device
 
 

@@ -31,7 +31,7 @@ Memory: of a GPU, in GB, about what training at batch 32 takes."""
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def command(*, kind: str | None, as_json: bool) -> None:
     """Show the models, and the probes, which measure the device itself."""
-    from orchestrator import catalogue
+    from orchestrator.configuration import catalogue
 
     if kind is not None:
         catalogue.require_type(kind, "--type")

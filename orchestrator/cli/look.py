@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 from orchestrator.cli.streams import complain
 
 if TYPE_CHECKING:
-    from orchestrator.seen import Look
+    from orchestrator.machine.seen import Look
 
 
 def once(*, tell: bool = True) -> "Look":
     """One look for all that the command asks. tell: say on standard error that a driver keeps us waiting."""
-    from orchestrator import seen
+    from orchestrator.machine import seen
 
     return seen.once(complain if tell else None)

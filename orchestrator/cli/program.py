@@ -102,7 +102,7 @@ class Program(Command, click.Group):
         name = args[0]
         if name in self.commands or name.startswith("-") or ctx.resilient_parsing:
             return super().resolve_command(ctx, args)
-        from orchestrator.yaml_schema import did_you_mean, listed
+        from orchestrator.configuration.yaml_schema import did_you_mean, listed
 
         names = self.list_commands(ctx)
         if not did_you_mean(name, names) and (hint := lists.meant(self, ctx.meta["command"][1:])):

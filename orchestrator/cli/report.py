@@ -8,10 +8,10 @@ import click
 from orchestrator.cli import complete
 from orchestrator.cli.program import Command
 from orchestrator.cli.streams import complain, say
-from orchestrator.naming import counted
+from orchestrator.configuration.naming import counted
 
 if TYPE_CHECKING:
-    from orchestrator.configuration import ReportFormat
+    from orchestrator.configuration.resolved import ReportFormat
 
 EXAMPLES: Final = """\b
 Examples:
@@ -46,8 +46,9 @@ def command(*, run: str, output: str | None, formats: str | None) -> None:
     disturbed: its journal and its results are read, and nothing else of it is touched. While it goes on, its folder is
     its own: without -o, the report is printed as text.
     """
-    from orchestrator import archive, config, folders, journal, reporting
     from orchestrator import report as reports
+    from orchestrator.configuration import resolve as config
+    from orchestrator.disk import archive, folders, journal, reporting
 
     paths = folders.existing_run(run, "runs")
     place = None if output is None else _place(output, formats)
@@ -78,8 +79,9 @@ def _place(output: str, formats: str | None) -> "tuple[Path, tuple[ReportFormat,
 
     Raises ConfigError.
     """
-    from orchestrator import config, folders
-    from orchestrator.settings import Output, Said, Settings
+    from orchestrator.configuration import resolve as config
+    from orchestrator.configuration.settings import Output, Said, Settings
+    from orchestrator.disk import folders
 
     origins = {"output.path": "-o/--output", "output.format": "-f/--format"}
     said = Said(Settings(output=Output(path=output, format=formats)), origins)

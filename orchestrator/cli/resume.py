@@ -18,8 +18,8 @@ def command(context: click.Context, /, run: str | None, runs_folder: str, **para
 
     What was finished is kept, and the rest is run as it was planned: a run's configuration never changes.
     """
-    from orchestrator import archive, folders, lock
     from orchestrator.cli.running import work
+    from orchestrator.disk import archive, folders, lock
 
     require_one_voice(params)
     with announced(params) as ending:

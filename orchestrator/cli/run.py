@@ -18,9 +18,9 @@ from orchestrator.errors import ConfigError, DeviceError
 from protocol.exit_codes import ExitCode
 
 if TYPE_CHECKING:
-    from orchestrator.configuration import Configuration, Plan
-    from orchestrator.seen import Look
-    from orchestrator.settings import Said
+    from orchestrator.configuration.resolved import Configuration, Plan
+    from orchestrator.configuration.settings import Said
+    from orchestrator.machine.seen import Look
     from protocol.cell import Device
 
 EXAMPLES: Final = """\b
@@ -57,10 +57,14 @@ def measure(context: click.Context, params: RunParams, preset: str | None = None
 
 
 def _measure(context: click.Context, params: RunParams, preset: str | None, ending: Ending) -> ExitCode:
-    from orchestrator import archive, config, cuda_probe, folders, hooks, plan
+    from orchestrator import hooks
     from orchestrator.cli import without_effect
     from orchestrator.cli.running import work
-    from orchestrator.configuration import StoredRun
+    from orchestrator.configuration import resolve as config
+    from orchestrator.configuration.resolved import StoredRun
+    from orchestrator.disk import archive, folders
+    from orchestrator.machine import cuda_probe
+    from orchestrator.planning import plan
 
     if params["compare_baseline"] is not None:
         raise ConfigError(
@@ -105,8 +109,8 @@ def _measure(context: click.Context, params: RunParams, preset: str | None, endi
 
 def _require_time(planned: "Plan", configuration: "Configuration", devices: "tuple[Device, ...]") -> None:
     """Refuse a time limit in which, as far as can be told, not one launch would end."""
-    from orchestrator import estimate
-    from orchestrator.budget import Budget
+    from orchestrator.deciding.budget import Budget
+    from orchestrator.planning import estimate
 
     limit_s = configuration.time_limit_s
     if limit_s is None:
@@ -126,7 +130,7 @@ def _with_their_users(
     configuration: "Configuration", devices: "tuple[Device, ...]", seen: "Look"
 ) -> "tuple[Device, ...]":
     """Refuse GPUs that others compute on; with --allow-busy mark them."""
-    from orchestrator import users
+    from orchestrator.machine import users
 
     busy = users.busy(devices, seen)
     reason = users.refusal(devices, busy)
@@ -136,7 +140,9 @@ def _with_their_users(
 
 
 def _configuration(params: RunParams, preset: str | None) -> "tuple[Said, Configuration]":
-    from orchestrator import catalogue, config, folders, own_models, presets
+    from orchestrator.configuration import catalogue, own_models, presets
+    from orchestrator.configuration import resolve as config
+    from orchestrator.disk import folders
 
     file = None if params["config"] is None else Path(params["config"])
     if params["config"] == "":
@@ -154,7 +160,7 @@ def _configuration(params: RunParams, preset: str | None) -> "tuple[Said, Config
 
 
 def _devices(everything: "Said", configuration: "Configuration", seen: "Look") -> "tuple[Device, ...]":
-    from orchestrator import cores, devices
+    from orchestrator.machine import cores, devices
 
     return devices.resolve(
         configuration.gpu_ids,
@@ -168,7 +174,7 @@ def _devices(everything: "Said", configuration: "Configuration", seen: "Look") -
 
 def _telemetry_note(configuration: "Configuration", devices: "tuple[Device, ...]", seen: "Look") -> str:
     """Why the report will have no readings, or not all; empty where it should have them."""
-    from orchestrator import users
+    from orchestrator.machine import users
     from protocol.cell import DeviceKind
 
     if not configuration.monitor:

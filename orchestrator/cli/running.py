@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 from orchestrator.cli.ending import Ending
 from orchestrator.cli.options import DisplayParams
 from orchestrator.cli.streams import StdoutError, complain, say
+from orchestrator.configuration.naming import counted
 from orchestrator.errors import StorageError, UserError
-from orchestrator.naming import counted
 from protocol.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from orchestrator.configuration import StoredRun
+    from orchestrator.configuration.resolved import StoredRun
+    from orchestrator.machine.seen import Look
     from orchestrator.report.model import Report
-    from orchestrator.seen import Look
     from orchestrator.view import Notice
     from protocol.paths import RunPaths
 
@@ -35,8 +35,9 @@ def work(
     `params` are those of options.DISPLAY_OPTIONS. notes: what else to say at the beginning of the run. look: as for
     run.execute. Where nothing is left to do, its report is shown again, and no file is touched.
     """
-    from orchestrator import reporting, run, terminal
+    from orchestrator import run, terminal
     from orchestrator.cli import left_out
+    from orchestrator.disk import reporting
     from orchestrator.view import Notice
 
     ending.paths = paths

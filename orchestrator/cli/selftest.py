@@ -12,7 +12,7 @@ from orchestrator.cli.streams import say
 from orchestrator.errors import DeviceError
 
 if TYPE_CHECKING:
-    from orchestrator.seen import Look
+    from orchestrator.machine.seen import Look
     from orchestrator.selftest import Outcome
     from protocol.cell import Device
 
@@ -55,7 +55,7 @@ def command(context: click.Context, /, gpu_ids: str | None, *, as_json: bool) ->
 
 def _devices(gpu_ids: str | None, seen: "Look") -> "tuple[Device, ...]":
     """The devices that are meant. Raises DeviceError where they cannot be had, or others compute on them."""
-    from orchestrator import cores, cuda_probe, devices, users
+    from orchestrator.machine import cores, cuda_probe, devices, users
 
     found = devices.resolve(
         _everything(seen) if gpu_ids is None else gpu_ids,
@@ -72,7 +72,7 @@ def _devices(gpu_ids: str | None, seen: "Look") -> "tuple[Device, ...]":
 
 
 def _everything(seen: "Look") -> str:
-    from orchestrator.seen import NvmlStatus
+    from orchestrator.machine.seen import NvmlStatus
 
     found = seen().inventory
     none = found.nvml is NvmlStatus.OK and not (found.gpus or found.slices or found.unreadable)

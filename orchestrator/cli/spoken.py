@@ -7,7 +7,7 @@ from orchestrator.cli.options import RunParams
 from orchestrator.errors import ConfigError
 
 if TYPE_CHECKING:
-    from orchestrator.settings import Said
+    from orchestrator.configuration.settings import Said
 
 KEYS: Final = {
     "benchmark.profile": ("profile", "--profile"),
@@ -49,7 +49,7 @@ _LISTS: Final = {"batch_sizes", "seq_len", "input_size"}
 
 def said(params: RunParams) -> "Said":
     """What the options say, by the keys of a configuration file. Raises ConfigError for a value that cannot be."""
-    from orchestrator.settings import from_options
+    from orchestrator.configuration.settings import from_options
 
     given: dict[str, object] = {name: value for name, value in params.items() if value is not None}
     for name in _NUMBERS & given.keys():

@@ -10,7 +10,7 @@ from orchestrator.cli.program import Command
 from orchestrator.cli.streams import say
 
 if TYPE_CHECKING:
-    from orchestrator.standing import Status
+    from orchestrator.disk.standing import Status
 
 
 @click.command("status", cls=Command, short_help="Where a run stands.")
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def command(*, run: str | None, runs_folder: str, as_json: bool) -> None:
     """Say where RUN, the folder of a run, stands; without it, the newest one. The run is not disturbed."""
-    from orchestrator import archive, folders, standing
+    from orchestrator.disk import archive, folders, standing
 
     paths = folders.existing_run(run, runs_folder)
     status, _ = standing.look(archive.load_stored(paths), paths)
@@ -32,7 +32,7 @@ def command(*, run: str | None, runs_folder: str, as_json: bool) -> None:
 
 def describe(status: "Status") -> str:
     """The same for people, and what they may do next."""
-    from orchestrator.standing import STOPPING, WHAT_NEXT, Standing
+    from orchestrator.disk.standing import STOPPING, WHAT_NEXT, Standing
     from orchestrator.terminal.wording import clean, duration
 
     reason = f" ({clean(status.reason)})" if status.reason else ""

@@ -17,7 +17,8 @@ def command(*, run: str | None, runs_folder: str) -> None:
 
     It starts no new cell, gives those that run up to 20 s, and writes the report. Asked once more, it stops now.
     """
-    from orchestrator import ending, folders, lock
+    from orchestrator.disk import folders, lock
+    from orchestrator.processes import ending
 
     paths = folders.existing_run(run, runs_folder)
     holder = lock.holder(paths)

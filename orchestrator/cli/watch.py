@@ -18,9 +18,9 @@ from protocol.exit_codes import ExitCode
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from orchestrator.archive import Attempt
-    from orchestrator.configuration import StoredRun
-    from orchestrator.standing import Status
+    from orchestrator.configuration.resolved import StoredRun
+    from orchestrator.disk.archive import Attempt
+    from orchestrator.disk.standing import Status
     from orchestrator.view import CellEnded, Snapshot
     from protocol.paths import RunPaths
 
@@ -37,7 +37,7 @@ def command(context: click.Context, /, run: str | None, runs_folder: str) -> Non
 
     Ends with the exit code that its report has. Ctrl-C leaves; the run goes on.
     """
-    from orchestrator import archive, folders, reporting, standing
+    from orchestrator.disk import archive, folders, reporting, standing
 
     paths = folders.existing_run(run, runs_folder)
     stored = archive.load_stored(paths)
@@ -56,7 +56,7 @@ def command(context: click.Context, /, run: str | None, runs_folder: str) -> Non
 
 def _follow(stored: "StoredRun", paths: "RunPaths") -> "Status":
     """Tell what happens until the run is over, or nobody reads on. Returns how it stands then."""
-    from orchestrator import standing
+    from orchestrator.disk import standing
     from orchestrator.terminal.outlet import Outlet
     from orchestrator.terminal.plain import Plain
     from orchestrator.view import Notice
@@ -97,7 +97,7 @@ def _wait(pid: int | None, patience_s: float) -> None:
 
 def _news(stored: "StoredRun", attempts: "tuple[Attempt, ...]", told: set[int]) -> "Iterator[CellEnded]":
     """What has ended since the last look; `told` is kept up to date."""
-    from orchestrator.standing import cell_words
+    from orchestrator.disk.standing import cell_words
     from orchestrator.view import CellEnded
 
     cells = {cell.id: cell for cell in stored.plan.cells}

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from orchestrator.cli.options import RunParams
-from orchestrator.configuration import Configuration, Plan
-from orchestrator.probes import RULES, is_probe
-from orchestrator.settings import Said
-from orchestrator.shapes import counts_in, sees_images
-from orchestrator.yaml_schema import listed
+from orchestrator.configuration.resolved import Configuration, Plan
+from orchestrator.configuration.settings import Said
+from orchestrator.configuration.yaml_schema import listed
+from orchestrator.planning.probes import RULES, is_probe
+from orchestrator.planning.shapes import counts_in, sees_images
 from protocol.cell import AUTO, Device, DeviceKind, ModelSpec, Precision, SizeUnit, Workload
 
 

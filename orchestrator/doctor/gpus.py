@@ -8,12 +8,12 @@ from typing import Final
 import msgspec
 import psutil
 
-from orchestrator import cores, cuda_probe, devices, seen, users
-from orchestrator.asking import Silence
 from orchestrator.doctor import Finding, Level, said
 from orchestrator.errors import DeviceError
-from orchestrator.seen import Inventory, NvmlStatus, Seen
-from orchestrator.users import Busy
+from orchestrator.machine import cores, cuda_probe, devices, seen, users
+from orchestrator.machine.asking import Silence
+from orchestrator.machine.seen import Inventory, NvmlStatus, Seen
+from orchestrator.machine.users import Busy
 from protocol.cell import Device
 
 _BUS: Final = Path("/sys/bus/pci/devices")

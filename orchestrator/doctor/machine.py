@@ -14,11 +14,13 @@ from typing import Final
 import msgspec
 import psutil
 
-from orchestrator import cgroups, folders, spawn
-from orchestrator.cgroups import Limits
+from orchestrator.disk import folders
 from orchestrator.doctor import Finding, Level
 from orchestrator.errors import UserError
-from orchestrator.link import Link
+from orchestrator.machine import cgroups
+from orchestrator.machine.cgroups import Limits
+from orchestrator.processes import spawn
+from orchestrator.processes.link import Link
 
 GIB: Final = 2**30
 MEMORY_A_GPU: Final = 3 * GIB

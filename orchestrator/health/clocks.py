@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final
 
-from orchestrator import clock_events
+from orchestrator.sampling import clock_events
 from protocol.messages import Sample
 
 POWER_CAP: Final = 0x004

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.health.node import kernel_name
-from orchestrator.mig import Occupants
+from orchestrator.machine.mig import Occupants
 
 KMSG: Final = Path("/dev/kmsg")
 _KMSG_DEVICE: Final = os.makedev(1, 11)

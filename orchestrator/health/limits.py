@@ -6,11 +6,11 @@ from typing import Final
 
 import msgspec
 
-from orchestrator import yaml_file
-from orchestrator.catalogue import configs_folder
+from orchestrator.configuration import yaml_file
+from orchestrator.configuration.catalogue import configs_folder
+from orchestrator.configuration.yaml_schema import did_you_mean
 from orchestrator.errors import ConfigError
 from orchestrator.health.signals import SIGNALS
-from orchestrator.yaml_schema import did_you_mean
 
 LEVEL: Final = "benchmark"
 """The level of every run until there is a burn-in."""

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from orchestrator import host
 from orchestrator.health.records import NodeVitals
+from orchestrator.machine import host
 
 SYSFS: Final = Path("/sys")
 _AER: Final = {

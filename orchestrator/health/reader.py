@@ -10,8 +10,15 @@ from types import ModuleType
 from typing import Any, Final
 
 from orchestrator.health.records import Vitals
-from orchestrator.nvml import Nvml
-from orchestrator.nvml_errors import CORRUPTED_INFOROM, GPU_IS_LOST, NOT_FOUND, RESET_REQUIRED, GpuLostError, NvmlError
+from orchestrator.machine.nvml import Nvml
+from orchestrator.machine.nvml_errors import (
+    CORRUPTED_INFOROM,
+    GPU_IS_LOST,
+    NOT_FOUND,
+    RESET_REQUIRED,
+    GpuLostError,
+    NvmlError,
+)
 
 Question = Callable[[ModuleType, object], int]
 """From the module pynvml, which has no types, and a GPU's handle to a value."""

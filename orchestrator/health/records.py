@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from orchestrator.frames import contents, frames
+from orchestrator.sampling.frames import contents, frames
 from protocol import codec
 from protocol.errors import ProtocolError
 from protocol.messages import XidSeen

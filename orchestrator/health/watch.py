@@ -11,15 +11,15 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
-from orchestrator import host, mig
-from orchestrator.frames import FrameFile
 from orchestrator.health import node, xids
 from orchestrator.health.course import Course
 from orchestrator.health.kernel_log import KMSG, KernelLog
 from orchestrator.health.reader import refused, vitals
 from orchestrator.health.records import LOOK_NS, Deafened, HealthRecord, Watch
-from orchestrator.nvml import Nvml
-from orchestrator.nvml_errors import TIMEOUT, NvmlError
+from orchestrator.machine import host, mig
+from orchestrator.machine.nvml import Nvml
+from orchestrator.machine.nvml_errors import TIMEOUT, NvmlError
+from orchestrator.sampling.frames import FrameFile
 from protocol import codec
 from protocol.messages import GpuBroken, XidSeen
 

@@ -10,8 +10,8 @@ Which cell ended how is decided in outcomes.py; here it is only written down.
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from orchestrator.archive import Archive
-from orchestrator.evidence import DeviceEvidence, Evidence
+from orchestrator.disk.archive import Archive
+from orchestrator.disk.evidence import DeviceEvidence, Evidence
 from orchestrator.merge import summary
 from orchestrator.merge.batch_scans import batch_scans
 from orchestrator.merge.cross_gpu import spreads

@@ -3,13 +3,14 @@
 from collections.abc import Iterator
 from typing import Final
 
-from orchestrator import scan, scans
-from orchestrator.archive import Archive, Attempt
-from orchestrator.evidence import Evidence
+from orchestrator.deciding import scans
+from orchestrator.deciding.slots import SETTLED
+from orchestrator.disk.archive import Archive, Attempt
+from orchestrator.disk.evidence import Evidence
 from orchestrator.merge.measured import mb
+from orchestrator.planning import scan
+from orchestrator.planning.scan import Tried
 from orchestrator.report.cells import BatchPoint, BatchScan
-from orchestrator.scan import Tried
-from orchestrator.slots import SETTLED
 from protocol.cell import AUTO, Cell
 
 BOUNDS: Final = {

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from statistics import median, mode
 from typing import Final, NamedTuple
 
-from orchestrator.outcomes import Status
+from orchestrator.disk.outcomes import Status
 from orchestrator.report.cells import Measured, ModelResult, ProbeMetrics
 from orchestrator.report.comparisons import Spread, SpreadValue
 from orchestrator.stats.series import spread_percent

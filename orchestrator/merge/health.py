@@ -5,8 +5,10 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final
 
-from orchestrator.archive import Archive
-from orchestrator.evidence import Evidence
+from orchestrator.deciding.policy import HARDWARE
+from orchestrator.disk.archive import Archive
+from orchestrator.disk.evidence import Evidence
+from orchestrator.disk.records import Segment
 from orchestrator.health import limits, verdict, xids
 from orchestrator.health.clocks import ClockUse
 from orchestrator.health.course import Course, Heard
@@ -14,8 +16,6 @@ from orchestrator.health.judges import Case, State
 from orchestrator.health.signals import Board, board_class
 from orchestrator.health.verdict import Finding, Opinion, Verdict, Work
 from orchestrator.merge.times import iso
-from orchestrator.policy import HARDWARE
-from orchestrator.records import Segment
 from orchestrator.report.health import DeviceHealth, HealthReport, NodeHealth, SignalReport, XidReport
 from protocol.cell import Device, DeviceKind
 

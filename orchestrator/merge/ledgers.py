@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from statistics import median
 
-from orchestrator.records import Left
+from orchestrator.disk.records import Left
 from orchestrator.report.parts import LaunchLedger
 from protocol.result import Ledger
 

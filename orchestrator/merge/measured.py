@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from statistics import median
 from typing import Final
 
-from orchestrator import clock_events, validity
-from orchestrator.evidence import LaunchEvidence
+from orchestrator.disk.evidence import LaunchEvidence
 from orchestrator.report.parts import Statistics
+from orchestrator.sampling import clock_events, validity
 from orchestrator.stats.launch import CellFigures
 from orchestrator.stats.series import Summary
 from protocol.cell import Device, DeviceKind

@@ -5,7 +5,7 @@ Each function gives the fields that its kind of metric has beyond CellReport and
 
 from collections.abc import Sequence
 
-from orchestrator.evidence import LaunchEvidence
+from orchestrator.disk.evidence import LaunchEvidence
 from orchestrator.merge.measured import Fields, largest, mb, middle, peak
 from orchestrator.merge.plausibility import Seen
 from orchestrator.stats.launch import CellFigures

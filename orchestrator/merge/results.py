@@ -9,12 +9,12 @@ from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
-from orchestrator.archive import Archive, Attempt
-from orchestrator.evidence import Evidence, LaunchEvidence
+from orchestrator.disk.archive import Archive, Attempt
+from orchestrator.disk.evidence import Evidence, LaunchEvidence
+from orchestrator.disk.outcomes import CellOutcome, Status
 from orchestrator.merge import ledgers, metrics, plausibility
 from orchestrator.merge.measured import Fields, measured
 from orchestrator.merge.times import iso
-from orchestrator.outcomes import CellOutcome, Status
 from orchestrator.report.cells import GenerationMetrics, LoadMetrics, Measured, ModelResult, PhaseMetrics, ProbeMetrics
 from orchestrator.report.model import CellEntry
 from orchestrator.report.parts import AttemptReport, Statistics

@@ -6,19 +6,19 @@ from collections.abc import Iterator, Sequence
 from statistics import fmean, median
 from typing import Final
 
-from orchestrator import validity
-from orchestrator.archive import Archive, Attempt
-from orchestrator.configuration import Isolation
-from orchestrator.evidence import Evidence
+from orchestrator.configuration.resolved import Isolation
+from orchestrator.disk.archive import Archive, Attempt
+from orchestrator.disk.evidence import Evidence
+from orchestrator.disk.outcomes import Status
 from orchestrator.health.verdict import Verdict as HealthVerdict
 from orchestrator.merge import batch_scans, health
 from orchestrator.merge.ledgers import overhead_ms
 from orchestrator.merge.results import report_attempt
 from orchestrator.merge.whose import whose_fault
-from orchestrator.outcomes import Status
 from orchestrator.report.cells import Measured, ModelResult, PhaseMetrics
 from orchestrator.report.health import HealthReport
 from orchestrator.report.model import BestThroughput, CellCounts, FailureReport, Overhead, Summary, Verdict
+from orchestrator.sampling import validity
 from protocol.exit_codes import MEANING, ExitCode
 
 NO_SCORE: Final = "a score and a rank need a baseline, and none ships with this version"

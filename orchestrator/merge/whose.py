@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from orchestrator.archive import Archive, Attempt
-from orchestrator.evidence import Evidence
-from orchestrator.outcomes import CellOutcome, Status
-from orchestrator.placement import Blame, Elsewhere, blame, twins
-from orchestrator.policy import HARDWARE, POLICY, Reaction
+from orchestrator.deciding.placement import Blame, Elsewhere, blame, twins
+from orchestrator.deciding.policy import HARDWARE, POLICY, Reaction
+from orchestrator.disk.archive import Archive, Attempt
+from orchestrator.disk.evidence import Evidence
+from orchestrator.disk.outcomes import CellOutcome, Status
 from protocol.cell import Cell, Device
 from protocol.failure import Category, Failure
 

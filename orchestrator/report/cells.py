@@ -13,7 +13,7 @@ from typing import Annotated
 
 import msgspec
 
-from orchestrator.outcomes import Status
+from orchestrator.disk.outcomes import Status
 from orchestrator.report.parts import AttemptReport, LaunchLedger, Part, Plausibility, Statistics
 
 BatchKey = Annotated[str, msgspec.Meta(pattern="^batch_size_[1-9][0-9]*$")]

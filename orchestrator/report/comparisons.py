@@ -1,6 +1,6 @@
 """What is put side by side in the report: the same cell on identical devices, and the run and a stored one."""
 
-from orchestrator.outcomes import Status
+from orchestrator.disk.outcomes import Status
 from orchestrator.report.parts import Part
 
 

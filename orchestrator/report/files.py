@@ -14,9 +14,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from orchestrator.configuration import ReportFormat
+from orchestrator.configuration.resolved import ReportFormat
+from orchestrator.disk.journal import write_durably
 from orchestrator.errors import StorageError
-from orchestrator.journal import write_durably
 from orchestrator.report.model import Report
 from protocol.paths import RunPaths
 

@@ -16,7 +16,7 @@ generation and probes; 3, health in place of a note that there is none.
 
 from typing import Final
 
-from orchestrator.outcomes import Status
+from orchestrator.disk.outcomes import Status
 from orchestrator.report.cells import BatchScan, ModelResult, ProbeMetrics
 from orchestrator.report.comparisons import BaselineComparison, Spread
 from orchestrator.report.health import HealthReport

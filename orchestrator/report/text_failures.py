@@ -7,14 +7,14 @@ earliest: what follows a failure is often nothing but its consequence.
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from orchestrator.explanations import EXPLANATIONS
-from orchestrator.naming import sized
-from orchestrator.outcomes import Status
+from orchestrator.configuration.naming import sized
+from orchestrator.deciding.explanations import EXPLANATIONS
+from orchestrator.deciding.stopping import how_it_ended
+from orchestrator.disk.outcomes import Status
 from orchestrator.report import layout
 from orchestrator.report.model import FailureReport, Report
 from orchestrator.report.text_gpus import label, label_of
 from orchestrator.report.text_left_out import input_sizes
-from orchestrator.stopping import how_it_ended
 from protocol.failure import Category
 
 SHOWN_FAILURES: Final = 20

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
-from orchestrator.naming import by_reason, sized
-from orchestrator.outcomes import Status
+from orchestrator.configuration.naming import by_reason, sized
+from orchestrator.disk.outcomes import Status
 from orchestrator.report import layout
 from orchestrator.report.model import CellEntry, Report
 from orchestrator.report.text_gpus import labels

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from orchestrator.naming import shortened
+from orchestrator.configuration.naming import shortened
 from orchestrator.report import layout
 from orchestrator.report.cells import GenerationMetrics, Measured, ModelResult, PhaseMetrics
 from orchestrator.report.numbers import number, unit

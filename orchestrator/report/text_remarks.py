@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Final
 
-from orchestrator.naming import counted
-from orchestrator.outcomes import Status
+from orchestrator.configuration.naming import counted
+from orchestrator.disk.outcomes import Status
 from orchestrator.report.cells import Computed, GenerationMetrics, Measured, PhaseMetrics
 from orchestrator.report.parts import SHARE_IN_DOUBT
 from protocol.intervals import BATCHES

@@ -18,8 +18,9 @@ from pathlib import Path
 
 import msgspec
 
-from orchestrator import archive, folders, run
-from orchestrator.seen import Look
+from orchestrator import run
+from orchestrator.disk import archive, folders
+from orchestrator.machine.seen import Look
 from orchestrator.selftest import accounts, campaign, faults, leftovers
 from orchestrator.selftest.campaign import Injection
 from orchestrator.selftest.judge import Account, judge

@@ -5,12 +5,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from orchestrator.archive import Archive, Attempt
+from orchestrator.deciding.slots import scopes
+from orchestrator.disk.archive import Archive, Attempt
 from orchestrator.report.model import Report
 from orchestrator.selftest.campaign import Injection
 from orchestrator.selftest.judge import Account, Try
 from orchestrator.selftest.watching import Seen
-from orchestrator.slots import scopes
 
 _FRAME: Final = '  File "'
 """How faulthandler begins a line of a stack."""

@@ -12,8 +12,8 @@ from typing import Final
 
 import msgspec
 
-from orchestrator.logs import CAP_BYTES
-from orchestrator.outcomes import Status
+from orchestrator.disk.outcomes import Status
+from orchestrator.processes.logs import CAP_BYTES
 from orchestrator.selftest.faults import Done, Expected
 
 _PRINTED_BYTES: Final = 64 * 1024

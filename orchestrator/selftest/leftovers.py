@@ -5,8 +5,8 @@ from pathlib import Path
 
 import psutil
 
-from orchestrator import ending
-from orchestrator.link import socket_folder
+from orchestrator.processes import ending
+from orchestrator.processes.link import socket_folder
 from protocol.paths import RunPaths
 
 

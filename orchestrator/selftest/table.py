@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from orchestrator.naming import counted
+from orchestrator.configuration.naming import counted
 from orchestrator.selftest import Outcome, Row
 
 HEADER = ("injected", "expected", "the orchestrator said", "ended by", "tries", "what was done", "status", "took", "")

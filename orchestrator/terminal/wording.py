@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from orchestrator.stopping import how_it_ended
+from orchestrator.deciding.stopping import how_it_ended
 from orchestrator.view import CellEnded, DeviceLine, Notice, Snapshot
 from protocol.failure import Category, Failure
 

@@ -17,14 +17,16 @@ from typing import cast
 import msgspec
 import zmq
 
-from orchestrator import cores, devices, preload, seen, spawn
-from orchestrator.configuration import Isolation, StoredRun
-from orchestrator.fleet import Concluded, Fleet, Gone, Happening
-from orchestrator.gates import Gates
-from orchestrator.link import Link
-from orchestrator.nursery import Nursery
-from orchestrator.slots import NextLaunch
-from orchestrator.telemetry import Telemetry, read_samples
+from orchestrator.configuration.resolved import Isolation, StoredRun
+from orchestrator.deciding.gates import Gates
+from orchestrator.deciding.slots import NextLaunch
+from orchestrator.machine import cores, devices, seen
+from orchestrator.planning import preload
+from orchestrator.processes import spawn
+from orchestrator.processes.fleet import Concluded, Fleet, Gone, Happening
+from orchestrator.processes.link import Link
+from orchestrator.processes.nursery import Nursery
+from orchestrator.sampling.telemetry import Telemetry, read_samples
 from protocol.cell import Cell, DeviceKind
 from protocol.errors import ProtocolError
 from protocol.failure import Failure
@@ -183,10 +185,11 @@ def stored_run(gpu_ids: str, *options: str) -> StoredRun:
     """What `gpubench-orchestrate --gpu-ids … options` would run, by its own command line."""
     import click
 
-    from orchestrator import TOOL_VERSION, plan
+    from orchestrator import TOOL_VERSION
     from orchestrator.cli import run as command
     from orchestrator.cli.options import RunParams
     from orchestrator.cli.run import command as run_command
+    from orchestrator.planning import plan
 
     context = run_command.make_context("bench", ["--gpu-ids", gpu_ids, *options])
     assert isinstance(context, click.Context)

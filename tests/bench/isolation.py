@@ -12,7 +12,7 @@ import random
 import sys
 from statistics import fmean
 
-from orchestrator.configuration import Isolation
+from orchestrator.configuration.resolved import Isolation
 from protocol.cell import Cell
 from tests.bench.harness import Harness, default_device, harness, stored_run
 from tests.bench.pairs import equivalence

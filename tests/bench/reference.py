@@ -26,8 +26,9 @@ from typing import IO, Final
 
 import msgspec
 
-from orchestrator import preload, spawn
-from orchestrator.configuration import Isolation, StoredRun
+from orchestrator.configuration.resolved import Isolation, StoredRun
+from orchestrator.planning import preload
+from orchestrator.processes import spawn
 from protocol.cell import Cell
 from protocol.result import Result
 from tests.bench import cells

@@ -37,9 +37,9 @@ from typing import Final
 
 import msgspec
 
-from orchestrator.configuration import Isolation, StoredRun
-from orchestrator.fleet import Concluded, Fleet, Happening, Live
-from orchestrator.slots import NextLaunch
+from orchestrator.configuration.resolved import Isolation, StoredRun
+from orchestrator.deciding.slots import NextLaunch
+from orchestrator.processes.fleet import Concluded, Fleet, Happening, Live
 from protocol.cell import Cell, Workload
 from protocol.failure import Phase
 from protocol.result import Result

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psutil
 
-from orchestrator.records import StopAsked
+from orchestrator.disk.records import StopAsked
 from protocol.messages import Deadlines
 from tests.fakes import faults
 from tests.fakes.commands import python

@@ -8,8 +8,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from orchestrator.configuration import Isolation
-from orchestrator.records import End, Left, Spawned, Start
+from orchestrator.configuration.resolved import Isolation
+from orchestrator.disk.records import End, Left, Spawned, Start
 from protocol.failure import Category
 from protocol.messages import Deadlines
 from tests.fakes import faults

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.records import Skipped, TakenOut
+from orchestrator.disk.records import Skipped, TakenOut
 from tests.fakes.cuda import beside
 from tests.fakes.node import NOTHING, Node, leftovers
 from tests.fakes.nvml import FakeNvml, uuid
 
 PREPARE = """
 from pathlib import Path
-from orchestrator import devices
+from orchestrator.machine import devices
 from tests.fakes import faults
 found = devices.resolve("all", visible=None, cores=(0, 1))
 models = [faults.model(f"m{{number}}", seconds={seconds}) for number in range(3)]
@@ -21,7 +21,7 @@ print("null")
 
 NO_CONTEXT = """
 from pathlib import Path
-from orchestrator import devices
+from orchestrator.machine import devices
 from tests.fakes import faults
 found = devices.resolve("all", visible=None, cores=(0, 1))
 fault = {{"do": "no context", "in": "build", "on": {on!r}, "after": 5}}

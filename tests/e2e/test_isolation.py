@@ -5,8 +5,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from orchestrator import archive
-from orchestrator.configuration import Isolation
+from orchestrator.configuration.resolved import Isolation
+from orchestrator.disk import archive
 from protocol.paths import RunPaths
 from protocol.result import Environment
 from tests.fakes.commands import python

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import zmq
 
-from orchestrator import host
-from orchestrator.journal import Journal
-from orchestrator.records import Segment, Spawned
+from orchestrator.disk.journal import Journal
+from orchestrator.disk.records import Segment, Spawned
+from orchestrator.machine import host
 from protocol import VERSION, codec
 from protocol.failure import Category, Failure, Phase
 from protocol.messages import Dismiss, Hello, Outcome, ToWorker
@@ -23,7 +23,7 @@ from tests.fakes.node import NOTHING, ROOT, SOCKETS, Node, leftovers
 from tests.fakes.nvml import FakeNvml
 
 ORPHAN = """
-from orchestrator import devices
+from orchestrator.machine import devices
 from pathlib import Path
 from tests.fakes import faults
 found = devices.resolve("all", visible=None, cores=(0, 1))
@@ -108,7 +108,8 @@ def test_an_orphan_of_ours_does_not_keep_us_from_its_gpu(tmp_path: Path) -> None
 ORPHANS = """
 import json, os, subprocess, sys
 from pathlib import Path
-from orchestrator import ending, host
+from orchestrator.machine import host
+from orchestrator.processes import ending
 
 folder = Path(sys.argv[1]).resolve()
 def session():
@@ -172,7 +173,8 @@ def test_a_stale_worker_cannot_speak_for_a_launch(tmp_path: Path) -> None:
 RUN = """
 import json
 from pathlib import Path
-from orchestrator import archive, run
+from orchestrator import run
+from orchestrator.disk import archive
 from orchestrator.view import CellEnded
 from protocol.paths import RunPaths
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from orchestrator import archive
+from orchestrator.disk import archive
 from protocol.failure import Category
 from protocol.paths import RunPaths
 from tests.fakes import faults

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from orchestrator.records import Skipped, TakenOut
+from orchestrator.disk.records import Skipped, TakenOut
 from tests.fakes import faults
 from tests.fakes.node import NOTHING, Node, leftovers
 

@@ -9,7 +9,7 @@ import msgspec
 import psutil
 import pytest
 
-from orchestrator.configuration import Isolation
+from orchestrator.configuration.resolved import Isolation
 from protocol.cell import ModelSpec
 from tests.fakes import faults
 from tests.fakes.node import ROOT, Node

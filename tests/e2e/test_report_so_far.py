@@ -9,11 +9,11 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from orchestrator import journal, lock, reporting
 from orchestrator import report as reports
 from orchestrator.cli import orchestrate
-from orchestrator.configuration import ReportFormat, StoredRun
-from orchestrator.records import Finished
+from orchestrator.configuration.resolved import ReportFormat, StoredRun
+from orchestrator.disk import journal, lock, reporting
+from orchestrator.disk.records import Finished
 from orchestrator.report.model import Report
 from protocol.messages import Deadlines
 from protocol.paths import RunPaths

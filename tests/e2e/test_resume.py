@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.records import End
+from orchestrator.disk.records import End
 from tests.fakes import faults
 from tests.fakes.node import NOTHING, Node, leftovers
 

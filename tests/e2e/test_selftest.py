@@ -22,7 +22,7 @@ QUICK = ("kill (SIGKILL)", "out of memory", "exception", "import error", "NaN")
 
 SCRIPT = """
 import sys
-from orchestrator import seen
+from orchestrator.machine import seen
 from orchestrator.selftest import faults
 none = seen.Inventory(gpus=(), nvml=seen.NvmlStatus.ABSENT, reason="no driver")
 seen.look = lambda *_: seen.Seen(inventory=none)

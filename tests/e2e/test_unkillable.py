@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from orchestrator.records import TakenOut
+from orchestrator.disk.records import TakenOut
 from protocol.messages import Deadlines
 from tests.fakes import faults
 from tests.fakes.node import NOTHING, ROOT, Node, leftovers
@@ -12,7 +12,8 @@ INJECTED = """
 import sys
 if "resume" in sys.orig_argv:
     from pathlib import Path
-    from orchestrator import ending, host, launches
+    from orchestrator.machine import host
+    from orchestrator.processes import ending, launches
     launches.TERM_GRACE_S, launches.UNKILLABLE_S = 0.5, 1.0
     ending.signal_group = lambda pid, number: None
     ending.signal_quietly = lambda pid, number: None

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import zmq
 
-from orchestrator import state
 from orchestrator.conductor import Conductor, Surroundings
-from orchestrator.configuration import StoredRun
-from orchestrator.fleet import Live
-from orchestrator.journal import Journal
-from orchestrator.link import Link
-from orchestrator.nursery import Nursery
-from orchestrator.signals import StopSignals
+from orchestrator.configuration.resolved import StoredRun
+from orchestrator.deciding import state
+from orchestrator.disk.journal import Journal
+from orchestrator.processes.fleet import Live
+from orchestrator.processes.link import Link
+from orchestrator.processes.nursery import Nursery
+from orchestrator.processes.signals import StopSignals
 from orchestrator.view import CellEnded, Notice, Snapshot
 from protocol.cell import Device
 from protocol.messages import LaunchSpec

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import msgspec
 
-from orchestrator import catalogue, config, settings
-from orchestrator.configuration import Configuration
-from orchestrator.settings import Said, Settings
+from orchestrator.configuration import catalogue, settings
+from orchestrator.configuration import resolve as config
+from orchestrator.configuration.resolved import Configuration
+from orchestrator.configuration.settings import Said, Settings
 from protocol.cell import Device, DeviceKind
 
 DEFAULTS = catalogue.configs_folder() / "default.yaml"

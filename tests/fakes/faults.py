@@ -2,8 +2,10 @@
 
 from pathlib import Path
 
-from orchestrator import TOOL_VERSION, archive, plan
-from orchestrator.configuration import Configuration, Isolation, ReportFormat, StoredRun
+from orchestrator import TOOL_VERSION
+from orchestrator.configuration.resolved import Configuration, Isolation, ReportFormat, StoredRun
+from orchestrator.disk import archive
+from orchestrator.planning import plan
 from protocol.cell import Device, DeviceKind, Mode, ModelSpec, Precision, Scalar, Workload
 from protocol.messages import Deadlines, Measurement
 from protocol.paths import RunPaths

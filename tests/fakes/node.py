@@ -13,9 +13,9 @@ from typing import Any
 
 import psutil
 
-from orchestrator import archive, journal
-from orchestrator.archive import Archive
-from orchestrator.records import Record, Segment, Spawned, Start
+from orchestrator.disk import archive, journal
+from orchestrator.disk.archive import Archive
+from orchestrator.disk.records import Record, Segment, Spawned, Start
 from protocol.paths import RunPaths
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -15,14 +15,26 @@ from pathlib import Path
 
 import msgspec
 
-from orchestrator import archive, catalogue, evidence, plan
-from orchestrator.archive import Archive
-from orchestrator.configuration import Isolation, StoredRun
-from orchestrator.journal import Journal, write_durably
+from orchestrator.configuration import catalogue
+from orchestrator.configuration.resolved import Isolation, StoredRun
+from orchestrator.disk import archive, evidence
+from orchestrator.disk.archive import Archive
+from orchestrator.disk.journal import Journal, write_durably
+from orchestrator.disk.records import (
+    Dropped,
+    End,
+    Finished,
+    Header,
+    Left,
+    Segment,
+    Start,
+    TelemetryEnded,
+    ZygoteStarted,
+)
 from orchestrator.merge import merge
-from orchestrator.records import Dropped, End, Finished, Header, Left, Segment, Start, TelemetryEnded, ZygoteStarted
+from orchestrator.planning import plan
 from orchestrator.report.model import Report
-from orchestrator.samples import SampleFile
+from orchestrator.sampling.samples import SampleFile
 from protocol import codec
 from protocol.cell import Cell, Device, DeviceKind, Mode, ModelSpec, Precision, Workload
 from protocol.failure import Category, Failure, Phase

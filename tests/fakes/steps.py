@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from orchestrator import state
-from orchestrator.slots import Ended, Freed, NextLaunch, RunState, Started
+from orchestrator.deciding import state
+from orchestrator.deciding.slots import Ended, Freed, NextLaunch, RunState, Started
 from protocol.failure import Category, Failure, Phase
 
 Decide = Callable[[NextLaunch], Failure | None]

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from orchestrator.telemetry import Telemetry
+from orchestrator.sampling.telemetry import Telemetry
 from protocol.messages import FromSampler
 
 PATIENCE_S: Final = 20.0

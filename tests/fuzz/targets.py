@@ -28,18 +28,21 @@ import msgpack
 import msgspec
 import pytest
 
-from orchestrator import archive, catalogue, config, evidence, journal, lock, models_file, samples, settings
-from orchestrator.catalogue import Catalogue
-from orchestrator.configuration import ReportFormat
+from orchestrator.configuration import catalogue, models_file, settings
+from orchestrator.configuration import resolve as config
+from orchestrator.configuration.catalogue import Catalogue
+from orchestrator.configuration.resolved import ReportFormat
+from orchestrator.configuration.settings import Said
+from orchestrator.disk import archive, evidence, journal, lock
+from orchestrator.disk.journal import MAGIC, Journal
+from orchestrator.disk.records import Record
 from orchestrator.errors import ConfigError, RunFolderError
 from orchestrator.health import records as health
-from orchestrator.journal import MAGIC, Journal
 from orchestrator.merge import merge
-from orchestrator.records import Record
 from orchestrator.report.files import render
-from orchestrator.sampler import Task
-from orchestrator.samples import Batch
-from orchestrator.settings import Said
+from orchestrator.sampling import samples
+from orchestrator.sampling.sampler import Task
+from orchestrator.sampling.samples import Batch
 from protocol import codec
 from protocol.errors import ProtocolError
 from protocol.messages import AwaitFree, FromSampler, FromWorker, FromZygote, LaunchSpec, ToWorker, ToZygote

@@ -5,7 +5,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator import archive, journal
+from orchestrator.disk import archive, journal
 from protocol import codec
 from protocol.failure import Category
 from protocol.paths import RunPaths

@@ -8,10 +8,11 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from orchestrator import run, seen
+from orchestrator import run
 from orchestrator.cli import orchestrate
-from orchestrator.configuration import StoredRun
+from orchestrator.configuration.resolved import StoredRun
 from orchestrator.errors import StorageError
+from orchestrator.machine import seen
 from orchestrator.report.model import Report
 from protocol.paths import RunPaths
 from tests.fakes.terminal import Pipe, Terminal

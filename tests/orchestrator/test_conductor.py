@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import journal
-from orchestrator.fleet import Concluded, Gone
-from orchestrator.records import End, TakenOut
-from orchestrator.slots import SlotStatus
+from orchestrator.deciding.slots import SlotStatus
+from orchestrator.disk import journal
+from orchestrator.disk.records import End, TakenOut
+from orchestrator.processes.fleet import Concluded, Gone
 from protocol.failure import Category, Failure, Phase
 from protocol.messages import GpuBroken
 from tests.fakes.conducting import conducting

@@ -7,13 +7,15 @@ from collections.abc import Mapping
 import msgspec
 import pytest
 
-from orchestrator import launches, plan, progress
-from orchestrator.configuration import Configuration
-from orchestrator.fleet import Live
-from orchestrator.slots import Ended, Freed, Quarantined, RunState, SlotStatus, Started, wait_in_vain
-from orchestrator.state import begin, next_launches, step
+from orchestrator import progress
+from orchestrator.configuration.resolved import Configuration
+from orchestrator.deciding.slots import Ended, Freed, Quarantined, RunState, SlotStatus, Started, wait_in_vain
+from orchestrator.deciding.state import begin, next_launches, step
+from orchestrator.deciding.stopping import OUT_OF_TIME
+from orchestrator.planning import plan
+from orchestrator.processes import launches
+from orchestrator.processes.fleet import Live
 from orchestrator.stats.launch import of_launch
-from orchestrator.stopping import OUT_OF_TIME
 from orchestrator.terminal.wording import event_lines
 from orchestrator.view import CellEnded
 from protocol.cell import Device, Mode, Precision, Workload

@@ -62,7 +62,7 @@ def find(kind: Kind, orchestrator: int, journal: Path, dice: random.Random) -> V
             return _held(found[0], None, None) if found else None
         case Target.TELEMETRY:
             # One that is stopped before it has asked the kernel to end with the orchestrator is not ended with it.
-            mine = [child for child in _children(orchestrator) if _told(child, "orchestrator.sampler")]
+            mine = [child for child in _children(orchestrator) if _told(child, "orchestrator.sampling.sampler")]
             found = [child.pid for child in mine if kind.deed is not Deed.SIGNAL or _samples(child)]
             return _held(found[0], None, None) if found else None
 

@@ -41,7 +41,7 @@ _PREPARE = """
 import json, os, sys
 import msgspec
 from pathlib import Path
-from orchestrator import devices
+from orchestrator.machine import devices
 from protocol.messages import Deadlines
 from tests.fakes import faults
 told = json.load(sys.stdin)

@@ -1,0 +1,192 @@
+"""What a burn-in says of one GPU, and why. Pure.
+
+    FAIL      it computed, kept or moved wrong bits, or its health says that the hardware is at fault
+    UNKNOWN   the time was not served, a required check did no work, or nobody can say which of several GPUs is wrong
+    WARN      it slows down, or is slower than its siblings, or its health warns
+    PASS      all required checks did their work for the time that was asked for, and found nothing
+
+Earlier ones win; every reason that was found is told, whichever wins. PASS stands on evidence alone: what was counted.
+"""
+
+import enum
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from orchestrator.burn_in.compare import Deviation
+from orchestrator.health.judges import Action
+from orchestrator.health.verdict import Verdict
+from protocol.cell import Workload
+from protocol.verification import Mismatch
+
+SERVED_SHARE: Final = 0.9
+"""Of the time that was asked for, which a GPU must have been given work in: starting processes takes some of it."""
+REQUIRED: Final = (Workload.TRUTH, Workload.SOAK, Workload.MEMORY, Workload.REPLAY)
+"""Checks without which there is no PASS."""
+TITLES: Final = {
+    Workload.TRUTH: "the check of truth",
+    Workload.SOAK: "verified products",
+    Workload.MEMORY: "the memory test",
+    Workload.REPLAY: "repeated training steps",
+}
+_GRAVEST_FIRST: Final = (Verdict.FAIL, Verdict.UNKNOWN, Verdict.WARN, Verdict.PASS)
+
+
+class Pace(enum.StrEnum):
+    """What the rates of a GPU say, over time or beside its siblings'."""
+
+    STEADY = "steady"
+    SLOWER = "slower"
+    UNTOLD = "cannot be told"
+
+
+@dataclass(frozen=True)
+class Tally:
+    """What one kind of check did on one GPU. operations, verified_bytes: that were compared; measured_s: at work."""
+
+    launches: int = 0
+    checks: int = 0
+    operations: float = 0.0
+    verified_bytes: int = 0
+    measured_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """A mismatch that a launch found in its own work."""
+
+    workload: Workload
+    precision: str
+    round: int
+    at: str
+    mismatch: Mismatch
+
+
+@dataclass(frozen=True)
+class Work:
+    """Everything that is known of one GPU after the night.
+
+    asked_s, served_s: seconds asked for, and from its first to its last launch, interruptions left out. wrong: kept
+    mismatches; mismatches: all of them. deviations: of its launches from the majority. undecided: cells in which GPUs
+    disagree without one. failures: launches without a result, in words. paces: kind of rate → what it says, and how.
+    not_tested: what → why. interrupted: why the run ended early, or empty.
+    """
+
+    asked_s: float
+    served_s: float
+    tallies: Mapping[Workload, Tally]
+    wrong: tuple[Wrong, ...] = ()
+    mismatches: int = 0
+    deviations: tuple[Deviation, ...] = ()
+    undecided: tuple[str, ...] = ()
+    failures: tuple[str, ...] = ()
+    health: Verdict = Verdict.NOT_APPLICABLE
+    health_reason: str = ""
+    paces: Mapping[str, tuple[Pace, str]] = field(default_factory=dict)
+    not_tested: Mapping[str, str] = field(default_factory=dict)
+    interrupted: str = ""
+    reboots: int = 0
+    tainted: bool = False
+
+
+@dataclass(frozen=True)
+class Reason:
+    """One thing that speaks for a verdict, and what to do about it."""
+
+    verdict: Verdict
+    text: str
+    action: Action = Action.NOTHING
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The verdict on a GPU, every reason for it, gravest first, and the graver of what is to be done."""
+
+    verdict: Verdict
+    reasons: tuple[Reason, ...]
+    action: Action
+
+
+def judge(work: Work) -> Judged:
+    """The verdict on one GPU."""
+    found = [*_wrong_bits(work), *_of_health(work), *_gaps(work), *_slow(work)]
+    found.sort(key=lambda reason: _GRAVEST_FIRST.index(reason.verdict))
+    verdict = found[0].verdict if found else Verdict.PASS
+    action = max((reason.action for reason in found), key=list(Action).index, default=Action.NOTHING)
+    return Judged(verdict, tuple(found), action)
+
+
+def bound(checks: int) -> float | None:
+    """The error rate for each check that is excluded with 95 % confidence when none of so many found one: 3/n.
+
+    The rule of three (Hanley and Lippman-Hand 1983). None without a check.
+    """
+    return 3 / checks if checks else None
+
+
+def _wrong_bits(work: Work) -> Iterator[Reason]:
+    """Wrong results. One that a correct library may give is no fault of the GPU, and nothing is claimed."""
+    for one in work.wrong:
+        mismatch = one.mismatch
+        where = f"{TITLES[one.workload]} in {one.precision}, round {one.round + 1}, {one.at}"
+        what = f"{mismatch.what}: {_counted(mismatch.elements, 'element')}, {_counted(mismatch.bits, 'bit')} wrong"
+        again = f"wrong again in {mismatch.wrong_again} of {mismatch.repeated} repetitions"
+        if mismatch.beyond_rounding is False:
+            yield Reason(
+                Verdict.UNKNOWN,
+                f"{where}: {what}, all of it within rounding: the library may have chosen another algorithm; {again}",
+                Action.MONITOR,
+            )
+        else:
+            read = "" if mismatch.same_when_read_again else "; it was right when read again, an error of reading"
+            yield Reason(Verdict.FAIL, f"{where}: {what}; {again}{read}", Action.REPLACE)
+    if (more := work.mismatches - len(work.wrong)) > 0:
+        yield Reason(Verdict.FAIL, f"{_counted(more, 'more mismatch', 'more mismatches')}", Action.REPLACE)
+    for deviation in work.deviations:
+        who = "GPUs" if deviation.between_gpus else "launches on this GPU"
+        sample = deviation.sample
+        yield Reason(
+            Verdict.FAIL,
+            f"{sample.cell}, round {sample.round + 1}: other bits than {deviation.against} of {deviation.of} {who} "
+            f"gave, from output {deviation.at + 1} on",
+            Action.REPLACE,
+        )
+
+
+def _of_health(work: Work) -> Iterator[Reason]:
+    if work.health in (Verdict.FAIL, Verdict.UNKNOWN, Verdict.WARN):
+        action = {Verdict.FAIL: Action.REPLACE}.get(work.health, Action.MONITOR)
+        yield Reason(work.health, f"health: {work.health_reason}", action)
+
+
+def _gaps(work: Work) -> Iterator[Reason]:
+    """Why there is no PASS, though nothing wrong was found."""
+    if work.tainted:
+        yield Reason(Verdict.UNKNOWN, "tainted: faults were injected on purpose")
+    if work.interrupted:
+        yield Reason(Verdict.UNKNOWN, f"the night was cut short: {work.interrupted}")
+    elif work.served_s < SERVED_SHARE * work.asked_s:
+        yield Reason(Verdict.UNKNOWN, f"at work for {work.served_s:.0f} s of the {work.asked_s:.0f} s asked for")
+    if work.reboots:
+        yield Reason(Verdict.UNKNOWN, "the machine was started anew in the middle", Action.MONITOR)
+    for workload in REQUIRED:
+        if not work.tallies.get(workload, Tally()).checks:
+            yield Reason(Verdict.UNKNOWN, f"{TITLES[workload]} never came to an end: {_why(work, workload)}")
+    for cell in work.undecided:
+        yield Reason(Verdict.UNKNOWN, f"{cell}: GPUs of one kind disagree, and no majority says which is right")
+    for text in work.failures:
+        yield Reason(Verdict.UNKNOWN, f"a launch has no result: {text}", Action.MONITOR)
+
+
+def _why(work: Work, workload: Workload) -> str:
+    return work.not_tested.get(workload, "no launch of it has a result")
+
+
+def _slow(work: Work) -> Iterator[Reason]:
+    for kind, (pace, words) in work.paces.items():
+        if pace is Pace.SLOWER:
+            yield Reason(Verdict.WARN, f"{kind}: {words}", Action.MONITOR)
+
+
+def _counted(number: int, one: str, many: str | None = None) -> str:
+    return f"1 {one}" if number == 1 else f"{number:,} {many or one + 's'}"

@@ -1,0 +1,1 @@
+"""What a person asked for: read, checked, and resolved to one configuration."""

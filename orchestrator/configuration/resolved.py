@@ -1,0 +1,118 @@
+"""The configuration as resolved: what a run was asked to do, complete, and stored with it as run.yaml."""
+
+import enum
+import hashlib
+
+import msgspec
+
+from orchestrator.planning.scan import Room
+from protocol.cell import Cell, Device, MemoryFormat, Mode, ModelSpec, Precision, Workload
+from protocol.messages import Deadlines, Measurement
+
+
+class Isolation(enum.StrEnum):
+    """How the process of a launch is made: forked from a warmed zygote, or a new interpreter."""
+
+    FORK = "fork"
+    EXEC = "exec"
+
+
+class ReportFormat(enum.StrEnum):
+    """Formats of the report; the value is the file's suffix."""
+
+    JSON = "json"
+    CSV = "csv"
+    TXT = "txt"
+
+
+class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Everything that decides what a run does. Made of defaults, a file and the command line, in that order.
+
+    models: those asked for, probes among them. probes: all that ship, because a plan adds some of them to GPUs on which
+    models are measured.
+    training_batch_sizes: those of training, which needs more memory; batch_sizes: those of inference.
+    sequence_lengths, input_sizes: of models that count in tokens or in pixels; empty: each model's own.
+    memory_format: of images; None: each model's own.
+    required_signals: of a GPU's health, without which there is no PASS, beyond what configs/health.yaml requires.
+    preset, time_limit_s: of `quick`, whose process ends within the limit; None for every other run.
+    tainted: faults are injected on purpose, so nothing of the run is a measurement.
+    launches: rounds, so launches for each cell. iterations and warm-up within `measurement` are None when adaptive.
+    """
+
+    models: tuple[ModelSpec, ...]
+    probes: tuple[ModelSpec, ...] = ()
+    workloads: tuple[Workload, ...]
+    precisions: tuple[Precision, ...]
+    batch_sizes: tuple[int, ...]
+    training_batch_sizes: tuple[int, ...]
+    generation_batch_sizes: tuple[int, ...] = (1,)
+    sequence_lengths: tuple[int, ...] = ()
+    input_sizes: tuple[int, ...] = ()
+    memory_format: MemoryFormat | None = None
+    profile: str
+    measurement: Measurement
+    launches: int
+    seed: int
+    mode: Mode
+    isolation: Isolation
+    gpu_ids: str
+    allow_busy: bool
+    monitor: bool
+    monitor_interval_ms: int
+    required_signals: tuple[str, ...] = ()
+    deadlines: Deadlines
+    cache_folder: str
+    runs_folder: str
+    output_path: str
+    formats: tuple[ReportFormat, ...]
+    preset: str | None = None
+    time_limit_s: float | None = None
+    tainted: bool = False
+
+    @property
+    def by_name(self) -> dict[str, ModelSpec]:
+        """Every model and probe that a cell of this run may name."""
+        return {model.name: model for model in (*self.probes, *self.models)}
+
+
+class LeftOut(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Something that was asked for and is not applicable to a device, and why: no cell of the plan, and no failure."""
+
+    device: str
+    model: str
+    why: str
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What will be run, in which order on each device.
+
+    order: device UUID → the planned launches of that device, in order; each is (id of a cell, round from 0).
+    rooms: device UUID → what bounds its scans for the batch size, of plans that have any.
+    """
+
+    cells: tuple[Cell, ...]
+    order: dict[str, tuple[tuple[str, int], ...]]
+    left_out: tuple[LeftOut, ...] = ()
+    rooms: dict[str, Room] = {}
+
+    @property
+    def launches(self) -> int:
+        """How many are planned, on all devices together."""
+        return sum(map(len, self.order.values()))
+
+    @property
+    def hash(self) -> str:
+        """Identity of the plan, for resume."""
+        return hashlib.sha256(msgspec.json.encode(self)).hexdigest()[:16]
+
+
+class StoredRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """run.yaml: the configuration, the devices and the plan, and the command that asked for them."""
+
+    tool_version: str
+    run_id: str
+    command: tuple[str, ...]
+    configuration: Configuration
+    devices: tuple[Device, ...]
+    plan: Plan
+    telemetry_note: str = ""

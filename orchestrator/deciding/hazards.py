@@ -1,0 +1,50 @@
+"""What the driver says of GPUs while the run works on them, and what that means for the launches there.
+
+    sampler ── XidSeen, GpuBroken ──▶ heard ── health.verdict.reaction ──▶ a failure that takes the GPU out, or nothing
+
+An Xid that asks for no more than a new process is kept: it explains a launch that fails on that GPU.
+"""
+
+from orchestrator.deciding.policy import HARDWARE
+from orchestrator.health import verdict, xids
+from protocol.failure import Category, Failure, Phase
+from protocol.messages import GpuBroken, XidSeen
+
+
+class Hazards:
+    """Errors of the GPUs of a run, as they came."""
+
+    def __init__(self) -> None:
+        self._last_ns: dict[str, dict[int, int]] = {}
+        self._broken: dict[str, None] = {}
+
+    def is_news(self, message: XidSeen | GpuBroken) -> bool:
+        """Whether nothing like it was heard of this GPU: an Xid may come a thousand times."""
+        return isinstance(message, GpuBroken) or message.xid not in self._last_ns.get(message.uuid, {})
+
+    def heard(self, message: XidSeen | GpuBroken) -> Failure | None:
+        """The failure of whatever runs on the GPU, which is not to be used any more; None where it may be."""
+        if isinstance(message, GpuBroken):
+            category = Category.DEVICE_LOST if message.lost else Category.DEVICE_HARDWARE
+            reaction = verdict.reaction((), broken=message.reason)
+        else:
+            self._last_ns.setdefault(message.uuid, {})[message.xid] = message.at_ns
+            category, reaction = Category.DEVICE_HARDWARE, verdict.reaction((message.xid,))
+        if not reaction.quarantine:
+            return None
+        self._broken[message.uuid] = None
+        return Failure(category=category, message=reaction.reason, phase=Phase.MEASURE)
+
+    def ended(self, uuid: str, failure: Failure) -> None:
+        """A launch on a GPU has failed: its hardware may be why."""
+        if failure.category in HARDWARE:
+            self._broken[uuid] = None
+
+    def broken_beside(self, uuid: str) -> tuple[str, ...]:
+        """Other GPUs of the run whose hardware has failed, in that order."""
+        return tuple(other for other in self._broken if other != uuid)
+
+    def since(self, uuid: str, at_ns: int) -> str:
+        """The Xids of a GPU from a monotonic time on, in words, each once; empty where there was none."""
+        numbers = [xid for xid, last_ns in self._last_ns.get(uuid, {}).items() if last_ns >= at_ns]
+        return ", ".join(f"{number} ({xids.kind(number)})" for number in xids.roots(numbers))

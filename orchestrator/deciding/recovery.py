@@ -1,0 +1,87 @@
+"""Where a run stands after what its journal tells: for `resume`, and for every run as it begins. Pure."""
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from orchestrator.configuration.resolved import Plan
+from orchestrator.deciding.slots import Dropped, Ended, Freed, RunState, Started, Withdrawn
+from orchestrator.deciding.state import begin, step
+from orchestrator.disk.records import Beside, End, Foreign, Left, Record, Segment, Start
+from orchestrator.disk.records import Dropped as DroppedRecord
+from orchestrator.sampling.foreign import ForeignUse
+from protocol.failure import Category, Failure, Phase
+
+
+def restore(plan: Plan, records: Iterable[Record], kinds: Mapping[str, str] | None = None) -> RunState:
+    """The state that the journal's records lead to. kinds: as for state.begin.
+
+    A Start without an End was interrupted, and counts as an attempt. A second End takes a result back. What follows
+    from an end (a model that is skipped, a device that is taken out) is not read but follows again. With each segment
+    devices get another chance: whoever resumes a run may have mended them, or ended what took the host's memory.
+    """
+    now = begin(plan, kinds)
+    open_launches: dict[int, Start] = {}
+    for record in records:
+        match record:
+            case Segment():
+                now = _another_chance(now)
+            case Start():
+                open_launches[record.launch] = record
+                slot = (record.cell, record.round)
+                now = step(now, Started(record.launch, slot, record.device, record.batch_size))
+            case End() if record.launch in open_launches:
+                start = open_launches.pop(record.launch)
+                now = step(step(now, Ended(record.launch, record.failure, record.figures)), Freed(start.device))
+            case End() if record.failure is not None:
+                now = step(now, Withdrawn(record.launch, record.failure))
+            case DroppedRecord():
+                now = step(now, Dropped((record.cell, record.round)))
+            case _:
+                pass
+    for launch, start in open_launches.items():
+        now = step(step(now, Ended(launch, interrupted())), Freed(start.device))
+    return now
+
+
+def _another_chance(now: RunState) -> RunState:
+    devices = {uuid: msgspec.structs.replace(one, quarantined="", strikes=()) for uuid, one in now.devices.items()}
+    return msgspec.structs.replace(now, devices=devices, at_once=None)
+
+
+def beside_others(records: Iterable[Record]) -> dict[int, str]:
+    """Launches with a result beside which the journal has seen somebody else and says nothing of it, and whom.
+
+    The process that worked on the run was killed between the result and what it would have said. As there, a launch is
+    looked at when its device is free again (Left); one whose device never was, at the end of its segment.
+    """
+    use, running = ForeignUse(), dict[int, Start]()
+    found: dict[int, str] = {}
+    good: set[int] = set()
+    for record in records:
+        match record:
+            case Segment():
+                found |= {launch: use.during(start.device, start.at_ns) for launch, start in running.items()}
+                use, running = ForeignUse(), {}
+            case Foreign():
+                use.note(record.device, record.by, record.at_ns)
+            case Start():
+                running[record.launch] = record
+            case End(failure=None):
+                good.add(record.launch)
+            case End() | Beside():
+                good.discard(record.launch)
+            case Left() if record.launch in running:
+                start = running.pop(record.launch)
+                found[record.launch] = use.during(start.device, start.at_ns)
+    found |= {launch: use.during(start.device, start.at_ns) for launch, start in running.items()}
+    return {launch: who for launch, who in found.items() if who and launch in good}
+
+
+def interrupted() -> Failure:
+    """The failure of an attempt whose orchestrator died."""
+    return Failure(
+        category=Category.INTERRUPTED,
+        message="the orchestrator ended while this attempt was running",
+        phase=Phase.START,
+    )

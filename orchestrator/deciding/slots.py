@@ -1,0 +1,244 @@
+"""What a run's state is made of, and what can happen to it. Values alone: what decides is in state.py.
+
+    RunState ─┬─ slots     each planned launch: waiting, running, or how it was settled
+              ├─ devices   each device: its queue, what it runs, whether it is taken out
+              └─ what has been learned: sizes that do not fit, models that do not work, launches and attempts made
+
+Everything here is frozen: a step of the run makes a new state. `with_slot`, `settled` and `with_device` make the
+smallest ones. A step costs the same whether the run has ten cells or twenty thousand (layered.py).
+"""
+
+import enum
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from orchestrator.deciding.layered import Layered
+from orchestrator.planning.scan import Figures, Room, Tried
+from protocol.cell import Cell
+from protocol.failure import Category, Failure
+
+Slot = tuple[str, int]
+
+
+class SlotStatus(enum.StrEnum):
+    """Where a planned launch stands."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    MEASURED = "measured"
+    REFERRED = "referred"
+    DOES_NOT_FIT = "does not fit"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+    DROPPED = "dropped"
+
+
+SETTLED: Final = frozenset(SlotStatus) - {SlotStatus.WAITING, SlotStatus.RUNNING}
+
+
+class SlotState(msgspec.Struct, frozen=True, kw_only=True):
+    """One planned launch, or one scan for the batch size, which takes many.
+
+    batch_size: what the last attempt ran. refers_to: the cell that has its result. tried: what a scan knows so far.
+    """
+
+    status: SlotStatus = SlotStatus.WAITING
+    batch_size: int
+    attempts: int = 0
+    failures: tuple[Category, ...] = ()
+    refers_to: str | None = None
+    tried: tuple[Tried, ...] = ()
+
+
+class DeviceState(msgspec.Struct, frozen=True, kw_only=True):
+    """One device. running: the launch that has it, until its process is gone and its memory is free again.
+
+    quarantined: why it is not used any more. strikes: slots that failed here and work on another device.
+    """
+
+    queue: tuple[Slot, ...]
+    running: int | None = None
+    quarantined: str = ""
+    strikes: tuple[Slot, ...] = ()
+
+
+class Skip(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a model is not run any more: what failed, and the devices on which it did.
+
+    only: the workload and precision in which it is skipped, where others may well work; empty for all of them.
+    """
+
+    model: str
+    only: str = ""
+    category: Category
+    devices: tuple[str, ...]
+
+
+class RunState(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole run, now.
+
+    kinds: device → what it is; those that are the same can stand for each other. tally: how many slots have a status.
+    too_large: cell without its batch size → the smallest batch known not to fit. launches: launch → its slot.
+    attempts: attempts so far at each cell, over all rounds; they number the folders. rooms: device → what bounds scans.
+    asked: slots that failed and whose cell another device is to try, which tells whose fault it was. skipped: what is
+    not run any more, by the name that `scopes` has for it. in_vain: device → how many of its slots wait although
+    they are skipped: no launch is made for them. at_once: the most launches at the same time, None for one
+    on every device.
+    """
+
+    cells: Mapping[str, Cell]
+    slots: Layered[Slot, SlotState]
+    tally: Mapping[SlotStatus, int]
+    devices: Mapping[str, DeviceState]
+    kinds: Mapping[str, str]
+    too_large: Mapping[Cell, int] = {}
+    launches: Layered[int, Slot] = Layered({})
+    attempts: Layered[str, int] = Layered({})
+    rooms: Mapping[str, Room] = {}
+    asked: tuple[Slot, ...] = ()
+    skipped: Mapping[str, Skip] = {}
+    in_vain: Mapping[str, int] = {}
+    at_once: int | None = None
+    solo: bool = False
+    stopping: bool = False
+
+    @property
+    def settled(self) -> int:
+        """How many planned launches need nothing more."""
+        return sum(self.tally[status] for status in SETTLED)
+
+    @property
+    def most(self) -> int:
+        """How many launches there may be at the same time."""
+        return 1 if self.solo else self.at_once or len(self.devices)
+
+    @property
+    def busy(self) -> int:
+        """How many devices have a launch."""
+        return sum(device.running is not None for device in self.devices.values())
+
+
+class NextLaunch(msgspec.Struct, frozen=True, kw_only=True):
+    """A launch to make: `cell` has the batch size to run now; `planned` is the id of the cell it is for.
+
+    scans: it is a step of a scan for the batch size.
+    """
+
+    slot: Slot
+    cell: Cell
+    launch: int
+    attempt: int
+    scans: bool = False
+
+    @property
+    def planned(self) -> str:
+        """Id of the cell of the plan."""
+        return self.slot[0]
+
+    @property
+    def device(self) -> str:
+        """UUID of the device it runs on."""
+        return self.cell.devices[0]
+
+
+class Started(msgspec.Struct, frozen=True):
+    """A launch was journaled as begun."""
+
+    launch: int
+    slot: Slot
+    device: str
+    batch_size: int
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """A launch gave a result (failure is None) or failed. Its device is still taken. figures: for a scan."""
+
+    launch: int
+    failure: Failure | None
+    figures: Figures | None = None
+
+
+class Freed(msgspec.Struct, frozen=True):
+    """The process of a launch is gone and its device clean."""
+
+    device: str
+
+
+class Quarantined(msgspec.Struct, frozen=True):
+    """A device is not to be used any more in this run."""
+
+    device: str
+    reason: str
+
+
+class Dropped(msgspec.Struct, frozen=True):
+    """There is no time for a launch that waits."""
+
+    slot: Slot
+
+
+class Postponed(msgspec.Struct, frozen=True):
+    """A launch that waits lets the others go first."""
+
+    slot: Slot
+
+
+class Withdrawn(msgspec.Struct, frozen=True):
+    """The result of a launch, recorded earlier, does not count: it is not there any more, or not to be believed."""
+
+    launch: int
+    failure: Failure
+
+
+class StopAsked(msgspec.Struct, frozen=True):
+    """A person wants the run to end: begin nothing new."""
+
+
+Event = Started | Ended | Freed | Quarantined | Dropped | Postponed | Withdrawn | StopAsked
+
+
+def scopes(cell: Cell) -> tuple[str, str]:
+    """The names under which a cell may be skipped: its model as a whole, or in this workload and precision."""
+    return cell.model, f"{cell.model} {cell.workload} {cell.precision}"
+
+
+def is_skipped(state: RunState, cell: Cell) -> bool:
+    """Whether nothing more is launched of what the cell belongs to."""
+    return bool(state.skipped) and any(scope in state.skipped for scope in scopes(cell))
+
+
+def wait_in_vain(state: RunState) -> dict[str, int]:
+    """What `in_vain` has to be. Looks at every slot: for once in a while."""
+    found = dict.fromkeys(state.devices, 0)
+    for (cell_id, _), slot in state.slots.items():
+        cell = state.cells[cell_id]
+        if slot.status is SlotStatus.WAITING and is_skipped(state, cell):
+            found[cell.devices[0]] += 1
+    return found
+
+
+def settled(state: RunState, slot: Slot, status: SlotStatus, *, refers_to: str | None = None) -> RunState:
+    """The state with a slot at `status`."""
+    return with_slot(state, slot, status=status, refers_to=refers_to)
+
+
+def with_slot(state: RunState, slot: Slot, **changes: object) -> RunState:
+    """The state with fields of a slot changed."""
+    before = state.slots[slot]
+    after = msgspec.structs.replace(before, **changes)
+    tally, in_vain = state.tally, state.in_vain
+    if after.status is not before.status:
+        tally = {**tally, before.status: tally[before.status] - 1, after.status: tally[after.status] + 1}
+        cell = state.cells[slot[0]]
+        if SlotStatus.WAITING in (before.status, after.status) and is_skipped(state, cell):
+            more = 1 if after.status is SlotStatus.WAITING else -1
+            in_vain = {**in_vain, cell.devices[0]: in_vain[cell.devices[0]] + more}
+    return msgspec.structs.replace(state, slots=state.slots.but(slot, after), tally=tally, in_vain=in_vain)
+
+
+def with_device(state: RunState, uuid: str, **changes: object) -> RunState:
+    """The state with fields of a device changed."""
+    device = msgspec.structs.replace(state.devices[uuid], **changes)
+    return msgspec.structs.replace(state, devices={**state.devices, uuid: device})

@@ -1,0 +1,1 @@
+"""What a run leaves on disk: the journal and all that is told from it."""

@@ -1,0 +1,301 @@
+"""A run as it lies on disk, read back: what was asked for, what was tried, what came of it.
+
+    run.yaml ──▶ StoredRun ┐
+    journal.gpj ──▶ records ┼──▶ Archive ── result(attempt) ──▶ launches/<cell>/<n>/result.msgpack, its hash checked
+                            ┘
+ResultFileError    a result that the journal promised is missing, or is not the one that was promised
+"""
+
+import dataclasses
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+import yaml
+
+from orchestrator import TOOL_VERSION
+from orchestrator.configuration import yaml_file
+from orchestrator.configuration.resolved import StoredRun
+from orchestrator.disk import coherence, damage, journal
+from orchestrator.disk.records import (
+    Beside,
+    Dropped,
+    End,
+    Finished,
+    Header,
+    Left,
+    Record,
+    Segment,
+    Skipped,
+    Start,
+    TakenOut,
+    TelemetryEnded,
+    ZygoteStarted,
+)
+from orchestrator.errors import ConfigError, RunFolderError
+from protocol import codec
+from protocol.errors import ProtocolError
+from protocol.failure import Failure
+from protocol.paths import LaunchPaths, RunPaths
+from protocol.result import Result
+
+MAX_RUN_BYTES: Final = 16 * 1024 * 1024
+"""A plan of 600 cells takes 0.3 MB; anything beyond this was not written by gpubench."""
+
+
+class ResultFileError(Exception):
+    """A result file is missing or damaged. The message names the file and says what is wrong with it."""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One try at a cell. `end` is None when it was interrupted (or still goes on), `left` when nobody saw it leave.
+
+    segment: in which it was started; monotonic times of another segment do not compare with it (a reboot sets them
+    back), so `lasted_ms` is None for an end that a later segment wrote. beside: who else computed on its GPU.
+    """
+
+    segment: Segment
+    start: Start
+    end: End | None = None
+    left: Left | None = None
+    lasted_ms: float | None = None
+    beside: str = ""
+
+    @property
+    def promised(self) -> str | None:
+        """Hash of the result file, None where there is no result."""
+        return self.end.result_sha256 if self.end else None
+
+    @property
+    def failure(self) -> Failure | None:
+        """Why there is no result; None for a good attempt, and for one that was interrupted."""
+        return self.end.failure if self.end else None
+
+    @property
+    def started(self) -> float:
+        """When it was started, in seconds since the epoch."""
+        return self.segment.wall + (self.start.at_ns - self.segment.monotonic_ns) / 1e9
+
+
+@dataclass(frozen=True)
+class Archive:
+    """One run.
+
+    durations_s: of each segment, up to its last record. taken_out: devices that were given up in the newest segment,
+    and why, by UUID. skipped: what nothing more was launched of (slots.scopes), and why. dropped: planned launches
+    (cell, round) that there was no time for, and why. telemetry_ended: when, in segments that went on without it.
+    finished: None while nobody has written that the run is over.
+    """
+
+    paths: RunPaths
+    stored: StoredRun
+    header: Header
+    segments: tuple[Segment, ...]
+    durations_s: tuple[float, ...]
+    zygotes: tuple[ZygoteStarted, ...]
+    attempts: tuple[Attempt, ...]
+    taken_out: Mapping[str, str]
+    skipped: Mapping[str, str]
+    dropped: Mapping[tuple[str, int], str]
+    telemetry_ended: Mapping[Segment, int]
+    finished: Finished | None
+
+    def so_far(self) -> "Archive":
+        """The same without the attempts that somebody is still working on."""
+        now = self.segments[-1]
+        return dataclasses.replace(
+            self, attempts=tuple(one for one in self.attempts if one.end is not None or one.segment != now)
+        )
+
+    def folder(self, attempt: Attempt) -> LaunchPaths:
+        """Where the files of an attempt lie."""
+        return self.paths.launch(attempt.start.cell, attempt.start.attempt)
+
+    def result(self, attempt: Attempt) -> Result:
+        """What an attempt measured.
+
+        Raises ResultFileError when the file is not the one that the journal promised, and ValueError for an attempt
+        without a promised result.
+        """
+        if attempt.promised is None:
+            raise ValueError(f"launch {attempt.start.launch} has no result")
+        path = self.folder(attempt).result
+        try:
+            with path.open("rb") as file:
+                data = file.read(codec.MAX_MESSAGE_BYTES + 1)
+        except OSError as error:
+            raise ResultFileError(f"{path}: cannot be read: {error.strerror}") from error
+        if hashlib.sha256(data).hexdigest() != attempt.promised:
+            raise ResultFileError(f"{path}: not the result that the journal promised ({len(data)} bytes, another hash)")
+        try:
+            result = codec.decode(data, Result)
+        except ProtocolError as error:
+            raise ResultFileError(f"{path}: {error}") from error
+        if result.flaw is not None:
+            raise ResultFileError(f"{path}: not a measurement: {result.flaw}")
+        return result
+
+
+def load(paths: RunPaths, stored: StoredRun | None = None) -> Archive:
+    """The run in a folder, also one that still goes on. stored: its run.yaml, where that was read before.
+
+    Raises RunFolderError when there is no run, it is damaged, or its files belong to different runs.
+    """
+    stored = stored or load_stored(paths)
+    begun = paths.journal.exists() or paths.launches.is_dir()
+    return assemble(stored, paths, journal.read(paths.journal) if begun else ())
+
+
+def assemble(stored: StoredRun, paths: RunPaths, records: tuple[Record, ...]) -> Archive:
+    """The same from what was read before: run.yaml never changes, and takes long to read."""
+    header = records[0] if records else None
+    if header is None and not paths.launches.is_dir():
+        raise RunFolderError(
+            f"{paths.folder}: nothing was recorded yet, so there is nothing to report. `gpubench-orchestrate resume "
+            f"{paths.folder}` begins the run."
+        )
+    if not isinstance(header, Header):
+        raise RunFolderError(f"{paths.journal}: does not say which run it belongs to. {damage.advice(paths.journal)}")
+    require_one_run(stored, header, paths)
+    if words := coherence.wrong(stored, records):
+        raise RunFolderError(f"{paths.journal}: damaged: {words}. {damage.advice(paths.journal)}")
+    return _assemble(paths, stored, header, records)
+
+
+def require_own_journal(stored: StoredRun, paths: RunPaths) -> None:
+    """Make sure that the journal, as far as it was begun, is that of `stored`. Raises RunFolderError."""
+    if records := journal.read(paths.journal) if paths.journal.exists() else ():
+        assemble(stored, paths, records)
+
+
+def store(stored: StoredRun, paths: RunPaths) -> None:
+    """Write run.yaml, whole or not at all. Raises StorageError when the disk refuses."""
+    text = yaml.dump(
+        msgspec.to_builtins(stored, builtin_types=()), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120
+    )
+    journal.write_durably(paths.config, text.encode())
+
+
+def load_stored(paths: RunPaths) -> StoredRun:
+    """What run.yaml says. Raises RunFolderError when it is missing or is not what `store` writes."""
+    try:
+        with paths.config.open("rb") as file:
+            data = file.read(MAX_RUN_BYTES + 1)
+    except OSError as error:
+        raise RunFolderError(f"{paths.config}: not the folder of a run: {error.strerror}") from error
+    if len(data) > MAX_RUN_BYTES:
+        raise RunFolderError(
+            f"{paths.config}: larger than {MAX_RUN_BYTES} bytes, so not written by gpubench. "
+            f"{damage.advice(paths.config)}"
+        )
+    try:
+        told = yaml_file.parse(data, str(paths.config)).value
+    except ConfigError as error:
+        raise RunFolderError(f"damaged: {error}. {damage.advice(paths.config)}") from error
+    try:
+        return msgspec.convert(told, StoredRun)
+    except msgspec.ValidationError as error:
+        version = told.get("tool_version") if isinstance(told, dict) else None
+        if isinstance(version, str) and version != TOOL_VERSION:
+            raise RunFolderError(f"{paths.config}: {_of_another_version(version)}: {error}") from error
+        raise RunFolderError(f"{paths.config}: damaged: {error}. {damage.advice(paths.config)}") from error
+
+
+def _of_another_version(version: str) -> str:
+    return (
+        f"written by gpubench {version}, which this version, {TOOL_VERSION}, cannot read. Use gpubench {version} to "
+        "report this run or go on with it"
+    )
+
+
+class _Dumper(yaml.SafeDumper):
+    """SafeDumper that knows tuples and writes every value out: the same tuple twice is no reason for an alias."""
+
+    def ignore_aliases(self, data: object) -> bool:
+        return True
+
+
+_Dumper.add_representer(tuple, _Dumper.represent_list)
+
+
+def require_one_run(stored: StoredRun, header: Header, paths: RunPaths) -> None:
+    """Raise RunFolderError when the journal was begun with another plan than run.yaml holds.
+
+    The hash is of the plan as this version reads it, so that it is another one where cells have got new fields since.
+    """
+    if (header.run_id, header.plan_hash) == (stored.run_id, stored.plan.hash):
+        return
+    if header.run_id == stored.run_id and header.tool_version != TOOL_VERSION:
+        raise RunFolderError(f"{paths.folder}: {_of_another_version(header.tool_version)}.")
+    raise RunFolderError(
+        f"{paths.folder}: run.yaml and journal.gpj belong to different plans (run.yaml was changed, files of two runs "
+        f"were mixed, or another state of gpubench {header.tool_version} wrote them). Restore the run.yaml that was "
+        "written with this journal, or use the gpubench that wrote it."
+    )
+
+
+def _assemble(paths: RunPaths, stored: StoredRun, header: Header, records: Iterable[Record]) -> Archive:
+    """Put the records together: each Start with the segment it stands in, its End and its Left."""
+    segments: list[Segment] = []
+    durations_s: list[float] = []
+    zygotes: list[ZygoteStarted] = []
+    attempts: dict[int, Attempt] = {}
+    taken_out: dict[str, str] = {}
+    skipped: dict[str, str] = {}
+    dropped: dict[tuple[str, int], str] = {}
+    telemetry_ended: dict[Segment, int] = {}
+    finished: Finished | None = None
+    for record in records:
+        match record:
+            case Segment():
+                segments.append(record)
+                durations_s.append(0.0)
+                finished = None
+                taken_out = {}
+            case ZygoteStarted():
+                zygotes.append(record)
+            case Start():
+                attempts[record.launch] = Attempt(segments[-1], record)
+            case End() | Left() | Beside():
+                attempts[record.launch] = _told(attempts[record.launch], record, segments[-1])
+            case TelemetryEnded():
+                telemetry_ended.setdefault(segments[-1], record.at_ns)
+            case TakenOut():
+                taken_out[record.device] = record.reason
+            case Skipped():
+                skipped.setdefault(f"{record.model} {record.only}".rstrip(), record.reason)
+            case Dropped():
+                dropped[record.cell, record.round] = record.reason
+            case Finished():
+                finished = record
+        if isinstance(record, Start | End | Finished):
+            durations_s[-1] = (record.at_ns - segments[-1].monotonic_ns) / 1e9
+    return Archive(
+        paths=paths,
+        stored=stored,
+        header=header,
+        segments=tuple(segments),
+        durations_s=tuple(durations_s),
+        zygotes=tuple(zygotes),
+        attempts=tuple(attempts.values()),
+        taken_out=taken_out,
+        skipped=skipped,
+        dropped=dropped,
+        telemetry_ended=telemetry_ended,
+        finished=finished,
+    )
+
+
+def _told(attempt: Attempt, record: End | Left | Beside, segment: Segment) -> Attempt:
+    """The attempt with what the journal says of it later."""
+    match record:
+        case Left():
+            return dataclasses.replace(attempt, left=record)
+        case Beside():
+            return dataclasses.replace(attempt, beside=record.by)
+        case End():
+            lasted_ms = (record.at_ns - attempt.start.at_ns) / 1e6 if segment == attempt.segment else None
+            return dataclasses.replace(attempt, end=record, lasted_ms=lasted_ms)

@@ -1,0 +1,188 @@
+"""What a run measured, read from its files once and reduced to figures: the thin step between archive and merge.
+
+    launches/…/result.msgpack ──▶ hash checked ──▶ figures of each launch and cell ┐
+    telemetry/<uuid>.samples ──▶ readings over the measured blocks                 ┼──▶ Evidence ──▶ merge (pure)
+                                                                                   ┘
+Raw times of one cell are held at a time, samples of one GPU: a night of both would take gigabytes.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean
+
+from orchestrator.deciding import suspicion
+from orchestrator.disk import outcomes
+from orchestrator.disk.archive import Archive, Attempt, ResultFileError
+from orchestrator.disk.outcomes import CellOutcome
+from orchestrator.health import clocks, course, records
+from orchestrator.health.clocks import ClockUse
+from orchestrator.health.course import Courses
+from orchestrator.sampling.readings import Readings, of_slice, over
+from orchestrator.sampling.samples import read_samples
+from orchestrator.stats import launch as figures
+from orchestrator.stats.launch import CellFigures, LaunchFigures
+from protocol.cell import Device, DeviceKind
+from protocol.messages import Sample
+from protocol.result import Environment, Ledger, Memory, Result, StopReason, WarmUp
+
+
+@dataclass(frozen=True)
+class LaunchEvidence:
+    """One good launch, without its raw times. The counters are those of Result, where they are explained.
+
+    beside: who else computed on its GPU, empty for nobody.
+    """
+
+    parameters: int
+    figures: LaunchFigures
+    ledger: Ledger
+    warm_up: WarmUp
+    stop_reason: StopReason
+    memory: Memory
+    group: int
+    launch_bound: bool | None
+    loss: float | None
+    flops_per_iteration: float | None
+    bytes_per_iteration: Mapping[str, int]
+    environment: Environment
+    readings: Readings
+    beside: str = ""
+
+
+@dataclass(frozen=True)
+class DeviceEvidence:
+    """Means over the samples of a device from the first launch to the last."""
+
+    utilization_percent: float | None = None
+    power_w: float | None = None
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Everything that merge needs beside the archive.
+
+    launches: good launches by their number. cells: figures by cell. damaged: launch → what is wrong with its file.
+    courses: what was seen of the hardware's health; clocks: how each GPU's clocks were held down over the run.
+    goes_on: somebody still works on the run.
+    """
+
+    outcomes: Mapping[str, CellOutcome]
+    launches: Mapping[int, LaunchEvidence]
+    cells: Mapping[str, CellFigures]
+    damaged: Mapping[int, str]
+    devices: Mapping[str, DeviceEvidence] = field(default_factory=dict)
+    courses: Courses = field(default_factory=Courses)
+    clocks: Mapping[str, ClockUse] = field(default_factory=dict)
+    goes_on: bool = False
+    suspect: tuple[str, ...] = ()
+
+
+def gather(archive: Archive, *, goes_on: bool = False) -> Evidence:
+    """Read the result of every attempt that has one, and the telemetry around it. Damaged results are named.
+
+    goes_on: somebody still works on the run, so that what is missing is still to come.
+    """
+    damaged: dict[int, str] = {}
+    launches: dict[int, LaunchEvidence] = {}
+    cells: dict[str, CellFigures] = {}
+    devices: dict[str, DeviceEvidence] = {}
+    uses: dict[str, ClockUse] = {}
+    for device in archive.stored.devices:
+        samples = _samples(archive, device)
+        devices[device.uuid] = _average(archive, samples)
+        uses[device.uuid] = clocks.over(samples.values())
+        for attempts in _by_cell(archive, device):
+            results = dict(_results(archive, attempts, damaged))
+            for attempt in attempts:
+                if result := results.get(attempt.start.launch):
+                    during = samples[attempt.segment.boot_id]
+                    launches[attempt.start.launch] = _launch(device, result, during, attempt.beside)
+            if counted := outcomes.counted(attempts, damaged):
+                cells[attempts[0].start.cell] = figures.of_cell([results[number] for number in counted])
+    found = outcomes.derive(
+        archive.stored.plan,
+        archive.attempts,
+        damaged,
+        dropped=archive.dropped,
+        skipped=archive.skipped,
+        taken_out=archive.taken_out,
+    )
+    suspect, explained = suspicion.raised(archive.stored.devices, archive.stored.plan.cells, found)
+    found |= suspect | explained
+    return Evidence(
+        outcomes=outcomes.awaited(archive.stored.plan, found, archive.taken_out) if goes_on else found,
+        launches=launches,
+        cells=cells,
+        damaged=damaged,
+        devices=devices,
+        courses=course.follow(records.read(archive.paths.health)),
+        clocks=uses,
+        goes_on=goes_on,
+        suspect=tuple(suspect),
+    )
+
+
+def _results(archive: Archive, attempts: Sequence[Attempt], damaged: dict[int, str]) -> Iterator[tuple[int, Result]]:
+    for attempt in attempts:
+        if attempt.promised is None:
+            continue
+        try:
+            yield attempt.start.launch, archive.result(attempt)
+        except ResultFileError as error:
+            damaged[attempt.start.launch] = str(error)
+
+
+def _by_cell(archive: Archive, device: Device) -> Iterator[list[Attempt]]:
+    """The attempts of each cell of a device."""
+    cells: dict[str, list[Attempt]] = {}
+    for attempt in archive.attempts:
+        if attempt.start.device == device.uuid:
+            cells.setdefault(attempt.start.cell, []).append(attempt)
+    yield from cells.values()
+
+
+def _samples(archive: Archive, device: Device) -> dict[str, tuple[Sample, ...]]:
+    """Samples of a device for each boot of the host: monotonic times of different boots overlap."""
+    path = archive.paths.samples(device.uuid)
+    boots = dict.fromkeys(segment.boot_id for segment in archive.segments)
+    if device.kind is not DeviceKind.CUDA:
+        return dict.fromkeys(boots, ())
+    return {boot: read_samples(path, boot) for boot in boots}
+
+
+def _average(archive: Archive, samples: Mapping[str, Sequence[Sample]]) -> DeviceEvidence:
+    within: list[Sample] = []
+    for boot, taken in samples.items():
+        attempts = [attempt for attempt in archive.attempts if attempt.segment.boot_id == boot]
+        begin = min((attempt.start.at_ns for attempt in attempts), default=0)
+        end = max((attempt.end.at_ns for attempt in attempts if attempt.end), default=0)
+        within.extend(sample for sample in taken if begin <= sample.at_ns <= end)
+    return DeviceEvidence(
+        utilization_percent=_mean([sample.gpu_percent for sample in within]),
+        power_w=_mean([None if sample.power_mw is None else sample.power_mw / 1000 for sample in within]),
+    )
+
+
+def _launch(device: Device, result: Result, samples: Sequence[Sample], beside: str) -> LaunchEvidence:
+    readings = over(samples, [(block.start_ns, block.end_ns) for block in result.blocks])
+    return LaunchEvidence(
+        parameters=result.parameters,
+        figures=figures.of_launch(result),
+        ledger=result.ledger,
+        warm_up=result.warm_up,
+        stop_reason=result.stop_reason,
+        memory=result.memory,
+        group=result.group,
+        launch_bound=result.launch_bound,
+        loss=result.loss,
+        flops_per_iteration=result.flops_per_iteration,
+        bytes_per_iteration=result.bytes_per_iteration,
+        environment=result.environment,
+        readings=readings if device.slice_of is None else of_slice(readings),
+        beside=beside,
+    )
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return fmean(known) if known else None

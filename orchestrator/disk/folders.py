@@ -1,0 +1,140 @@
+"""Folders that a run writes to: found, tried, and made, before anything is started."""
+
+import os
+import secrets
+import tempfile
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from pathlib import Path
+
+from orchestrator.configuration.resolved import Configuration, ReportFormat
+from orchestrator.configuration.settings import Said
+from orchestrator.errors import ConfigError, RunFolderError
+from orchestrator.report.files import target
+from protocol.paths import RunPaths
+
+
+def default_cache(environment: Mapping[str, str], uid: int) -> Path:
+    """Where weights are kept unless the configuration says: below XDG_CACHE_HOME, else HOME, else the temporary folder.
+
+    A service or a container often has no HOME, or one that does not exist.
+    """
+    cache_home = Path(environment.get("XDG_CACHE_HOME", ""))
+    if cache_home.is_absolute():
+        return cache_home / "gpubench"
+    home = Path(environment.get("HOME", ""))
+    if home.is_absolute() and home.is_dir():
+        return home / ".cache" / "gpubench"
+    return Path(tempfile.gettempdir()) / f"gpubench-cache-{uid}"
+
+
+def require_writable(configuration: Configuration, said: Said, *, make: bool) -> None:
+    """Make sure that reports, runs and weights can be written. make: also make the folders that are missing.
+
+    Raises ConfigError naming the option or the line to change.
+    """
+    origin = said.origin("output.path", "-o/--output")
+    require_place(Path(configuration.output_path), configuration.formats, origin, make=make)
+    _try_writing(Path(configuration.runs_folder), said.origin("run.folder", "--runs-folder"), "the run", make=make)
+    cache = said.origin("run.cache", "run.cache in a configuration file, or XDG_CACHE_HOME")
+    _try_writing(Path(configuration.cache_folder), cache, "weights", make=make)
+
+
+def require_place(output: Path, formats: Iterable[ReportFormat], origin: str, *, make: bool) -> None:
+    """Make sure that a report can be written to `output`. make: also make the folders that are missing.
+
+    Raises ConfigError naming `origin`.
+    """
+    for place in (output, *(target(output, kind) for kind in formats)):
+        if place.is_dir():
+            raise ConfigError(f"{origin}: {place} is a folder; name the report's file, such as {place / 'report.json'}")
+    _try_writing(output.parent, origin, "the report", make=make)
+
+
+def require_room_for_reports(paths: RunPaths) -> None:
+    """Make sure that reports can be rendered into the run's folder. Raises RunFolderError."""
+    try:
+        with tempfile.TemporaryFile(dir=paths.folder):
+            pass
+    except OSError as error:
+        raise RunFolderError(
+            f"{paths.folder}: the report cannot be written there: {error.strerror}. Nothing was written; `-o FILE` "
+            "writes it elsewhere."
+        ) from error
+
+
+def _try_writing(folder: Path, origin: str, what: str, *, make: bool) -> None:
+    """Trying is the only question that root, read-only mounts and full disks all answer truly.
+
+    What is tried has no name, so nobody sees it. Where `folder` is not made, the nearest one that is there answers.
+    """
+    try:
+        standing = next(place for place in (folder, *folder.parents) if place.exists())
+        if not standing.is_dir():
+            raise ConfigError(f"{origin}: {standing} is a file, not a folder")
+        if make:
+            folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder if make else standing):
+            pass
+    except (OSError, ValueError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise ConfigError(
+            f"{origin}: {folder}: cannot be written: {reason}. It was meant for {what}; name another."
+        ) from error
+
+
+def current() -> Path:
+    """The folder that relative paths are seen from. Raises ConfigError when somebody has removed it."""
+    try:
+        return Path.cwd()
+    except OSError as error:
+        raise ConfigError(f"the current folder cannot be used ({error.strerror}); change to one that exists") from error
+
+
+def make_run(runs: Path, now: datetime) -> RunPaths:
+    """A new folder for a run, named by the time and chance: 20260401-213000-1f2e3d."""
+    folder = runs / f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+    folder.mkdir()
+    return RunPaths(folder)
+
+
+def existing_run(name: str | None, runs: str) -> RunPaths:
+    """The run in the folder `name`, or the newest one in `runs`. Raises RunFolderError when there is none."""
+    try:
+        return RunPaths(_newest(runs) if name is None else _named(name))
+    except OSError as error:
+        raise RunFolderError(f"{runs if name is None else name}: cannot be read: {error.strerror}") from error
+
+
+def require_ours(paths: RunPaths) -> None:
+    """Make sure that the run can be gone on with. Raises RunFolderError for the run of another user."""
+    for path in (paths.folder, paths.journal, paths.lock):
+        if path.exists() and not os.access(path, os.W_OK, effective_ids=True):
+            raise RunFolderError(
+                f"{path}: cannot be written by you. Whoever began the run can resume it, and you a copy of its folder."
+            )
+
+
+def _named(name: str) -> Path:
+    if not name.strip():
+        raise RunFolderError("expected the folder of a run, got an empty text")
+    paths = RunPaths(Path(name))
+    if paths.folder.is_file():
+        raise RunFolderError(f"{name}: is a file, not the folder of a run")
+    if not paths.folder.is_dir():
+        raise RunFolderError(f"{name}: there is no such folder. Runs are in ./runs, unless --runs-folder was given.")
+    if not paths.config.is_file():
+        raise RunFolderError(f"{name}: not the folder of a run (it has no {paths.config.name})")
+    return paths.folder
+
+
+def _newest(runs: str) -> Path:
+    if not runs.strip():
+        raise RunFolderError("--runs-folder: expected a path, got an empty text")
+    if Path(runs).is_file():
+        raise RunFolderError(f"--runs-folder: {runs} is a file, not a folder")
+    # The names begin with the time, so the last in order is the newest.
+    found = sorted(config.parent for config in Path(runs).glob("*/run.yaml"))
+    if not found:
+        raise RunFolderError(f"{runs}: there is no run in it. Name the run's folder, or --runs-folder.")
+    return found[-1]

@@ -1,0 +1,61 @@
+"""From a run's folder to its report, and from the report to its files.
+
+    lock ──▶ does somebody work on it? ┐
+    run.yaml, journal, results ────────┴──▶ Archive ──▶ Evidence ──▶ merge ──▶ Report
+
+Nothing is written and no lock is taken to make a report, so that one can be made of a run that still goes on. Into the
+folder of such a run nobody writes but the process that works on it.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from orchestrator import merge, report
+from orchestrator.configuration.resolved import ReportFormat, StoredRun
+from orchestrator.disk import archive, evidence, journal, lock
+from orchestrator.disk.lock import Life
+from orchestrator.report.model import Report
+from protocol.paths import RunPaths
+
+
+def make(paths: RunPaths, stored: StoredRun | None = None) -> Report:
+    """What the run in that folder found out, as far as it has come. Raises RunFolderError.
+
+    stored: its run.yaml, where that was read before.
+    """
+    # Whoever held the lock before the journal was read has not written yet that the run is over: so it goes on.
+    worked_on = _worked_on(paths)
+    loaded = archive.load(paths, stored)
+    goes_on = worked_on and loaded.finished is None
+    if goes_on:
+        loaded = loaded.so_far()
+    return merge.merge(loaded, evidence.gather(loaded, goes_on=goes_on))
+
+
+def write(stored: StoredRun, paths: RunPaths) -> Report:
+    """Write the report into the run's folder in every format, and to where the user wants it in those asked for."""
+    made = make(paths, stored)
+    report.write(made, paths, ReportFormat)
+    report.publish(made, Path(stored.configuration.output_path), stored.configuration.formats)
+    return made
+
+
+def render_again(made: Report, paths: RunPaths, formats: Iterable[ReportFormat], seen: int) -> tuple[Path, ...]:
+    """Write a report that `make` made into the run's folder, in place of an older one; returns the files.
+
+    None of them where the run goes on, or was taken up since its journal was `seen` long: the process that works on it
+    writes the report of its end there, and nobody may put an older one in its place. Raises StorageError when the disk
+    refuses.
+    """
+    rendered = {paths.report(kind): report.render(made, kind) for kind in formats}
+    if made.metadata.running or _worked_on(paths) or journal.length(paths.journal) != seen:
+        return ()
+    for path, data in rendered.items():
+        journal.write_durably(path, data)
+    return tuple(rendered)
+
+
+def _worked_on(paths: RunPaths) -> bool:
+    """Whether a process works on the run, or may do so where it cannot be seen from here."""
+    holder = lock.holder(paths)
+    return holder is not None and lock.life(holder) is not Life.ENDED

@@ -1,0 +1,257 @@
+"""Where a run of another process stands, told from its folder alone: for `status` and `watch`.
+
+    run.yaml ─ what is planned ─┐
+    journal ── what was tried ──┼──▶ look ─▶ Status ─▶ describe, or JSON
+    lock ───── who works on it ─┘
+
+Nothing is asked of the process itself and nothing is written: to be looked at does not disturb a run. What only the
+process knows (the phase of a cell, how far it is) is not told here.
+"""
+
+import enum
+import time
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Final
+
+import msgspec
+
+from orchestrator.configuration.resolved import StoredRun
+from orchestrator.deciding.slots import scopes
+from orchestrator.deciding.stopping import GENTLE_GRACE_S, GENTLE_S
+from orchestrator.disk import archive, journal, lock
+from orchestrator.disk.archive import Archive, Attempt
+from orchestrator.disk.records import Record, Segment, StopAsked
+from orchestrator.machine import host
+from orchestrator.report.files import target
+from protocol.cell import Cell, Mode
+from protocol.failure import Category
+from protocol.paths import RunPaths
+
+Slot = tuple[str, int]
+
+
+class Standing(enum.StrEnum):
+    """How a run stands, in the words that people see."""
+
+    NOT_BEGUN = "not begun"
+    RUNNING = "running"
+    OVER = "over"
+    INTERRUPTED = "stopped before its end"
+    BROKEN = "broken off: gpubench could not go on"
+    DIED = "its process died"
+    ELSEWHERE = "taken by a process that cannot be seen from here"
+
+
+GOES_ON: Final = frozenset({Standing.RUNNING, Standing.ELSEWHERE})
+"""Something may still come of these by itself."""
+
+WHAT_NEXT: Final = {
+    Standing.RUNNING: "`gpubench-orchestrate watch {folder}` follows it, `gpubench-orchestrate stop {folder}` ends it",
+    Standing.INTERRUPTED: "`gpubench-orchestrate resume {folder}` goes on with it",
+    Standing.BROKEN: "its log files say why; `gpubench-orchestrate resume {folder}` tries again",
+    Standing.DIED: "`gpubench-orchestrate resume {folder}` goes on with it, and `gpubench-orchestrate report {folder}` "
+    "tells what was measured",
+    Standing.ELSEWHERE: "look on the host, or in the container, where it was begun",
+}
+"""What a person may do about it."""
+
+STOPPING: Final = "`gpubench-orchestrate stop {folder}` once more stops it now"
+"""The same while it stops."""
+
+_AGAIN: Final = frozenset({Category.STOPPED, Category.INTERRUPTED})
+"""No failures of what was measured: while the run is not over, it will be measured again."""
+
+
+class Work(msgspec.Struct, frozen=True, kw_only=True):
+    """What a device does now: an attempt at a cell, since so many seconds."""
+
+    device: str
+    cell: str
+    batch_size: int
+    attempt: int
+    for_s: float
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    """A run, now.
+
+    planned, measured, failed, dropped: launches; failed ones may be tried again while the run goes on. settled: those
+    that have ended or will not be made. skipped: models of which nothing more is launched, and why. pid, host: of the
+    process that works on it. started: seconds since the epoch. limit_s, limit_left_s: from the start of that process to
+    its end; None without a limit, and the latter where nobody works. eta_s: at most the limit; None until every device
+    has ended a launch. stop_asked_s: since when it stops because somebody asked for that. taken_out: devices that were
+    given up, and why. last_failure: of those launches that have no result. reports: files that are there.
+    """
+
+    run_id: str
+    folder: str
+    standing: Standing
+    reason: str = ""
+    pid: int | None = None
+    host: str | None = None
+    started: float | None = None
+    planned: int
+    measured: int = 0
+    failed: int = 0
+    dropped: int = 0
+    settled: int = 0
+    skipped: dict[str, str] = {}
+    working: tuple[Work, ...] = ()
+    preset: str | None = None
+    limit_s: float | None = None
+    limit_left_s: float | None = None
+    eta_s: float | None = None
+    stop_asked_s: float | None = None
+    taken_out: dict[str, str] = {}
+    last_failure: str = ""
+    reports: tuple[str, ...] = ()
+
+
+def look(stored: StoredRun, paths: RunPaths) -> tuple[Status, tuple[Attempt, ...]]:
+    """How the run stands, and every attempt so far. Raises RunFolderError for a run that cannot be read."""
+    holder = lock.holder(paths)
+    alive = None if holder is None else lock.life(holder)
+    records = journal.read(paths.journal) if paths.journal.exists() else ()
+    run = archive.assemble(stored, paths, records) if records else None  # a folder is there before its run begins
+    status = Status(
+        run_id=stored.run_id,
+        folder=str(paths.folder),
+        standing=_standing(run, alive),
+        pid=holder.pid if holder is not None and alive is not lock.Life.ENDED else None,
+        host=holder.hostname if holder is not None and alive is not lock.Life.ENDED else None,
+        planned=sum(map(len, stored.plan.order.values())),
+        preset=stored.configuration.preset,
+        limit_s=stored.configuration.time_limit_s,
+        limit_left_s=_limit_left_s(stored, holder) if alive is lock.Life.ALIVE else None,
+        reports=tuple(str(path) for path in _reports(stored) if _is_there(path)),
+    )
+    if run is None:
+        return status, ()
+    now_ns = time.monotonic_ns()
+    if status.standing in GOES_ON:
+        status = msgspec.structs.replace(status, stop_asked_s=_stop_asked_s(records, now_ns))
+    return _filled(status, run, now_ns), run.attempts
+
+
+def cell_words(cell: Cell) -> str:
+    """A cell as people see it, without its batch size."""
+    return f"{cell.model} {cell.workload} {cell.precision}"
+
+
+def _standing(run: Archive | None, alive: lock.Life | None) -> Standing:
+    if alive is lock.Life.ALIVE:
+        return Standing.RUNNING
+    if run is None:
+        return Standing.NOT_BEGUN
+    if run.finished is None:
+        return Standing.ELSEWHERE if alive is lock.Life.ELSEWHERE else Standing.DIED
+    if run.finished.broken:
+        return Standing.BROKEN
+    return Standing.INTERRUPTED if run.finished.interrupted else Standing.OVER
+
+
+def _limit_left_s(stored: StoredRun, holder: lock.Holder | None) -> float | None:
+    """Until the process that works on the run has to be over; None where it has no limit."""
+    limit_s = stored.configuration.time_limit_s
+    return None if limit_s is None or holder is None else max(limit_s - host.age_s(holder.pid), 0.0)
+
+
+def _stop_asked_s(records: Sequence[Record], now_ns: int) -> float | None:
+    """Since when the process that works on the run has been asked to stop."""
+    for record in reversed(records):
+        match record:
+            case StopAsked():
+                return max((now_ns - record.at_ns) / 1e9, 0.0)
+            case Segment():
+                return None
+    return None
+
+
+def _filled(status: Status, run: Archive, now_ns: int) -> Status:
+    """The status with what the journal tells. now_ns: on the monotonic clock of this boot."""
+    labels = {device.uuid: device.label for device in run.stored.devices}
+    last = {(attempt.start.cell, attempt.start.round): attempt for attempt in run.attempts}
+    measured = {slot for slot, attempt in last.items() if attempt.promised is not None}
+    again = frozenset() if status.standing is Standing.OVER else _AGAIN
+    failed = {slot for slot, one in last.items() if one.failure is not None and one.failure.category not in again}
+    skipped = {cell.id for cell in run.stored.plan.cells if not run.skipped.keys().isdisjoint(scopes(cell))}
+    planned = [slot for queue in run.stored.plan.order.values() for slot in queue]
+    settled = {*measured, *failed, *run.dropped, *(slot for slot in planned if slot[0] in skipped)}
+    goes_on = status.standing in GOES_ON
+    current = [attempt for attempt in last.values() if attempt.end is None and attempt.segment == run.segments[-1]]
+    failures = [
+        one
+        for one in run.attempts
+        if one.failure is not None
+        and one.failure.category not in again
+        and (one.start.cell, one.start.round) not in measured
+    ]
+    return msgspec.structs.replace(
+        status,
+        reason="" if run.finished is None else run.finished.reason,
+        started=run.header.created,
+        measured=len(measured),
+        failed=len(failed),
+        dropped=len(run.dropped),
+        settled=len(settled),
+        skipped=dict(run.skipped),
+        working=tuple(_work(attempt, run, labels, now_ns) for attempt in current) if goes_on else (),
+        eta_s=_within(status, _eta_s(run, settled)) if status.standing is Standing.RUNNING else None,
+        taken_out={labels[uuid]: reason for uuid, reason in run.taken_out.items()},
+        last_failure=_failure_words(failures[-1], run, labels) if failures else "",
+    )
+
+
+def _work(attempt: Attempt, run: Archive, labels: dict[str, str], now_ns: int) -> Work:
+    cell = next(cell for cell in run.stored.plan.cells if cell.id == attempt.start.cell)
+    return Work(
+        device=labels[attempt.start.device],
+        cell=cell_words(cell),
+        batch_size=attempt.start.batch_size,
+        attempt=attempt.start.attempt,
+        for_s=max((now_ns - attempt.start.at_ns) / 1e9, 0.0),
+    )
+
+
+def _failure_words(attempt: Attempt, run: Archive, labels: dict[str, str]) -> str:
+    assert attempt.failure is not None
+    cell = next(cell for cell in run.stored.plan.cells if cell.id == attempt.start.cell)
+    where = f"{labels[attempt.start.device]}  {cell_words(cell)} b{attempt.start.batch_size}"
+    return f"{where}: {attempt.failure.category}: {attempt.failure.message}"
+
+
+def _eta_s(run: Archive, settled: Collection[Slot]) -> float | None:
+    """Seconds until the slowest device is through, by the mean of its launches. What is tried again comes on top."""
+    left = {uuid: sum(slot not in settled for slot in queue) for uuid, queue in run.stored.plan.order.items()}
+    left = {uuid: number for uuid, number in left.items() if number and uuid not in run.taken_out}
+    lasted_s: dict[str, list[float]] = {}
+    for attempt in run.attempts:
+        if attempt.lasted_ms is not None:
+            lasted_s.setdefault(attempt.start.device, []).append(attempt.lasted_ms / 1000)
+    if any(uuid not in lasted_s for uuid in left):
+        return None
+    times = [number * fmean(lasted_s[uuid]) for uuid, number in left.items()]
+    solo = any(cell.mode is Mode.SOLO for cell in run.stored.plan.cells)
+    return sum(times) if solo else max(times, default=0.0)
+
+
+def _within(status: Status, eta_s: float | None) -> float | None:
+    """What is left to be waited for: the limit and a stop end the run before its plan does."""
+    bounds = [eta_s, status.limit_left_s]
+    if status.stop_asked_s is not None:
+        bounds.append(max(GENTLE_S + GENTLE_GRACE_S - status.stop_asked_s, 0.0))
+    return min((bound for bound in bounds if bound is not None), default=None)
+
+
+def _is_there(path: Path) -> bool:
+    """Whether a file can be seen; in a folder that is closed to us it cannot."""
+    try:
+        return path.exists()
+    except OSError:
+        return False
+
+
+def _reports(stored: StoredRun) -> list[Path]:
+    return [target(Path(stored.configuration.output_path), kind) for kind in stored.configuration.formats]

@@ -1,0 +1,170 @@
+"""About how long a plan takes, for `--dry-run` and for a person who decides whether to wait. Pure, and rough.
+
+A launch costs its start, the model's construction, warm-up and measuring. The last two lie within the profile's
+bounds, unless a few iterations take longer than these allow. Rates are what a middling device of its kind sustains;
+what does not depend on the model is what launches of a default run on one H200 took on average.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from orchestrator.configuration.resolved import Configuration, Isolation, Plan
+from protocol.cell import AUTO, Cell, Device, DeviceKind, Mode, ModelSpec, Precision, SizeUnit, Workload
+from protocol.messages import Measurement
+
+RATE_GFLOPS: Final = {
+    (DeviceKind.CUDA, Precision.FP32): 20_000.0,
+    (DeviceKind.CUDA, Precision.TF32): 80_000.0,
+    (DeviceKind.CUDA, Precision.FP16): 150_000.0,
+    (DeviceKind.CUDA, Precision.BF16): 150_000.0,
+    (DeviceKind.CPU, Precision.FP32): 60.0,
+    (DeviceKind.CPU, Precision.TF32): 60.0,
+    (DeviceKind.CPU, Precision.FP16): 20.0,
+    (DeviceKind.CPU, Precision.BF16): 60.0,
+}
+"""A GPU's whole; a CPU device's for each core."""
+
+FLOOR_S: Final = {DeviceKind.CUDA: 0.003, DeviceKind.CPU: 0.005}
+"""An iteration is never shorter: the host has to ask for every kernel."""
+
+FORK_S: Final = {DeviceKind.CUDA: 0.6, DeviceKind.CPU: 0.1}
+EXEC_S: Final = {DeviceKind.CUDA: 13.0, DeviceKind.CPU: 4.0}
+ZYGOTE_S: Final = {DeviceKind.CUDA: 15.0, DeviceKind.CPU: 4.0}
+"""Start and end of a process, and the one start that forked ones share. GPU: read on an H200 (docs/measurements.md)."""
+
+BUILD_S: Final = 0.05
+BUILD_PARAMETERS_S: Final = {DeviceKind.CUDA: 2.5e9, DeviceKind.CPU: 80e6}
+"""Constructing a model, and random weights drawn in a second on a device."""
+
+WRITE_BYTES_S: Final = 0.9e9
+READ_BYTES_S: Final = 2.2e9
+"""A load cell writes its weights to a file once, and reads it, onto the device, in each of its iterations."""
+
+TOKEN_S: Final = {DeviceKind.CUDA: 0.013, DeviceKind.CPU: 0.1}
+"""One token written, which reads every weight once and computes little."""
+
+FIRST_S: Final = {DeviceKind.CUDA: 0.65, DeviceKind.CPU: 0.0}
+"""What the first iteration takes beyond others: 0.1 to 0.4 s of loading kernels, 3 s where cuDNN compiles some."""
+
+COUNT_S: Final = 0.15
+LATENCY_S: Final = 0.3
+"""After measuring: counting operations; latencies, at the most."""
+
+WARM_UP_BLOCKS: Final = 10
+WARM_UP_ITERATIONS: Final = 2
+ENOUGH: Final = 20
+"""Values without which there is no interval."""
+MEASURED_ITERATIONS: Final = 3
+"""At the least, however long they take."""
+
+SCAN_LAUNCHES: Final = 16
+SCAN_BATCH: Final = 32
+"""Launches of a scan for the batch size, and the size of one in the middle."""
+
+SHARE: Final = {DeviceKind.CUDA: 0.3, DeviceKind.CPU: 1.0}
+"""How far into the profile's bounds a launch goes: times on a CPU are seldom steady enough to end early."""
+
+
+def total_s(plan: Plan, configuration: Configuration, devices: Sequence[Device]) -> float:
+    """Seconds for the whole plan: devices beside each other, or one after the other under --solo."""
+    cells = {cell.id: cell for cell in plan.cells}
+    sums = [
+        sum(launch_s(cells[cell_id], configuration, device) for cell_id, _ in plan.order[device.uuid])
+        for device in devices
+    ]
+    return shared_start_s(configuration, devices) + (
+        sum(sums) if configuration.mode is Mode.SOLO else max(sums, default=0.0)
+    )
+
+
+def shared_start_s(configuration: Configuration, devices: Sequence[Device]) -> float:
+    """Seconds until the first launch: the one start that forked processes share."""
+    zygote = max((ZYGOTE_S[device.kind] for device in devices), default=0.0)
+    return zygote if configuration.isolation is Isolation.FORK else 0.0
+
+
+def launch_s(cell: Cell, configuration: Configuration, device: Device, scale: float = 1.0) -> float:
+    """Seconds for one launch of `cell` on `device`, or for the whole scan where its batch size is to be found.
+
+    scale: what its iterations take, as a share of iteration_s.
+    """
+    if cell.batch_size == AUTO:
+        step = msgspec.structs.replace(cell, batch_size=SCAN_BATCH)
+        return SCAN_LAUNCHES * launch_s(step, configuration, device, scale)
+    model = configuration.by_name[cell.model]
+    start = (FORK_S if configuration.isolation is Isolation.FORK else EXEC_S)[device.kind]
+    build = BUILD_S + model.parameters / BUILD_PARAMETERS_S[device.kind]
+    iteration = scale * iteration_s(cell, model, device)
+    measurement = configuration.measurement
+    if cell.workload is Workload.LOAD:
+        least = 1 if measurement.give_up else MEASURED_ITERATIONS
+        write = _weights_bytes(cell, model) / WRITE_BYTES_S
+        return start + build + write + iteration + _measured_s(measurement, iteration, device, least)
+    warm_up = _fixed_s(measurement.warm_up_iterations, iteration, _warm_up_s(measurement, iteration))
+    measured = _fixed_s(measurement.iterations, iteration, _measured_s(measurement, iteration, device))
+    return start + build + FIRST_S[device.kind] + warm_up + measured + _afterwards_s(cell, measurement, iteration)
+
+
+def iteration_s(cell: Cell, model: ModelSpec, device: Device) -> float:
+    """Seconds for one iteration: a load, a forward pass, a training step (which costs three of them), a text."""
+    if cell.workload is Workload.LOAD:
+        return BUILD_S + _weights_bytes(cell, model) / READ_BYTES_S
+    passes = 3 if cell.workload is Workload.TRAINING else 1
+    cores = max(len(device.cpus), 1) if device.kind is DeviceKind.CPU else 1
+    rate = RATE_GFLOPS[device.kind, cell.precision] * cores
+    forward_gflops = model.inference_gflops * _relative_size(cell, model) * cell.batch_size
+    writing = (cell.new_tokens or 0) * TOKEN_S[device.kind]
+    return max(forward_gflops * passes / rate, FLOOR_S[device.kind]) + writing
+
+
+def _weights_bytes(cell: Cell, model: ModelSpec) -> int:
+    return model.parameters * (2 if cell.precision in (Precision.FP16, Precision.BF16) else 4)
+
+
+def _relative_size(cell: Cell, model: ModelSpec) -> float:
+    """The work of an input against that of the default size: images grow in two directions."""
+    if cell.input_size is None or model.sizes is None:
+        return 1.0
+    relative = cell.input_size / model.sizes.default
+    return relative**2 if model.sizes.unit is SizeUnit.PIXELS else relative
+
+
+def _warm_up_s(measurement: Measurement, iteration: float) -> float:
+    """Until the blocks of a window agree, or to the cap."""
+    steady = WARM_UP_BLOCKS * max(measurement.block_s, iteration)
+    return max(min(steady, measurement.warm_up_cap_s), (WARM_UP_ITERATIONS - 1) * iteration)
+
+
+def _measured_s(measurement: Measurement, iteration: float, device: Device, least: int = MEASURED_ITERATIONS) -> float:
+    """Until there is an interval, or to the cap; not so long where there will be none and the profile gives up."""
+    interval_s = ENOUGH * iteration
+    if interval_s > measurement.max_s:
+        return max(measurement.min_s if measurement.give_up else measurement.max_s, least * iteration)
+    return max(measurement.min_s + SHARE[device.kind] * (measurement.max_s - measurement.min_s), interval_s)
+
+
+def _afterwards_s(cell: Cell, measurement: Measurement, iteration: float) -> float:
+    """What is done when all is measured."""
+    count = COUNT_S + iteration
+    latencies = max(min(LATENCY_S, measurement.min_s / 2), iteration)
+    return {Workload.INFERENCE: latencies + count, Workload.TRAINING: count}.get(cell.workload, 0.0)
+
+
+def _fixed_s(iterations: int | None, iteration: float, adaptive_s: float) -> float:
+    """Time for a number of iterations where one was asked for."""
+    return adaptive_s if iterations is None else iterations * iteration
+
+
+def about(seconds: float) -> str:
+    """A duration as roughly as it is known: "about 40 s", "about 3 min", "about 1 h 20 min"."""
+    if seconds < 90:
+        step = 1 if seconds < 10 else 5
+        return f"about {max(math.ceil(seconds / step) * step, 1)} s"
+    minutes = round(seconds / 60)
+    if minutes < 60:
+        return f"about {minutes} min"
+    hours, minutes = divmod(round(minutes / 10) * 10, 60)
+    return f"about {hours} h" + (f" {minutes} min" if minutes else "")

@@ -1,0 +1,21 @@
+"""What is imported ahead of launches: by the zygote once for all of a run, by a new interpreter for its own cell.
+
+Both import before they connect. What a process imports after it has threads lies elsewhere in memory, and that alone
+moved launch-bound cells by percents (docs/measurements.md).
+"""
+
+from collections.abc import Iterable
+
+from orchestrator.configuration.resolved import StoredRun
+from protocol.cell import Cell, Workload
+
+
+def modules(stored: StoredRun, cells: Iterable[Cell]) -> tuple[str, ...]:
+    """Workloads, families and model classes of some cells of a run, each once, in the same order whoever asks."""
+    measured = tuple(cells)
+    by_name = stored.configuration.by_name
+    named = [f"worker.workloads.{cell.workload}" for cell in measured]
+    for model in (by_name[cell.model] for cell in measured if cell.workload is not Workload.PROBE):
+        named += [f"worker.models.{model.family}"] if model.family else []
+        named += model.preload
+    return tuple(dict.fromkeys(named))

@@ -1,0 +1,301 @@
+"""The launches that are under way: their processes, what they say, and how they end.
+
+Carries out what launches.py decides. Tells the loop two things about each launch: what to record, and that it is gone.
+"""
+
+import os
+import resource
+import secrets
+import signal
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from msgspec import structs
+
+import protocol
+from orchestrator.configuration.resolved import Isolation, StoredRun
+from orchestrator.deciding.slots import NextLaunch
+from orchestrator.errors import StorageError
+from orchestrator.machine import host
+from orchestrator.planning import preload
+from orchestrator.processes import classify, ending, launches, logs, spawn
+from orchestrator.processes.ending import Exit
+from orchestrator.processes.launches import Launch
+from orchestrator.processes.link import Link
+from protocol.cell import DeviceKind
+from protocol.failure import Category, Failure, Phase
+from protocol.messages import Ack, Assign, Dismiss, FromWorker, Hello, LaunchSpec, Outcome, PhaseEntered, Progress
+from protocol.paths import LaunchPaths, RunPaths
+from protocol.result import Result
+
+
+@dataclass
+class Live:
+    """A launch under way.
+
+    pidfd: open from its birth until it is gone. noted: the loop watches it. over_ns: when its outcome was known. state:
+    what its process did when it was to be ended.
+    """
+
+    next: NextLaunch
+    spec: LaunchSpec
+    launch: Launch
+    begun: float
+    oom_kills: int | None
+    pid: int | None = None
+    pidfd: int | None = None
+    noted: bool = False
+    over_ns: int | None = None
+    state: str = ""
+
+    @property
+    def paths(self) -> LaunchPaths:
+        """Its folder."""
+        return LaunchPaths(Path(self.spec.folder))
+
+
+@dataclass(frozen=True)
+class Concluded:
+    """Record this outcome, then call `acknowledge`."""
+
+    live: Live
+    outcome: Result | Failure
+
+
+@dataclass(frozen=True)
+class Gone:
+    """The process is gone. exit: None where it never was, or cannot be killed: then its pidfd is still open."""
+
+    live: Live
+    exit: Exit | None
+    unkillable: bool
+
+
+Happening = Concluded | Gone
+
+
+class Fleet:
+    """All launches under way, by number. `fork` makes a process for a spec, or raises OSError.
+
+    A new interpreter imports what its cell needs before it says anything, and has as long for it as a zygote has.
+
+    Raises StorageError when a launch's folder cannot be made.
+    """
+
+    def __init__(self, stored: StoredRun, paths: RunPaths, link: Link, fork: Callable[[LaunchSpec], None]) -> None:
+        self.live: dict[int, Live] = {}
+        self._stored = stored
+        self._configuration = stored.configuration
+        self._devices = {device.uuid: device for device in stored.devices}
+        self._models = stored.configuration.by_name
+        self._paths = paths
+        self._logs = logs.Kept(paths.launches)
+        self._link = link
+        self._fork = fork
+        self._anew = stored.configuration.isolation is Isolation.EXEC
+        patience = stored.configuration.deadlines
+        self._deadlines = structs.replace(patience, start=patience.start + patience.import_) if self._anew else patience
+
+    def request(self, following: NextLaunch, now: float) -> Iterator[Happening]:
+        """Ask for the process of a launch that the journal knows of."""
+        live = self._prepare(following, now)
+        self.live[following.launch] = live
+        try:
+            if self._anew:
+                yield from self.born(following.launch, spawn.start_launch(live.spec), now)
+            else:
+                self._fork(live.spec)
+        except OSError as error:
+            yield from self.not_born(following.launch, Category.START_FAILED, str(error), now)
+
+    def born(self, number: int, pid: int, now: float) -> Iterator[Happening]:
+        """The process of a launch exists. Said by the zygote, or by the process itself, whichever is first."""
+        live = self.live.get(number)
+        if live is None or live.pid is not None:
+            return
+        live.pid = pid
+        live.pidfd = os.pidfd_open(pid)
+        yield from self._apply(live, launches.Born(), now)
+
+    def not_born(self, number: int, category: Category, message: str, now: float) -> Iterator[Happening]:
+        """There will be no process for a launch."""
+        if (live := self.live.get(number)) is not None:
+            failure = Failure(category=category, message=message, phase=live.launch.phase)
+            yield from self._apply(live, launches.NotBorn(failure), now)
+
+    def requested(self) -> tuple[int, ...]:
+        """Launches whose process has not been seen yet."""
+        return tuple(number for number, live in self.live.items() if live.pid is None)
+
+    def hear(self, message: FromWorker, now: float) -> Iterator[Happening]:
+        """A worker said something. What does not carry its launch's token is stale: its worker is dismissed."""
+        live = self.live.get(message.launch)
+        if live is None or message.token != live.spec.token:
+            if isinstance(message, Hello):
+                self._link.send(message.token, Dismiss(launch=message.launch, reason="nobody waits for this launch"))
+            return
+        match message:
+            case Hello():
+                yield from self._greet(live, message, now)
+            case PhaseEntered(phase=phase):
+                yield from self._apply(live, launches.Entered(phase), now)
+            case Progress(fraction=fraction):
+                yield from self._apply(live, launches.Progressed(fraction), now)
+            case Outcome(result=result, failure=failure):
+                outcome = result or failure or _empty_outcome(live)
+                yield from self._apply(live, launches.Reported(outcome), now)
+
+    def died(self, pidfd: int, now: float) -> Iterator[Happening]:
+        """A pidfd became readable. What the worker started is ended before its number can be used again."""
+        live = next(live for live in self.live.values() if live.pidfd == pidfd)
+        assert live.pid is not None
+        ending.signal_group(live.pid, signal.SIGKILL)
+        exit_ = ending.reap(live.pid)
+        os.close(pidfd)
+        live.pidfd = None
+        yield from self._apply(live, launches.Died(exit_ or Exit(code=None, signal=None)), now)
+
+    def time_passed(self, now: float) -> Iterator[Happening]:
+        """Look at every deadline."""
+        for live in tuple(self.live.values()):
+            yield from self._apply(live, launches.TimePassed(), now)
+
+    def kill(self, live: Live, failure: Failure, now: float) -> Iterator[Happening]:
+        """End one of them at once."""
+        yield from self._apply(live, launches.Stop(failure, now=True), now)
+
+    def end(self, live: Live, failure: Failure, now: float) -> Iterator[Happening]:
+        """End one of them, asking it first."""
+        yield from self._apply(live, launches.Stop(failure), now)
+
+    def stop(self, failure: Failure, now: float, *, immediately: bool, grace_s: float) -> Iterator[Happening]:
+        """End all of them."""
+        for live in tuple(self.live.values()):
+            stop = launches.Stop(failure, immediately, grace_s)
+            yield from self._apply(live, stop, now)
+
+    def oldest_request(self) -> float:
+        """Monotonic seconds since which a process has been waited for, infinity when none is."""
+        return min((live.begun for live in self.live.values() if live.pid is None), default=float("inf"))
+
+    def hold_logs(self) -> None:
+        """Keep every log file below its cap."""
+        for live in self.live.values():
+            logs.hold_below_cap(live.paths.stdout)
+            logs.hold_below_cap(live.paths.stderr)
+
+    def acknowledge(self, live: Live) -> None:
+        """The outcome is on disk."""
+        live.over_ns = time.monotonic_ns()
+        if live.pidfd is not None:
+            self._link.send(live.spec.token, Ack(launch=live.spec.launch, token=live.spec.token))
+
+    def next_deadline(self) -> float:
+        """Monotonic seconds of the earliest deadline, infinity when nothing is under way."""
+        return min((live.launch.deadline for live in self.live.values()), default=float("inf"))
+
+    def _prepare(self, following: NextLaunch, now: float) -> Live:
+        device = self._devices[following.device]
+        folder = self._paths.launch(following.planned, following.attempt).folder
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StorageError(f"{folder}: cannot be made: {error.strerror}") from error
+        visible = device.uuid if device.kind is DeviceKind.CUDA else ""
+        spec = LaunchSpec(
+            launch=following.launch,
+            token=secrets.token_hex(16),
+            endpoint=self._link.endpoint,
+            parent_pid=os.getpid(),
+            folder=str(folder.resolve()),
+            environment={"CUDA_VISIBLE_DEVICES": visible},
+            cpus=device.cpus,
+            isolation=str(self._configuration.isolation),
+            requested_ns=time.monotonic_ns(),
+            root=str(spawn.rooms_root()),
+            preload=preload.modules(self._stored, (following.cell,)) if self._anew else (),
+        )
+        launch = launches.requested(self._deadlines, self._configuration.measurement, now)
+        return Live(next=following, spec=spec, launch=launch, begun=now, oom_kills=host.oom_kills())
+
+    def _greet(self, live: Live, hello: Hello, now: float) -> Iterator[Happening]:
+        yield from self.born(hello.launch, hello.pid, now)
+        if hello.version == protocol.VERSION and hello.root == live.spec.root:
+            yield from self._apply(live, launches.Greeted(), now)
+            return
+        failure = Failure(
+            category=Category.PROTOCOL,
+            message=f"the worker speaks version {hello.version} and comes from {hello.root}; "
+            f"version {protocol.VERSION} from {live.spec.root} was expected",
+            phase=live.launch.phase,
+        )
+        yield from self._apply(live, launches.Stop(failure, now=True), now)
+
+    def _apply(self, live: Live, event: launches.Event, now: float) -> Iterator[Happening]:
+        """Advance one launch and carry out what follows."""
+        live.launch, actions = launches.advance(live.launch, event, now)
+        for action in actions:
+            match action:
+                case launches.Assign():
+                    self._link.send(live.spec.token, self._assignment(live))
+                case launches.Terminate():
+                    assert live.pid is not None
+                    live.state = host.process_state(live.pid)
+                    # In this order: one that was stopped must not run on into the stacks that are overdue by now.
+                    ending.signal_quietly(live.pid, signal.SIGTERM)
+                    ending.signal_quietly(live.pid, signal.SIGCONT)
+                case launches.Kill():
+                    assert live.pid is not None
+                    ending.signal_group(live.pid, signal.SIGKILL)
+                case launches.Conclude(outcome):
+                    yield Concluded(live, outcome if outcome is not None else self._explain(live))
+                case launches.Forget(unkillable):
+                    yield self._forget(live, unkillable=unkillable)
+
+    def _assignment(self, live: Live) -> Assign:
+        configuration = self._configuration
+        return Assign(
+            launch=live.spec.launch,
+            token=live.spec.token,
+            cell=live.next.cell,
+            device=self._devices[live.next.device],
+            model=self._models[live.next.cell.model],
+            measurement=configuration.measurement,
+            deadlines=configuration.deadlines,
+            cache_folder=configuration.cache_folder,
+        )
+
+    def _explain(self, live: Live) -> Failure:
+        """The process ended and nobody said why."""
+        kills = host.oom_kills()
+        rose = kills is not None and live.oom_kills is not None and kills > live.oom_kills
+        limits = (resource.getrlimit(which)[0] for which in (resource.RLIMIT_DATA, resource.RLIMIT_AS))
+        return classify.ended(
+            live.launch.exit,
+            _last_phase(live),
+            host_oom_kills=rose,
+            memory_limited=any(limit != resource.RLIM_INFINITY for limit in limits),
+            stderr_tail=logs.tail(live.paths.stderr),
+        )
+
+    def _forget(self, live: Live, *, unkillable: bool) -> Gone:
+        del self.live[live.spec.launch]
+        self._logs.compact(live.paths.stdout)
+        self._logs.compact(live.paths.stderr)
+        return Gone(live, live.launch.exit, unkillable)
+
+
+def _last_phase(live: Live) -> Phase:
+    """The phase in which a process died: the one it wrote down, or else the last that it was heard to enter."""
+    try:
+        return Phase(live.paths.phase.read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return live.launch.phase
+
+
+def _empty_outcome(live: Live) -> Failure:
+    return Failure(
+        category=Category.PROTOCOL, message="its outcome is neither a result nor a failure", phase=live.launch.phase
+    )

@@ -1,0 +1,191 @@
+"""Processes: how they are started. How they end is in ending.py.
+
+Everything here is a child of the orchestrator, or becomes one: it is a child subreaper, so a forked worker is adopted
+by it and its exit status can be read through a pidfd.
+"""
+
+import contextlib
+import ctypes
+import os
+import signal
+import site
+import socket
+import sys
+import sysconfig
+from importlib.machinery import PathFinder
+from pathlib import Path
+from typing import Final
+
+from orchestrator.errors import ConfigError
+from orchestrator.processes.ending import Exit, reap, signal_quietly
+from protocol import codec
+from protocol.messages import Fork, FromZygote, LaunchSpec, Prepare
+
+_PR_SET_CHILD_SUBREAPER: Final = 36
+_CONTROL_FD: Final = 3
+_MAX_ANSWER_BYTES: Final = 256 * 1024
+_FROM_ZYGOTE: Final = codec.Decoder[FromZygote](FromZygote)
+
+ONE_THREAD: Final = {
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    # pyarrow, which transformers imports where it is installed, otherwise starts a thread of its allocator (seen).
+    "ARROW_DEFAULT_MEMORY_POOL": "system",
+    "JE_ARROW_MALLOC_CONF": "background_thread:false",
+}
+"""Read by libraries as they are imported: the zygote must be single-threaded when it forks. Workers choose later."""
+
+
+def rooms_root() -> Path:
+    """The folder that holds the rooms of this process."""
+    return Path(__file__).resolve().parents[2]
+
+
+def become_subreaper() -> None:
+    """Have orphans below this process become its children, so that workers are adopted and nothing escapes."""
+    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER) failed")
+
+
+def check_rooms() -> None:
+    """Make sure that children will import the rooms of this process. Raises ConfigError naming what shadows them."""
+    search = [str(rooms_root()), *sys.path[1:]] if _in_checkout() else sys.path[1:]
+    for room in ("protocol", "worker", "orchestrator"):
+        spec = PathFinder.find_spec(room, search)
+        found = None if spec is None or spec.origin is None else Path(spec.origin).resolve().parents[1]
+        if found != rooms_root():
+            raise ConfigError(
+                f"the package '{room}' of {found} would be used instead of the one in {rooms_root()}. Take it off "
+                "PYTHONPATH, or rename it."
+            )
+
+
+def _in_checkout() -> bool:
+    """Whether the rooms are imported from a folder that a child would not search by itself."""
+    installed = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), site.getusersitepackages()}
+    return str(rooms_root()) not in installed
+
+
+def child_environment(extra: dict[str, str]) -> dict[str, str]:
+    """Our environment for a child that runs with -P: it finds the rooms also in a checkout that is not installed.
+
+    An installed root is on the child's path already; naming it in PYTHONPATH would put site-packages before the
+    standard library.
+    """
+    environment = {**os.environ, **extra}
+    if _in_checkout():
+        paths = [str(rooms_root()), *filter(None, [environment.get("PYTHONPATH")])]
+        environment["PYTHONPATH"] = os.pathsep.join(paths)
+    return environment
+
+
+def start_module(module: str, *, log: Path, environment: dict[str, str], control: socket.socket) -> int:
+    """Start `python -P -m module` in a session of its own, its end of `control` as descriptor 3. Returns the PID."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    return os.posix_spawn(
+        sys.executable,
+        [sys.executable, "-P", "-m", module],
+        child_environment(environment),
+        setsid=True,
+        file_actions=[
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, str(log), flags, 0o644),
+            (os.POSIX_SPAWN_DUP2, 1, 2),
+            (os.POSIX_SPAWN_DUP2, control.fileno(), _CONTROL_FD),
+        ],
+    )
+
+
+def start_launch(spec: LaunchSpec) -> int:
+    """Start a new interpreter for a launch, which reads `spec` from its standard input. Returns the PID."""
+    reader, writer = os.pipe()
+    try:
+        os.write(writer, codec.encode(spec))  # a pipe holds 64 KiB; a spec is below 4
+        os.close(writer)
+        log = str(Path(spec.folder) / "stderr.log")
+        return os.posix_spawn(
+            sys.executable,
+            [sys.executable, "-P", "-m", "worker.launch"],
+            child_environment(ONE_THREAD),
+            setsid=True,
+            file_actions=[
+                (os.POSIX_SPAWN_DUP2, reader, 0),
+                (os.POSIX_SPAWN_OPEN, 1, log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644),
+                (os.POSIX_SPAWN_DUP2, 1, 2),
+            ],
+        )
+    finally:
+        os.close(reader)
+
+
+def start_answering(module: str, *arguments: str, environment: dict[str, str]) -> tuple[int, int]:
+    """Start `python -P -m module` in a session of its own, to print an answer. Returns the PID and where to read it.
+
+    What it prints on standard error is read there too. The descriptor is the caller's to close.
+    """
+    reader, writer = os.pipe()
+    try:
+        pid = os.posix_spawn(
+            sys.executable,
+            [sys.executable, "-P", "-m", module, *arguments],
+            child_environment(environment),
+            setsid=True,
+            file_actions=[
+                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_DUP2, writer, 1),
+                (os.POSIX_SPAWN_DUP2, writer, 2),
+            ],
+        )
+    except BaseException:
+        os.close(reader)
+        raise
+    finally:
+        os.close(writer)
+    return pid, reader
+
+
+class Zygote:
+    """The parent's end of a zygote: asks for forks, hears of them. Closed when the process is gone."""
+
+    def __init__(self, preload: tuple[str, ...], log: Path) -> None:
+        """Start one, which imports `preload` before it answers Ready."""
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self.pid = start_module("worker.zygote", log=log, environment=ONE_THREAD, control=theirs)
+        self._control.setblocking(False)
+        with contextlib.suppress(ConnectionError):  # one that died at once is seen where it is listened to
+            self._send(Prepare(preload=preload, parent_pid=os.getpid(), root=str(rooms_root())))
+
+    def fileno(self) -> int:
+        """Readable when there is an answer, or the process is gone."""
+        return self._control.fileno()
+
+    def fork(self, spec: LaunchSpec) -> None:
+        """Ask for the process of a launch. Raises OSError when the zygote takes nothing more.
+
+        That it has died is seen where it is listened to, and told of every launch that it was asked for.
+        """
+        with contextlib.suppress(ConnectionError):
+            self._send(Fork(spec=spec))
+
+    def receive(self) -> FromZygote | None:
+        """One answer, None when there is none yet. Raises EOFError when the zygote is gone."""
+        try:
+            data = self._control.recv(_MAX_ANSWER_BYTES)
+        except BlockingIOError:
+            return None
+        except ConnectionError as error:
+            raise EOFError from error
+        if not data:
+            raise EOFError
+        return _FROM_ZYGOTE.decode(data)
+
+    def close(self) -> Exit | None:
+        """Close the socket, which ends the process; kill it if it is not ended by that, and reap it."""
+        self._control.close()
+        signal_quietly(self.pid, signal.SIGKILL)
+        return reap(self.pid)
+
+    def _send(self, message: Prepare | Fork) -> None:
+        self._control.send(codec.encode(message))

@@ -1,0 +1,213 @@
+"""The two programs: every option, what is stored with a run, and the whole way from command to report."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import pytest
+import yaml
+from click.testing import Result
+
+from orchestrator import TOOL_VERSION
+from orchestrator.cli import benchmark, options, orchestrate, program, spoken
+from orchestrator.configuration import settings
+from orchestrator.configuration.resolved import StoredRun
+from orchestrator.disk import folders
+from orchestrator.machine import devices
+from protocol.exit_codes import MEANING
+from protocol.paths import RunPaths
+from tests.fakes.commands import TINY, python
+
+HEAVY = ("torch", "torchvision", "transformers", "pandas", "numpy", "scipy", "zmq", "rich")
+
+Invoke = Callable[..., Result]
+
+
+# ── options and help ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("command", [orchestrate, benchmark.commands["run"]])
+def test_every_option_of_the_requirements_exists(command: click.Command) -> None:
+    """Section 5.2.1 of the requirements document, for both programs."""
+    names = {name for option in command.params for name in (*option.opts, *option.secondary_opts)}
+    short = {"-m", "-b", "-p", "-i", "-w", "-o", "-f", "-v"}
+    long = {"--models", "--batch-sizes", "--precision", "--iterations", "--warmup", "--output", "--format"}
+    long |= {"--gpu-ids", "--multi-gpu", "--monitor-gpu", "--compare-baseline", "--verbose", "--config"}
+    assert short | long <= names
+    assert set(command.context_settings.get("help_option_names", program.SETTINGS["help_option_names"])) == {
+        "-h",
+        "--help",
+    }
+
+
+def test_both_programs_share_their_options_and_commands() -> None:
+    """What can be said to one can be said to the other."""
+    own = {option.name for option in orchestrate.params} - {"version"}
+    assert own == {option.name for option in benchmark.commands["run"].params}
+    assert set(orchestrate.commands) == set(benchmark.commands)
+    measuring = {"run", "quick", "resume"}
+    looking = {"status", "watch", "stop", "report", "explain", "doctor", "info", "list-models", "completion"}
+    assert set(benchmark.commands) == measuring | looking | {"selftest"}
+
+
+def test_every_option_says_what_it_is() -> None:
+    """--help has a line for each, and a parameter for each is read."""
+    assert all(isinstance(option, click.Option) and option.help for option in orchestrate.params)
+    names = {option.name for option in orchestrate.params} - {"version"}
+    assert names == set(options.RunParams.__annotations__)
+
+
+@pytest.mark.parametrize("flag", ["-h", "--help"])
+@pytest.mark.parametrize("arguments", [(), ("run",)])
+def test_help_shows_examples_and_exit_codes(invoke: Invoke, arguments: tuple[str, ...], flag: str) -> None:
+    """The table of exit codes is the one of the protocol; no line is wider than a terminal."""
+    shown = invoke(*arguments, flag)
+    assert shown.exit_code == 0
+    assert "--gpu-ids cpu:0,cpu:1" in shown.output
+    text = " ".join(shown.output.split())
+    for code, meaning in MEANING.items():
+        assert f"{int(code)} {meaning}" in text
+    assert max(map(len, shown.output.splitlines())) <= 80
+
+
+def test_version(invoke: Invoke) -> None:
+    """Which program, which version."""
+    assert invoke("--version").output == f"gpubench-orchestrate {TOOL_VERSION}\n"
+    assert invoke("--version", command=benchmark).output == f"torch-gpu-benchmark {TOOL_VERSION}\n"
+
+
+def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
+    """--help has 0.2 s: not even the libraries that read configurations are imported."""
+    source = f"""
+import sys
+from orchestrator.cli import orchestrate
+try:
+    orchestrate(["--help"])
+except SystemExit:
+    pass
+print(sorted(set(sys.modules) & {{*{HEAVY!r}, "pynvml", "msgspec", "yaml"}}), file=sys.stderr)
+"""
+    assert python("-c", source, cwd=tmp_path).stderr.strip() == "[]"
+
+
+@pytest.mark.parametrize("arguments", ["info", "list-models --json", "--gpu-ids cpu:0 --dry-run"])
+def test_commands_that_run_nothing_never_import_torch(tmp_path: Path, arguments: str) -> None:
+    """Neither the frameworks nor what makes tables: `info` has half a second."""
+    source = f"""
+import sys
+from orchestrator.cli import orchestrate
+try:
+    orchestrate({arguments.split()!r})
+except SystemExit as end:
+    print(end.code, file=sys.stderr)
+print(sorted(set(sys.modules) & set({HEAVY!r})), file=sys.stderr)
+"""
+    assert python("-c", source, cwd=tmp_path).stderr.split("\n")[:2] == ["0", "[]"]
+
+
+def test_both_programs_run_from_a_checkout(tmp_path: Path) -> None:
+    """`python -m orchestrator` and `python -m orchestrator.cli`, without installing."""
+    for module, name in (("orchestrator", "gpubench-orchestrate"), ("orchestrator.cli", "torch-gpu-benchmark")):
+        shown = python("-m", module, "--version", cwd=tmp_path)
+        assert (shown.returncode, shown.stdout) == (0, f"{name} {TOOL_VERSION}\n")
+
+
+# ── what is stored ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_resolved_whole_is_stored_with_the_run(
+    invoke: Invoke, executed: list[tuple[StoredRun, RunPaths]], tmp_path: Path
+) -> None:
+    """run.yaml holds the configuration as resolved, the devices, the plan, and the command."""
+    invoke(*TINY, "-o", "out/report.csv", "--seed", "5")
+    [(stored, paths)] = executed
+    assert re.fullmatch(r"\d{8}-\d{6}-[0-9a-f]{6}", paths.folder.name)
+    assert paths.folder.parent == tmp_path / "runs"
+    assert stored.command == ("gpubench-orchestrate", *TINY, "-o", "out/report.csv", "--seed", "5")
+    assert [cell.model for cell in stored.plan.cells] == ["lstm"]
+    written = yaml.safe_load(paths.config.read_text())
+    assert written["configuration"]["output_path"] == str(tmp_path / "out/report.csv")
+    assert (written["configuration"]["seed"], written["configuration"]["formats"]) == (5, ["csv"])
+    assert written["devices"][0]["uuid"] == "cpu:0"
+
+
+def test_batch_sizes_of_the_command_line_are_those_of_every_phase(
+    invoke: Invoke, executed: list[tuple[StoredRun, RunPaths]]
+) -> None:
+    """-b says all three; a file can tell them apart."""
+    invoke("run", "--gpu-ids", "cpu:0", "-b", "2, 4", command=benchmark)
+    [(stored, _)] = executed
+    asked = stored.configuration
+    assert asked.batch_sizes == asked.training_batch_sizes == asked.generation_batch_sizes == (2, 4)
+    assert stored.command[0] == "torch-gpu-benchmark"
+
+
+def test_sizes_and_memory_format_make_cells(invoke: Invoke, executed: list[tuple[StoredRun, RunPaths]]) -> None:
+    """--seq-len for models of text, --input-size for models of images, --memory-format for the latter alone."""
+    sizes = ("--seq-len", "16, 32", "--input-size", "64", "--memory-format", "channels_last")
+    invoke("--gpu-ids", "cpu:0", "-m", "lstm,vit-base,resnet50", "-b", "1", "--phases", "inference", *sizes)
+    [(stored, _)] = executed
+    assert {(cell.model, cell.input_size, cell.memory_format.value) for cell in stored.plan.cells} == {
+        ("lstm", 16, "contiguous"),
+        ("lstm", 32, "contiguous"),
+        ("vit-base", 64, "channels_last"),
+        ("resnet50", 64, "channels_last"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "ids"),
+    [("--multi-gpu", "all"), ("--multi-gpu --gpu-ids cpu:0", "cpu:0"), ("", "3")],
+)
+def test_multi_gpu_means_all_of_them_unless_some_are_named(
+    invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: str, ids: str
+) -> None:
+    """It wins over the ids of a file, but not over --gpu-ids beside it."""
+    (tmp_path / "one.yaml").write_text("gpu: {ids: 3, multi_gpu: false}\n")
+    asked: list[str] = []
+    monkeypatch.setattr(devices, "resolve", lambda gpu_ids, **_: asked.append(gpu_ids) or 1 / 0)
+    invoke("--config", "one.yaml", *arguments.split())
+    assert asked == [ids]
+
+
+def test_every_key_that_an_option_sets_is_one_of_the_file() -> None:
+    """The command line speaks of the same settings as the file."""
+    for key in spoken.KEYS:
+        section, _, name = key.rpartition(".")
+        fields = getattr(settings, section.capitalize()) if section else settings.Settings
+        assert name in fields.__struct_fields__
+
+
+# ── the whole way ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_run_resume_and_report_on_a_cpu_device(tmp_path: Path) -> None:
+    """One command measures and reports; the finished run resumes to the same, and renders again."""
+    environment = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    first = python(
+        *("-m", "orchestrator", *TINY, "--seq-len", "16", "-i", "3", "-w", "1", "-o", "out/report.json"),
+        cwd=tmp_path,
+        **environment,
+    )
+    assert first.returncode == 0, first.stderr
+    assert "importing torch and the models, once for all launches (about 10 s)\n" in first.stderr
+    assert "Verdict: COMPLETE" in first.stdout
+    [folder] = (tmp_path / "runs").iterdir()
+    report = json.loads((tmp_path / "out/report.json").read_text())
+    assert [(result["model_name"], result["input_size"]) for result in report["results"]] == [("lstm", 16)]
+
+    again = python("-m", "orchestrator.cli", "resume", str(folder), "--quiet", cwd=tmp_path, **environment)
+    [line] = again.stdout.splitlines()
+    assert line == f"{folder.name}: complete, 1 of 1 cells ok, exit code 0; report: {tmp_path / 'out/report.json'}"
+    assert again.returncode == 0
+    aloud = python("-m", "orchestrator", "resume", str(folder), cwd=tmp_path, **environment)
+    assert "1 cell, 1 launch, nothing left to do on cpu:0" in aloud.stderr
+    assert "Verdict: COMPLETE" in aloud.stdout
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["report.json"]
+    assert folders.existing_run(None, str(tmp_path / "runs")).folder == folder
+
+    rendered = python("-m", "orchestrator", "report", str(folder), "-f", "csv,txt", cwd=tmp_path)
+    assert rendered.stdout.split() == [str(folder / "report.csv"), str(folder / "report.txt")]
+    assert "lstm" in (folder / "report.csv").read_text()

@@ -1,0 +1,259 @@
+"""Bad input: each mistake with its message and its exit code, before anything is run or written."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from protocol.exit_codes import ExitCode
+from tests.fakes.commands import python
+from tests.fakes.cuda import beside
+from tests.fakes.nvml import FakeNvml
+from tests.fakes.runs import FakeRun, shipped
+
+Invoke = Callable[..., Result]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("-m resnet5", "error: -m/--models: no model named 'resnet5'. Did you mean resnet50, resnet"),
+        ("-m lstm,lstm", "-m/--models: lstm is given twice"),
+        ("-m=", "-m/--models: no model named '='"),
+        ("--models=", "-m/--models: a name is empty"),
+        ("-m lstm,,resnet50", "-m/--models: a name is empty"),
+        ("-p fp33", "-p/--precision: there is no precision 'fp33'. Did you mean fp32?"),
+        ("-p fp32,fp32", "-p/--precision: fp32 is given twice"),
+        ("-b 0", "-b/--batch-sizes: expected a whole number of at least 1, got 0"),
+        ("-b -1", "-b/--batch-sizes: expected a whole number of at least 1, got -1"),
+        ("-b many", '-b/--batch-sizes: expected a whole number of at least 1, got "many"'),
+        ("-b 1,,2", '-b/--batch-sizes: expected a whole number of at least 1, got ""'),
+        ("-b 8,1,8", "-b/--batch-sizes: 8 is given twice"),
+        ("-b 99999999999", "-b/--batch-sizes: 99999999999 is too large"),
+        ("-i 0", "-i/--iterations: expected a whole number of at least 1, got 0"),
+        ("-w 0", "-w/--warmup: expected a whole number of at least 1, got 0"),
+        ("-w -5", "-w/--warmup: expected a whole number of at least 1, got -5"),
+        ("--launches 0", "--launches: expected a whole number of at least 1, got 0"),
+        ("--seed -1", "--seed: expected a whole number of at least 0, got -1"),
+        ("-i many", 'error: -i/--iterations: expected a whole number of at least 1, got "many"'),
+        ("--seed 1.5", 'error: --seed: expected a whole number of at least 0, got "1.5"'),
+        ("--log-format xml", "error: --log-format: 'xml' is not one of 'text', 'json'. `gpubench-orchestrate --help`"),
+        ("--profile fast", "--profile: there is no profile 'fast'. There is quick, standard and rigorous."),
+        ("--phases probe", "--phases: there is no phase 'probe'"),
+        ("--phases generation -m resnet50", "cpu:0: nothing is to be measured there. resnet50: writes no text, so"),
+        ("--seq-len 0", "--seq-len: expected a whole number of at least 1, got 0"),
+        ("--seq-len long", '--seq-len: expected a whole number of at least 1, got "long"'),
+        ("--input-size 224,224", "--input-size: 224 is given twice"),
+        ("--input-size=", '--input-size: expected a whole number of at least 1, got ""'),
+        ("-m bert-base --seq-len 128,513", "--seq-len: bert-base takes 1 to 512 tokens, not 513. Leave the size or"),
+        ("-m lstm,resnet50 --input-size 31", "--input-size: resnet50 takes 64 pixels or more, not 31."),
+        (
+            "--memory-format nhwc",
+            "--memory-format: there is no memory format 'nhwc'. There is contiguous and channels_",
+        ),
+        ("--isolation none", "error: --isolation: there is no isolation 'none'. There is fork and exec."),
+        ("-f html", "-f/--format: html comes with a later version; now there is json, csv and txt"),
+        ("-f pdf", "-f/--format: there is no format 'pdf'"),
+        ("-o report.pdf", "-o/--output: there is no format 'pdf'. There is json, csv and txt"),
+        ("-o r.csv -f json,txt", "-o/--output: r.csv ends in .csv, but -f/--format asks for json and txt. Leave the"),
+        ("--output=", "-o/--output: expected a path, got an empty text"),
+        ("--runs-folder=", "--runs-folder: expected a path, got an empty text"),
+        ("--runs-folder night.yaml", "--runs-folder: {folder}/night.yaml is a file, not a folder"),
+        ("--config=", "--config: expected a file, got an empty text"),
+        ("-v --quiet", "-v/--verbose and --quiet contradict each other; leave one of them out"),
+        ("-o report.html", "-o/--output: html comes with a later version"),
+        ("-o .", "is a folder; name the report's file"),
+        ("-o /proc/report.json", "/proc: cannot be written"),
+        ("--runs-folder /proc/runs", "/proc/runs: cannot be written"),
+        (
+            "--compare-baseline old.json",
+            "error: --compare-baseline: comparing with an earlier report is not possible yet, it comes with a later "
+            "version. Nothing was run. Leave the option out: reports are kept, and can be compared then.",
+        ),
+        ("--config none.yaml", "none.yaml: cannot be read: No such file or directory"),
+        (
+            "--config night.yaml",
+            "night.yaml, line 2, benchmark.precison: there is no such key. Did you mean precision?",
+        ),
+        ("--batch-size 1", "error: there is no option --batch-size. Did you mean --batch-sizes"),
+        ("--qqqqqq", "error: there is no option --qqqqqq. `gpubench-orchestrate --help` shows what there is."),
+        ("-b", "error: option '-b' requires an argument. `gpubench-orchestrate --help` shows what there is."),
+    ],
+)
+def test_a_bad_option_is_refused_before_anything_happens(
+    invoke: Invoke, executed: list[object], tmp_path: Path, arguments: str, message: str
+) -> None:
+    """A message that says what is wrong, exit code 2, nothing run, no run or report written."""
+    (tmp_path / "night.yaml").write_text("benchmark:\n  precison: fp32\n")
+    message = message.format(folder=tmp_path)
+    assert_refused(invoke("--gpu-ids", "cpu:0", *arguments.split()), message, executed, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            "--gpu-ids 7",
+            "No NVIDIA GPU was found: no NVIDIA driver on this machine. To try it on the CPU, use --gpu-ids",
+        ),
+        ("--gpu-ids x", "--gpu-ids: 'x' is no device"),
+        ("--gpu-ids cpu:0,cpu:0", "--gpu-ids: cpu:0 is named twice"),
+        ("--config night.yaml", "error: night.yaml, line 2, gpu.ids: 'seven' is no device"),
+        ("--gpu-ids=", "a device is missing between commas"),
+        (
+            "selftest --gpu-ids=",
+            "error: --gpu-ids: '': a device is missing between commas. Give all, or a list like 0,1",
+        ),
+        ("reprot", "error: there is no command 'reprot'. Did you mean report? There is completion, doctor, explain,"),
+        (
+            "run --gpu-ids cpu:0 --solo extra",
+            "error: got unexpected extra argument (extra). `gpubench-orchestrate run --help` shows what there is.",
+        ),
+        ("-b 1 8", "error: there is no command '8'. Did you mean -b 1,8? `gpubench-orchestrate --help` shows"),
+        (
+            "run --gpu-ids cpu:0 -b 1 8",
+            "extra argument (8). Did you mean -b 1,8? `gpubench-orchestrate run --help` shows",
+        ),
+        ("quick -b 1 8 32 -m lstm", "extra arguments (8 32). Did you mean -b 1,8,32?"),
+        ("-m lstm resnet50 -b 1", "there is no command 'resnet50'. Did you mean -m lstm,resnet50?"),
+        ("run --models=lstm, resnet50", "extra argument (resnet50). Did you mean --models=lstm,resnet50?"),
+        ("run -p fp32 bf16 --solo", "extra argument (bf16). Did you mean -p fp32,bf16?"),
+        ("--gpu-ids 0 1", "there is no command '1'. Did you mean --gpu-ids 0,1?"),
+        ("selftest --gpu-ids 0 1", "extra argument (1). Did you mean --gpu-ids 0,1?"),
+        ("-b 1 8 run", "there is no command '8'. Did you mean -b 1,8?"),
+        ("-b 1 reprot", "there is no command 'reprot'. Did you mean report?"),
+        ("-m lstm run", "--models stands before run; options go behind a command"),
+        ("resume none", "none: there is no such folder"),
+        ("resume", "there is no run in it"),
+        ("resume -v --quiet .", "-v/--verbose and --quiet contradict each other"),
+        ("resume night.yaml", "night.yaml: is a file, not the folder of a run"),
+        ("resume --runs-folder night.yaml", "--runs-folder: night.yaml is a file, not a folder"),
+        ("resume .", "not the folder of a run"),
+        ("report .", "not the folder of a run"),
+        ("report", "error: RUN is missing. `gpubench-orchestrate report --help` shows what there is."),
+        (
+            "list-models --type rnn",
+            "error: --type: there is no type 'rnn'. Did you mean cnn? There is transformer, cnn,",
+        ),
+        ("completion tcsh", "'tcsh' is not one of 'bash', 'zsh', 'fish'"),
+    ],
+)
+def test_a_bad_command_is_refused_before_anything_happens(
+    invoke: Invoke, executed: list[object], tmp_path: Path, arguments: str, message: str
+) -> None:
+    """Devices that do not exist, commands that do not, runs that are none."""
+    (tmp_path / "night.yaml").write_text("gpu:\n  ids: seven\n")
+    assert_refused(invoke(*arguments.split()), message, executed, tmp_path)
+
+
+def assert_refused(ended: Result, message: str, executed: list[object], folder: Path) -> None:
+    """Exit code 2 with the message, and nothing happened."""
+    assert message in " ".join(ended.stderr.split())
+    assert ended.exit_code == ExitCode.USAGE
+    assert executed == []
+    assert not list(folder.glob("runs/*"))
+    assert not list(folder.glob("*.json"))
+
+
+def test_a_folder_that_was_removed_is_no_place_to_start(
+    invoke: Invoke, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Somebody cleaned up under an open shell."""
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    ended = invoke("--gpu-ids", "cpu:0")
+    monkeypatch.chdir(tmp_path)
+    assert ended.exit_code == ExitCode.USAGE
+    assert "the current folder cannot be used (No such file or directory); change to one that exists" in ended.stderr
+
+
+@pytest.mark.parametrize("command", ["resume", "report"])
+def test_a_changed_plan_is_refused_in_the_same_words(invoke: Invoke, tmp_path: Path, command: str) -> None:
+    """run.yaml is no place for second thoughts."""
+    made = FakeRun(tmp_path, models=shipped("lstm"), batch_sizes=(8,))
+    made.finish()
+    text = made.paths.config.read_text()
+    made.paths.config.write_text(text.replace("batch_size: 8", "batch_size: 9"))
+    ended = invoke(command, str(made.paths.folder))
+    assert ended.exit_code == ExitCode.USAGE
+    assert "run.yaml and journal.gpj belong to different plans" in ended.stderr
+
+
+def test_without_its_libraries_it_says_how_to_install(tmp_path: Path) -> None:
+    """A checkout in a Python that has nothing: one line, no traceback."""
+    ended = python("-S", "-m", "orchestrator", cwd=tmp_path)
+    assert ended.returncode == ExitCode.INTERNAL
+    assert ended.stderr.startswith("error: click is not installed. `make install` in the checkout")
+    assert ended.stderr.count("\n") == 1
+
+
+def test_a_library_that_is_missed_late_is_named(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some are imported only when they are needed."""
+    monkeypatch.setitem(sys.modules, "orchestrator.configuration.catalogue", None)
+    monkeypatch.delattr("orchestrator.configuration.catalogue")
+    ended = invoke("list-models")
+    assert (ended.exit_code, ended.stderr.count("\n")) == (ExitCode.INTERNAL, 1)
+    assert "`make install` in the checkout" in ended.stderr
+
+
+def test_without_a_gpu_the_plain_command_says_how_to_try_it(invoke: Invoke) -> None:
+    """Never a silent fall-back to the CPU."""
+    refused = invoke()
+    assert refused.exit_code == ExitCode.USAGE
+    assert "No NVIDIA GPU was found" in refused.stderr
+    assert "--gpu-ids cpu:0,cpu:1" in refused.stderr
+
+
+def test_a_file_cannot_steer_the_terminal(invoke: Invoke, tmp_path: Path) -> None:
+    """Control characters in a key are not printed as such."""
+    (tmp_path / "bad.yaml").write_text('"\\e[31mred": 1\n')
+    assert "\x1b" not in invoke("--config", "bad.yaml").stderr
+
+
+def test_busy_gpus_are_not_measured(tmp_path: Path) -> None:
+    """Somebody else's process is named, and nothing is started beside it unless that is asked for."""
+    fake = FakeNvml(tmp_path, gpus=2)
+    fake.set({"gpu.1.compute": f"{os.getpid()} 13207024435"})
+    environment = {name: fake.environment[name] for name in ("LD_LIBRARY_PATH", "GPUBENCH_FAKE_NVML")}
+    refused = python("-m", "orchestrator", "-m", "lstm", cwd=tmp_path, **environment, CUDA_VISIBLE_DEVICES="0,1")
+    assert refused.returncode == ExitCode.USAGE
+    assert f"is used by another process (PID {os.getpid()}" in refused.stderr
+    assert "--gpu-ids 0," in refused.stderr
+    assert not (tmp_path / "runs").exists()
+
+
+def on_broken_cuda(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """The program on two GPUs that NVML shows and that CUDA cannot use."""
+    nvml = FakeNvml(folder, gpus=2)
+    names = ("LD_LIBRARY_PATH", "GPUBENCH_FAKE_NVML")
+    environment = {name: nvml.environment[name] for name in names} | beside(nvml, init=802)
+    return python("-m", "orchestrator", *arguments, "-m", "lstm", cwd=folder, CUDA_VISIBLE_DEVICES="0,1", **environment)
+
+
+def test_a_broken_cuda_is_refused_and_nothing_is_run(tmp_path: Path) -> None:
+    """NVML is well; cuInit says that the fabric manager is not running. Never a silent fall-back to the CPU."""
+    refused = on_broken_cuda(tmp_path)
+    assert refused.returncode == ExitCode.USAGE
+    assert "error: CUDA cannot be used on the GPUs of this run: cuInit says 802" in refused.stderr
+    assert "systemctl start nvidia-fabricmanager" in refused.stderr
+    assert not list(tmp_path.glob("runs/*/journal.gpj"))
+    assert not list(tmp_path.glob("runs/*/launches"))
+    assert not list(tmp_path.glob("*.json"))
+
+
+def test_a_broken_cuda_is_refused_before_a_folder_is_made(tmp_path: Path) -> None:
+    """Nothing is left that somebody would resume."""
+    assert on_broken_cuda(tmp_path).returncode == ExitCode.USAGE
+    assert not list(tmp_path.glob("runs/*"))
+
+
+def test_a_plan_is_shown_where_cuda_is_broken(tmp_path: Path) -> None:
+    """--dry-run starts nothing, so it does not ask CUDA."""
+    shown = on_broken_cuda(tmp_path, "--dry-run")
+    assert shown.returncode == ExitCode.PASSED, shown.stderr
+    assert "GPU 1" in shown.stdout

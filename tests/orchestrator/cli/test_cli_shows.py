@@ -1,0 +1,233 @@
+"""What is shown of a plan, of the models and of the machine, and what the shell completes."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import Result
+from msgspec.structs import replace
+
+from orchestrator.cli import benchmark, orchestrate
+from orchestrator.cli.dry_run import describe
+from orchestrator.configuration import catalogue
+from orchestrator.planning import plan
+from protocol.cell import Generation, Workload
+from tests.fakes.commands import python
+from tests.fakes.configurations import configuration, cpu, gpu
+from tests.fakes.nvml import FakeNvml
+from tests.fakes.runs import shipped
+
+OTHERS = {model.name for model in catalogue.load().models} - {"lstm", "stylegan2"}
+
+Invoke = Callable[..., Result]
+
+
+def test_a_dry_run_shows_the_plan_and_writes_nothing(invoke: Invoke, executed: list[object], tmp_path: Path) -> None:
+    """Cell by cell, in the order of the run, with an estimate, within 80 columns; and where the files would go."""
+    shown = invoke("--gpu-ids", "cpu:0,cpu:1", "-m", "resnet50,lstm", "-b", "1,8", "-p", "fp32,bf16", "--dry-run")
+    assert shown.exit_code == 0
+    lines = shown.output.splitlines()
+    assert max(len(line) for line in lines if not line.startswith(("Report:", "Run:"))) <= 80
+    assert f"Report: {tmp_path / 'benchmark_report.json'}" in lines
+    assert f"Run:    a new folder in {tmp_path / 'runs'}" in lines
+    cells = [line.split()[1:5] for line in lines if re.match(r" *\d+  ", line)]
+    assert sorted(map(tuple, cells)) == sorted(
+        (model, phase, precision, size)
+        for model in ("resnet50", "lstm")
+        for precision in ("fp32", "bf16")
+        for phase, size in (
+            ("load", "1"),
+            ("inference", "1"),
+            ("inference", "8"),
+            ("training", "1"),
+            ("training", "8"),
+        )
+    )
+    assert "all at once" in shown.output
+    assert re.search(r"40 cells, 40 launches, about .* in all", shown.output)
+    assert list(tmp_path.iterdir()) == []
+    assert executed == []
+
+
+def test_a_dry_run_says_how_devices_share_the_time(invoke: Invoke) -> None:
+    """Solo runs are one after the other; one device alone is said to be alone."""
+    assert "one after the other" in invoke("--gpu-ids", "cpu:0,cpu:1", "--solo", "--dry-run").output
+    assert "One device" in invoke("--gpu-ids", "cpu:0", "--dry-run").output
+
+
+def test_a_dry_run_tries_where_the_files_would_go(invoke: Invoke, tmp_path: Path) -> None:
+    """What a run would refuse, its dry run refuses, and makes no folder to find out."""
+    refused = invoke("--gpu-ids", "cpu:0", "-o", "/proc/none/report.json", "--dry-run")
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "-o/--output: /proc/none: cannot be written" in refused.stderr
+    assert invoke("--gpu-ids", "cpu:0", "-o", "new/deep/report.json", "--dry-run").exit_code == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_dry_run_says_what_is_left_out_and_how_images_lie(invoke: Invoke) -> None:
+    """What was asked for and is no cell, once for each reason; sizes and memory format of what is one."""
+    arguments = ("--gpu-ids", "cpu:0,cpu:1", "--seq-len", "128,513", "--input-size", "64", "--phases", "inference")
+    shown = invoke(*arguments, "-m", "all", "-b", "1", "--dry-run").output
+    assert max(map(len, shown.splitlines()[:-3])) <= 80
+    text = " ".join(shown.split())
+    rows = {tuple(line.split()[1:6]) for line in shown.splitlines() if re.match(r" *\d+  ", line)}
+    assert {row for row in rows if row[0] in {"bert-base", "lstm", "resnet50"}} == {
+        ("bert-base", "inference", "fp32", "1", "128"),
+        ("lstm", "inference", "fp32", "1", "128"),
+        ("lstm", "inference", "fp32", "1", "513"),
+        ("resnet50", "inference", "fp32", "1", "64"),
+    }
+    assert re.search(r"Left out: bert-base[^:]*: takes 1 to 512 tokens, not 513\. ", text)
+    assert text.count("Left out: h2d, d2h: not applicable: a CPU device") == 1
+    assert re.search(r"Images by pixel \(channels_last\): [^.]*resnet50", text)
+    assert "channels_last" not in invoke(*arguments, "-m", "bert-base,resnet50", "--memory-format", "contiguous").output
+
+
+def test_a_dry_run_has_a_table_for_each_kind_of_device() -> None:
+    """A GPU measures probes that mean nothing on a CPU device."""
+    asked, machine = configuration(models=shipped("lstm", "h2d")), (gpu(0), gpu(1), cpu(0))
+    shown = describe(plan.make(asked, machine), asked, machine)
+    on_gpus, on_cpu = shown.split("1 of 3 devices, at work all at once, run the cells below:")
+    assert "2 of 3 devices, at work all at once, run the cells below:" in on_gpus
+    assert "  h2d " in on_gpus
+    assert "  h2d " not in on_cpu
+    assert "Left out: h2d: not applicable" in on_cpu
+    assert "(cpu:0)." in " ".join(on_cpu.split())
+
+
+def test_generation_shows_prompt_and_what_is_added() -> None:
+    """Both numbers belong to the cell."""
+    writer = replace(shipped("bert-base")[0], name="writer", generation=Generation(prompt_tokens=256, new_tokens=64))
+    asked = configuration(models=(writer,), workloads=(Workload.GENERATION,))
+    assert "256+64" in describe(plan.make(asked, (cpu(0),)), asked, (cpu(0),))
+
+
+def test_a_run_says_at_its_beginning_what_is_left_out(invoke: Invoke, executed: list[object]) -> None:
+    """So that nobody waits for it."""
+    told = invoke("--gpu-ids", "cpu:0", "-m", "lstm,h2d", "-b", "1", "--phases", "inference").stderr
+    assert len(executed) == 1
+    assert "left out: h2d: not applicable: a CPU device" in told
+
+
+def test_list_models_for_people(invoke: Invoke) -> None:
+    """Parameters, input, what it can be, and the memory, within 80 columns."""
+    shown = invoke("list-models").output
+    assert max(map(len, shown.splitlines())) <= 80
+    rows = {line.split()[0]: line.split()[1:] for line in shown.partition("\n\n")[0].splitlines()}
+    assert list(rows) == ["Model", *(model.name for model in catalogue.load().models)]
+    assert rows["bert-base"][:2] == ["transformer", "109.5"]
+    assert rows["bert-base"][2:7] == ["128", "tokens", "1", "to", "512"]
+    assert (rows["resnet50"][2:4], rows["resnet50"][5]) == (["224", "pixels"], "up")
+    assert rows["gemm"][0] == "probe"
+    assert "Generation: gpt2 adds 64 tokens to 512." in shown.splitlines()
+
+
+@pytest.mark.parametrize("kind", catalogue.MODEL_TYPES)
+def test_list_models_of_one_type(invoke: Invoke, kind: str) -> None:
+    """For people and for programs, and nothing of another type."""
+    names = [model.name for model in catalogue.load().models if model.type == kind]
+    listed = json.loads(invoke("list-models", "--type", kind, "--json", command=benchmark).output)
+    assert [(model["model_name"], model["model_type"]) for model in listed] == [(name, kind) for name in names]
+    table = invoke("list-models", "--type", kind).output.partition("\n\n")[0]
+    assert [line.split()[0] for line in table.splitlines()[1:]] == names
+
+
+def test_list_models_for_programs(invoke: Invoke) -> None:
+    """Everything that a program needs to choose from: sizes, inputs, parameters, memory, and whether it writes."""
+    listed = {model["model_name"]: model for model in json.loads(invoke("list-models", "--json").output)}
+    resnet = listed["resnet50"]
+    assert (resnet["parameters_count"], resnet["input_size"], resnet["generation"]) == (25557032, 224, None)
+    assert resnet["input_sizes"].keys() == {"unit", "default", "smallest", "largest", "step", "only"}
+    assert (resnet["input_sizes"]["unit"], resnet["input_sizes"]["largest"]) == ("pixels", None)
+    assert resnet["inputs"][0]["shape"] == ["batch", 3, "size", "size"]
+    assert listed["bert-base"]["input_sizes"]["largest"] == 512
+    assert listed["gemm"]["input_sizes"] is None
+    assert listed["gpt2"]["generation"] == {"prompt_tokens": 512, "new_tokens": 64}
+
+
+def test_info_without_gpus_says_why(invoke: Invoke) -> None:
+    """The software as installed, the cores, and NVML's state with its reason."""
+    shown = invoke("info").output
+    assert "NVML       absent: no NVIDIA driver on this machine" in shown
+    facts = json.loads(invoke("info", "--json").output)
+    assert facts["nvml"] == {"status": "absent", "reason": "no NVIDIA driver on this machine"}
+    assert facts["software"]["torch"]
+    assert facts["gpus"] == []
+
+
+def test_info_shows_everything_about_each_gpu(tmp_path: Path) -> None:
+    """As NVML gives it: names, addresses, limits, switches; what cannot be read is said to be so."""
+    fake = FakeNvml(tmp_path, gpus=2)
+    fake.set({"gpu.1.serial": None})
+    environment = {name: fake.environment[name] for name in ("LD_LIBRARY_PATH", "GPUBENCH_FAKE_NVML")}
+    shown = python("-m", "orchestrator.cli", "info", cwd=tmp_path, **environment)
+    for text in ("GPU 0: NVIDIA H200", "UUID         GPU-", "692-2G520-0280-001", "700 W", "580.95.05", "not readable"):
+        assert text in shown.stdout
+    facts = json.loads(python("-m", "orchestrator.cli", "info", "--json", cwd=tmp_path, **environment).stdout)
+    assert [gpu["gpu_id"] for gpu in facts["gpus"]] == [0, 1]
+    assert facts["gpus"][1]["serial"] is None
+    assert facts["nvml"]["status"] == "ok"
+
+
+@pytest.mark.parametrize("command", [orchestrate, benchmark])
+def test_help_names_the_program_that_was_called(invoke: Invoke, command: click.Command) -> None:
+    """The two programs share their commands, not their examples."""
+    other = (benchmark if command is orchestrate else orchestrate).name
+    for words in ("run", "completion"):
+        shown = invoke(words, "--help", command=command).output
+        assert other not in shown
+        assert "\b" not in shown
+    assert f"  {command.name} run --gpu-ids 0,1" in invoke("run", "--help", command=command).output
+    assert f"source <({command.name} completion bash)" in invoke("completion", "--help", command=command).output
+
+
+# ── completion ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def completed(words: str, tmp_path: Path, **environment: str) -> set[str]:
+    """What bash would offer after `words`, the last of which is being typed."""
+    line = f"gpubench-orchestrate {words}"
+    environment |= {
+        "_GPUBENCH_ORCHESTRATE_COMPLETE": "bash_complete",
+        "COMP_WORDS": line,
+        "COMP_CWORD": str(len(line.split(" ")) - 1),
+    }
+    offered = python("-m", "orchestrator", cwd=tmp_path, **environment).stdout.splitlines()
+    return {line.partition(",")[2] for line in offered}
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        ("-m resnet5", {"resnet50"}),
+        ("-m lstm,bert-b", {"lstm,bert-base"}),
+        ("-m lstm,stylegan2,", {f"lstm,stylegan2,{name}" for name in ["all", *OTHERS]}),
+        ("run --precision ", {"fp32", "tf32", "fp16", "bf16"}),
+        ("--memory-format cha", {"channels_last"}),
+        ("list-models --type t", {"transformer"}),
+        ("--phases load,g", {"load,generation"}),
+        ("--phases inference,t", {"inference,training"}),
+        ("-f c", {"csv"}),
+        ("--profile q", {"quick"}),
+        ("--gpu-ids 0,", {"0,1", "0,all"}),
+        ("--isolation f", {"fork"}),
+        ("list", {"list-models"}),
+        ("no-such-command --mul", {"--multi-gpu"}),
+        ("--compare", {"--compare-baseline"}),
+    ],
+)
+def test_the_shell_completes_names(tmp_path: Path, words: str, offered: set[str]) -> None:
+    """Options, commands, models, precisions and devices, also behind a comma."""
+    found = {text for text in completed(words, tmp_path, CUDA_VISIBLE_DEVICES="4,7") if "cpu:" not in text}
+    assert found == offered
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_completion_script_names_the_program(invoke: Invoke, shell: str) -> None:
+    """Each of the two programs has its own."""
+    script = invoke("completion", shell, command=benchmark).output
+    assert "_TORCH_GPU_BENCHMARK_COMPLETE" in script
+    assert "torch-gpu-benchmark" in script

@@ -1,0 +1,200 @@
+"""`explain` and the root cause: kinds of failure in words, and what went wrong in a run."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from orchestrator.deciding.explanations import EXPLANATIONS
+from orchestrator.deciding.policy import POLICY, RUN
+from orchestrator.report import layout
+from orchestrator.report.text_failures import failures
+from protocol.cell import Device
+from protocol.failure import Category, Phase
+from tests.fakes.runs import FakeRun, cpus, gpus
+
+Invoke = Callable[..., Result]
+
+
+def told(run: FakeRun) -> list[str]:
+    """The chapter about failures, its lines without their indentation."""
+    return [line.strip() for line in failures(run.report())]
+
+
+def root(run: FakeRun) -> str:
+    """The line that names the root cause."""
+    return next(line for line in told(run) if line.startswith("Root cause"))
+
+
+def test_every_category_is_explained() -> None:
+    """No failure can come of which a person is told nothing."""
+    assert set(EXPLANATIONS) == set(Category)
+
+
+def test_the_overview_has_every_kind_of_failure(invoke: Invoke) -> None:
+    """Each with its reaction, and what happens to the run as a whole."""
+    shown = invoke("explain")
+    assert shown.exit_code == 0
+    for category, rule in POLICY.items():
+        assert any(
+            line.startswith(str(category)) and line.endswith(str(rule.reaction)) for line in shown.output.splitlines()
+        ), category
+    for event, done in RUN.items():
+        assert any(line.startswith(event) and line.endswith(done) for line in shown.output.splitlines()), event
+
+
+@pytest.mark.parametrize("words", ["out of memory", "OUT_OF_MEMORY", "out-of-memory", "Out of Memory"])
+def test_a_kind_is_found_by_its_words_and_by_its_name(invoke: Invoke, words: str) -> None:
+    """However it is written, with quotes or without."""
+    assert invoke("explain", *words.split()).output == invoke("explain", words).output
+    shown = invoke("explain", words)
+    assert shown.exit_code == 0
+    assert shown.output.startswith("out of memory\n")
+    assert EXPLANATIONS[Category.OUT_OF_MEMORY].advice in shown.output
+    assert POLICY[Category.OUT_OF_MEMORY].why in shown.output
+
+
+def test_a_word_that_is_no_kind_gets_a_guess(invoke: Invoke) -> None:
+    """A slip of the hand is answered with what was probably meant, exit code 2."""
+    shown = invoke("explain", "crash")
+    assert shown.exit_code == 2
+    assert "Did you mean crashed?" in shown.output
+
+
+def test_a_folder_that_is_no_run_is_refused(invoke: Invoke, tmp_path: Path) -> None:
+    """With the words that every command has for it."""
+    (tmp_path / "empty").mkdir()
+    shown = invoke("explain", "./empty")
+    assert shown.exit_code == 2
+    assert "empty" in shown.output
+
+
+def test_a_run_is_explained_by_its_root_cause_first(invoke: Invoke, tmp_path: Path) -> None:
+    """Then the launches, then the verdict with its reasons."""
+    run = FakeRun(tmp_path / "run")
+    run.failed(run.cell(batch_size=1), Category.CRASHED, message="killed by SIGSEGV")
+    run.measured(run.cell(batch_size=8))
+    run.finish()
+    shown = invoke("explain", str(tmp_path / "run"))
+    assert shown.exit_code == 0
+    assert shown.output.index("Root cause: GPU 0") < shown.output.index("1. GPU 0") < shown.output.index("Verdict:")
+
+
+def test_a_run_without_failures_says_so(invoke: Invoke, tmp_path: Path) -> None:
+    """Nothing is invented."""
+    run = FakeRun(tmp_path / "run")
+    run.everything()
+    run.finish()
+    shown = invoke("explain", str(tmp_path / "run"))
+    assert "Every launch so far has a result." in shown.output
+    assert "Root cause" not in shown.output
+
+
+def test_hardware_comes_before_what_happened_earlier(tmp_path: Path) -> None:
+    """A lost GPU explains more than the exception before it."""
+    run = FakeRun(tmp_path, devices=gpus(2))
+    run.failed(run.cell(device=0), Category.EXCEPTION)
+    run.failed(run.cell(device=1), Category.DEVICE_LOST)
+    assert root(run).startswith("Root cause: GPU 1")
+
+
+def test_what_cost_a_result_comes_before_what_a_retry_mended(tmp_path: Path) -> None:
+    """The first failure was made good; the second was not."""
+    run = FakeRun(tmp_path)
+    run.failed(run.cell(batch_size=1), Category.KILLED)
+    run.measured(run.cell(batch_size=1))
+    run.failed(run.cell(batch_size=8), Category.DEADLINE)
+    assert "at batch size 8" in root(run)
+
+
+def test_a_run_that_was_only_stopped_has_no_root_cause(tmp_path: Path) -> None:
+    """A person stopped it, or killed the orchestrator: nothing is at fault."""
+    run = FakeRun(tmp_path)
+    run.failed(run.cell(batch_size=1), Category.STOPPED)
+    run.interrupted(run.cell(batch_size=8))
+    assert not any(line.startswith("Root cause") for line in told(run))
+
+
+EVIDENCE = {
+    "exit": "killed by SIGSEGV",
+    "progress": "measure, 40% done",
+    "device_free_bytes": str(3 * 2**30),
+    "available_bytes": "unreadable",
+    "stderr": "first\nlast words \x1b[31m" + "x" * 200,
+    "stacks": "\n".join(f"frame {number}" for number in range(30)),
+}
+
+
+def test_the_root_cause_has_its_evidence(tmp_path: Path) -> None:
+    """Exit, progress, memory, the end of stderr, the innermost calls; harmless for a terminal of 80 columns."""
+    run = FakeRun(tmp_path)
+    run.failed(run.cell(), Category.CRASHED, phase=Phase.MEASURE, evidence=EVIDENCE)
+    lines = told(run)
+    for line in (
+        "Exit: killed by SIGSEGV",
+        "Progress: measure, 40% done",
+        "Memory: 3.0 GiB free on the device, unreadable available on the host",
+        "End of stderr:",
+        "first",
+        "frame 0",
+        f"What to do: {EXPLANATIONS[Category.CRASHED].advice}",
+    ):
+        assert line in lines, line
+    assert "frame 29" not in lines
+    assert "\x1b" not in "".join(lines)
+    assert max(layout.width(line) for line in failures(run.report())) <= 80
+
+
+@pytest.mark.parametrize(
+    ("devices", "elsewhere", "words"),
+    [
+        (gpus(2), Category.CRASHED, "the model's: the same cell failed in the same way on GPU 1"),
+        (gpus(2), None, "the device's: the same cell was measured on GPU 1"),
+        (gpus(2), Category.DEADLINE, "which could not be told: the other devices gave no answer"),
+        (cpus(1), None, "which could not be told: no other device has the same cell"),
+    ],
+)
+def test_it_is_said_whose_fault_a_crash_is(
+    tmp_path: Path, devices: tuple[Device, ...], elsewhere: Category | None, words: str
+) -> None:
+    """As far as the same cell on another device tells; one device alone cannot."""
+    run = FakeRun(tmp_path, devices=devices)
+    run.failed(run.cell(), Category.CRASHED)
+    run.failed(run.cell(), Category.CRASHED)
+    if len(devices) > 1 and elsewhere is None:
+        run.measured(run.cell(device=1))
+    elif elsewhere is not None:
+        run.failed(run.cell(device=1), elsewhere)
+    first = run.report().failures[0]
+    assert first.evidence["fault"].endswith(words)
+
+
+def test_memory_that_only_one_of_identical_gpus_lacks_is_suspect(tmp_path: Path) -> None:
+    """What fits on its sibling should have fitted: something else holds its memory."""
+    run = FakeRun(tmp_path, devices=gpus(2), batch_sizes=(8,))
+    run.failed(run.cell(batch_size=8), Category.OUT_OF_MEMORY)
+    run.measured(run.cell(batch_size=8), batch_size=4)
+    run.measured(run.cell(batch_size=8, device=1))
+    (failure,) = run.report().failures
+    assert failure.evidence["fault"].startswith("suspect: batch size 8 fits on GPU 1")
+
+
+def test_memory_that_all_of_them_lack_is_not(tmp_path: Path) -> None:
+    """Then the model is large."""
+    run = FakeRun(tmp_path, devices=gpus(2), batch_sizes=(8,))
+    for device in range(2):
+        run.failed(run.cell(batch_size=8, device=device), Category.OUT_OF_MEMORY)
+        run.measured(run.cell(batch_size=8, device=device), batch_size=4)
+    assert not any("fault" in failure.evidence for failure in run.report().failures)
+
+
+def test_what_cannot_start_after_a_gpu_was_lost_may_be_a_consequence(tmp_path: Path) -> None:
+    """A lost GPU can keep later processes from the others; before it was lost it cannot."""
+    run = FakeRun(tmp_path, devices=gpus(2))
+    run.failed(run.cell(device=1), Category.DEVICE_UNAVAILABLE)
+    run.failed(run.cell(device=0), Category.DEVICE_LOST)
+    run.failed(run.cell(device=1), Category.DEVICE_UNAVAILABLE)
+    before, _, after = run.report().failures
+    assert "fault" not in before.evidence
+    assert after.evidence["fault"] == "maybe nobody's here: GPU 0 had failed before (device lost)"

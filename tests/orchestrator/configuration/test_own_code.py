@@ -1,0 +1,182 @@
+"""Code of the user's own: found without being imported, run only with permission, named on the command line."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from orchestrator.configuration import own_code
+from orchestrator.configuration.own_code import Search
+from orchestrator.configuration.resolved import StoredRun
+from orchestrator.errors import ConfigError
+from protocol.paths import RunPaths
+
+Invoke = Callable[..., Result]
+Executed = list[tuple[StoredRun, RunPaths]]
+BOMB = "raise SystemExit('the orchestrator imported it')\nclass Net: pass\ndef build(): pass\n"
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, with a file and a package that must not be imported."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "net.py").write_text(BOMB, encoding="utf-8")
+    (tmp_path / "mypkg").mkdir()
+    (tmp_path / "mypkg" / "__init__.py").write_text(BOMB, encoding="utf-8")
+    return tmp_path
+
+
+def found(text: str, here: Path, *pythonpath: Path, allowed: bool = True) -> tuple[str, tuple[str, ...]]:
+    """Target and folders of what `text` names."""
+    own = Search(here, tuple(map(str, pythonpath)), allowed).locate(text, "-m/--models")
+    return own.target, own.pythonpath
+
+
+def test_a_file_is_found_from_the_folder_of_whoever_names_it(here: Path) -> None:
+    """And named absolutely, for a process that runs elsewhere."""
+    (here / "sub").mkdir()
+    assert found("net.py:Net", here) == (f"{here}/net.py:Net", ())
+    assert found("../net.py:Net", here / "sub") == (f"{here}/net.py:Net", ())
+    assert found(f"{here}/net.py:Net", here / "sub")[0] == f"{here}/net.py:Net"
+
+
+def test_a_package_is_found_where_python_would_find_it(here: Path) -> None:
+    """In folders of --pythonpath first, else where packages are installed."""
+    assert found("mypkg.sub:build", here, here) == ("mypkg.sub:build", (str(here),))
+    assert found("torchvision.models:resnet18", here) == ("torchvision.models:resnet18", ())
+
+
+def test_what_is_installed_needs_no_permission_and_gets_no_folder(here: Path) -> None:
+    """A folder that is searched first could put anything in the place of what was trusted."""
+    (here / "json.py").write_text(BOMB, encoding="utf-8")
+    assert found("transformers.BertModel", here, here, allowed=False) == ("transformers.BertModel", ())
+
+
+@pytest.mark.parametrize("text", ["net.py:Net", "mypkg:build"])
+def test_code_of_the_users_needs_permission(here: Path, text: str) -> None:
+    """A configuration may come from somebody else."""
+    with pytest.raises(ConfigError, match=rf"-m/--models: {text} is code in {here}.*Nothing was started.*--allow-code"):
+        found(text, here, here, allowed=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("net.py", "net.py: say what to take from the file, as in net.py:ClassName"),
+        ("net.py:", "net.py:: say what to take from the file, as in net.py:ClassName"),
+        ("net.py:a-b", "say what to take from the file"),
+        ("mine.yaml", "mine.yaml is no model; if it describes models, give it as --models-file mine.yaml"),
+        ("./net:Net", "./net is not a Python file; its name would end in .py"),
+        ("none.py:Net", "none.py: cannot be read: No such file or directory"),
+        ("net.py:Nat", "net.py defines no Nat. It defines Net, build."),
+        ("broken.py:Net", "broken.py, line 2: not valid Python: "),
+        ("nothing:build", "nothing:build: there is no package 'nothing'. Install it, or name the folder that it is in"),
+        ("mypkg:build", "there is no package 'mypkg'. It is in {here}: add --pythonpath {here}."),
+        ("worker.models:build", "a package named worker is gpubench's own; yours needs another name"),
+        ("worker/net.py:Net", "a package named worker is gpubench's own; yours needs another name"),
+        ("a:b:c", "'a:b:c' is neither package.module:Name nor path/to/file.py:Name"),
+        ("os; rm:x", "is neither package.module:Name nor"),
+    ],
+)
+def test_what_is_not_there_is_named_with_what_to_do(here: Path, text: str, message: str) -> None:
+    """Before anything is started."""
+    (here / "broken.py").write_text("x = 1\nclass Net(:\n", encoding="utf-8")
+    (here / "worker").mkdir()
+    for name in ("__init__.py", "net.py"):
+        (here / "worker" / name).write_text(BOMB, encoding="utf-8")
+    with pytest.raises(ConfigError) as refused:
+        found(text, here)
+    assert message.format(here=here) in str(refused.value)
+    assert "mypkg" not in sys.modules
+
+
+def test_names_that_only_running_would_tell_are_believed(here: Path) -> None:
+    """A star import, or definitions within a condition."""
+    (here / "star.py").write_text("from mypkg import *\n", encoding="utf-8")
+    (here / "either.py").write_text("if True:\n    Net = 1\n", encoding="utf-8")
+    assert found("star.py:Net", here)[0].endswith("star.py:Net")
+    assert found("either.py:Net.inner", here)[0].endswith("either.py:Net.inner")
+
+
+def test_folders_of_the_pythonpath_must_exist(here: Path) -> None:
+    """A misspelt folder would otherwise be silently empty."""
+    assert own_code.folders(f"mypkg:{here}", here, "--pythonpath") == (f"{here}/mypkg", str(here))
+    with pytest.raises(ConfigError, match=f"--pythonpath: {here}/none: there is no such folder"):
+        own_code.folders(("none",), here, "--pythonpath")
+
+
+# ── on the command line ───────────────────────────────────────────────────────────────────────────────────────────────
+
+MINE = """
+models:
+  - name: lstm
+    class: net.py:Net
+  - name: other
+    class: net.py:build
+"""
+
+
+@pytest.fixture
+def planned(invoke: Invoke, executed: Executed) -> Callable[..., list[str]]:
+    """The names of the models that a command line would measure."""
+    Path("net.py").write_text(BOMB, encoding="utf-8")
+    Path("mine.yaml").write_text(MINE, encoding="utf-8")
+
+    def names(*words: str) -> list[str]:
+        done = invoke("run", "--gpu-ids", "cpu:0", *words)
+        assert done.exit_code == 5, done.output  # the disk that refuses
+        return [model.name for model in executed[-1][0].configuration.models]
+
+    return names
+
+
+def test_own_models_are_named_by_their_code(planned: Callable[..., list[str]], executed: Executed) -> None:
+    """Beside those that ship, and called as they were typed."""
+    assert planned("-m", "net.py:Net, resnet50", "--allow-code") == ["net.py:Net", "resnet50"]
+    own = executed[-1][0].configuration.models[0].own
+    assert own is not None
+    assert own.target == f"{Path.cwd()}/net.py:Net"
+    assert own.allowed
+
+
+def test_a_models_file_alone_means_its_models(planned: Callable[..., list[str]]) -> None:
+    """Whoever gives one wants to see theirs; -m chooses among all, and theirs win over shipped ones of that name."""
+    assert planned("--models-file", "mine.yaml", "--allow-code") == ["lstm", "other"]
+    assert planned("--models-file", "mine.yaml", "-m", "resnet50,lstm", "--allow-code") == ["resnet50", "lstm"]
+    everything = planned("--models-file", "mine.yaml", "-m", "all", "--allow-code")
+    assert everything[:2] == ["lstm", "other"]
+    assert everything.count("lstm") == 1
+    assert "bert-base" in everything
+
+
+def test_a_configuration_file_can_name_them_and_cannot_allow_them(
+    invoke: Invoke, planned: Callable[..., list[str]]
+) -> None:
+    """models_file and pythonpath are keys; the permission is given on the command line alone."""
+    Path("night.yaml").write_text("models_file: mine.yaml\npythonpath: [.]\nmodels: other\n", encoding="utf-8")
+    assert planned("--config", "night.yaml", "--allow-code") == ["other"]
+    refused = invoke("run", "--gpu-ids", "cpu:0", "--config", "night.yaml")
+    assert refused.exit_code == 2
+    assert "mine.yaml, line 4, models[0].class: net.py:Net is code in" in refused.output
+    Path("night.yaml").write_text("models_file: mine.yaml\nallow_code: true\n", encoding="utf-8")
+    refused = invoke("run", "--gpu-ids", "cpu:0", "--config", "night.yaml")
+    assert "night.yaml, line 2, allow_code: there is no such key" in refused.output
+
+
+def test_a_probe_cannot_be_replaced(invoke: Invoke) -> None:
+    """The figures of every model are held against it."""
+    Path("net.py").write_text(BOMB, encoding="utf-8")
+    Path("mine.yaml").write_text(MINE.replace("name: lstm", "name: gemm"), encoding="utf-8")
+    refused = invoke("run", "--gpu-ids", "cpu:0", "--models-file", "mine.yaml", "--allow-code")
+    assert refused.exit_code == 2
+    assert "--models-file: gemm is the name of a probe; call the model otherwise" in refused.output
+
+
+def test_a_library_without_inputs_is_refused(invoke: Invoke) -> None:
+    """Nothing of torchvision says what it is fed; a file of one's own may."""
+    refused = invoke("run", "--gpu-ids", "cpu:0", "-m", "torchvision.models:resnet18")
+    assert refused.exit_code == 2
+    assert "nothing says what torchvision.models:resnet18 is fed" in refused.output
+    assert "--models-file" in refused.output

@@ -1,0 +1,239 @@
+"""orchestrator/deciding/budget.py: what there is still time for, whatever a device and the estimate do."""
+
+import random
+
+import msgspec
+import pytest
+
+from orchestrator.configuration import catalogue
+from orchestrator.configuration.resolved import Plan
+from orchestrator.deciding import state
+from orchestrator.deciding.budget import CLOSING_S, SHARE, Budget
+from orchestrator.deciding.slots import (
+    Dropped,
+    Ended,
+    Freed,
+    Postponed,
+    Quarantined,
+    RunState,
+    Slot,
+    SlotStatus,
+    Started,
+    StopAsked,
+)
+from orchestrator.planning import estimate, plan
+from orchestrator.planning.scan import Figures
+from protocol import floats
+from protocol.cell import AUTO, Cell, Device, Workload
+from protocol.failure import Category, Failure, Phase
+from protocol.result import Result
+from tests.fakes.configurations import configuration, cpu, gpu
+from tests.fakes.results import result
+from tests.fakes.runs import shipped
+
+QUICK = catalogue.load().profiles["quick"].measurement(iterations=None, warm_up_iterations=None)
+ASKED = configuration(
+    measurement=QUICK, workloads=(Workload.INFERENCE, Workload.TRAINING), batch_sizes=(1, 32), time_limit_s=60.0
+)
+
+
+class Clocked:
+    """A run on made-up devices whose launches take `slowness` times what was estimated, each a little different."""
+
+    def __init__(self, devices: tuple[Device, ...], limit_s: float, slowness: float) -> None:
+        asked = self.asked = ASKED
+        self.devices = devices
+        self.planned: Plan = plan.make(asked, devices)
+        self.budget = Budget(asked, devices, limit_s, began=0.0)
+        self.state: RunState = state.begin(self.planned)
+        self.dropped: dict[Slot, str] = {}
+        self.over: list[tuple[float, float, Slot]] = []
+        self._chance = random.Random(7)
+        self._slowness = slowness
+        self._running: dict[str, tuple[float, float, Slot, int]] = {}
+        self.now = estimate.shared_start_s(asked, devices)
+
+    def work(self) -> None:
+        """Until nothing is left."""
+        while True:
+            for slot, why in self.budget.decide(self.state, self.now):
+                if why:
+                    self.dropped[slot] = why
+                self.state = state.step(self.state, Dropped(slot) if why else Postponed(slot))
+            self.state, following = state.next_launches(self.state)
+            for one in following:
+                self.state = state.step(self.state, Started(one.launch, one.slot, one.device, one.cell.batch_size))
+                device = next(device for device in self.devices if device.uuid == one.device)
+                takes = estimate.launch_s(one.cell, self.asked, device, self._slowness) * self._chance.uniform(0.8, 1.2)
+                self._running[one.device] = (self.now + takes, self.now, one.slot, one.launch)
+            if not self._running:
+                return
+            uuid = min(self._running, key=lambda uuid: self._running[uuid][0])
+            self.now, began, slot, launch = self._running.pop(uuid)
+            self._end(uuid, began, slot, launch)
+
+    def _end(self, uuid: str, began: float, slot: Slot, launch: int) -> None:
+        cell = self.state.cells[slot[0]]
+        self.over.append((began, self.now, slot))
+        self.budget.measured(made_up(cell, self._iteration_ms(cell)))
+        self.state = state.step(state.step(self.state, Ended(launch, None)), Freed(uuid))
+        self.budget.finished(cell, self.now - began)
+
+    def _iteration_ms(self, cell: Cell) -> float:
+        device = next(device for device in self.devices if device.uuid in cell.devices)
+        model = self.asked.by_name[cell.model]
+        return 1000 * self._slowness * estimate.iteration_s(cell, model, device)
+
+
+def made_up(cell: Cell, iteration_ms: float) -> Result:
+    """A result with such iterations."""
+    made = result(cell, blocks=1, iterations=2)
+    return msgspec.structs.replace(made, series={"iteration": floats.pack([iteration_ms, iteration_ms])})
+
+
+@pytest.mark.parametrize("slowness", [0.2, 1.0, 5.0])
+@pytest.mark.parametrize("devices", [(cpu(0),), (cpu(0), cpu(1)), tuple(map(gpu, range(8)))], ids=["1", "2", "8"])
+def test_every_launch_is_measured_or_dropped_and_hardly_one_is_over_late(
+    devices: tuple[Device, ...], slowness: float
+) -> None:
+    """A device that is faster or slower than thought is understood after its first launches."""
+    run = Clocked(devices, 60.0, slowness)
+    run.work()
+    assert {slot.status for slot in run.state.slots.values()} <= {SlotStatus.MEASURED, SlotStatus.DROPPED}
+    assert len(run.over) + len(run.dropped) == len(run.state.slots)
+    late = [slot for _, end, slot in run.over if end > run.budget.ends]
+    assert len(late) <= len(devices), "at most the last launch of a device, which the limit then ends"
+    assert len(run.over) >= len(devices)
+
+
+def test_a_faster_device_measures_more() -> None:
+    """What is seen is believed, not what was estimated."""
+    fast, slow = Clocked((cpu(0),), 60.0, 0.2), Clocked((cpu(0),), 60.0, 5.0)
+    fast.work()
+    slow.work()
+    assert len(fast.over) > len(slow.over)
+
+
+def test_what_matters_least_is_dropped_first() -> None:
+    """What is dropped is later in the plan than what is measured, but for what is too expensive for the time left."""
+    run = Clocked((cpu(0),), 60.0, 1.0)
+    run.work()
+    places = {slot: place for place, slot in enumerate(run.planned.order["cpu:0"])}
+    assert min(places[slot] for slot in run.dropped) > min(places[slot] for _, _, slot in run.over)
+    assert all("60 s" in why for why in run.dropped.values())
+
+
+def test_a_launch_that_fits_goes_behind_one_that_does_not() -> None:
+    """Ten seconds are too few for a large model on a slow device, and enough for a small one."""
+    asked = configuration(measurement=QUICK, workloads=(Workload.INFERENCE,), batch_sizes=(1,), time_limit_s=60.0)
+    planned = plan.make(asked, (cpu(0),))
+    cells = {cell.id: cell for cell in planned.cells}
+    expensive = sorted(planned.order["cpu:0"], key=lambda slot: -estimate.launch_s(cells[slot[0]], asked, cpu(0)))
+    begun = state.begin(msgspec.structs.replace(planned, order={"cpu:0": tuple(expensive)}))
+    budget = Budget(asked, (cpu(0),), 60.0, began=0.0)
+    costs = [budget.expected_s(cells[slot[0]]) for slot in expensive]
+    left_s = costs[-1] + 0.1
+    dropped = [slot for slot, _ in budget.decide(begun, budget.ends - left_s)]
+    assert dropped == [slot for slot, cost in zip(expensive, costs, strict=True) if cost > left_s]
+    assert 0 < len(dropped) < len(expensive)
+
+
+def test_nothing_is_dropped_while_there_is_time() -> None:
+    """With an hour to go every cell may wait for its turn."""
+    planned = plan.make(ASKED, (gpu(0),))
+    budget = Budget(ASKED, (gpu(0),), 3600.0, began=0.0)
+    assert list(budget.decide(state.begin(planned), 0.0)) == []
+
+
+def test_when_time_is_up_everything_that_waits_is_dropped() -> None:
+    """Whatever it would cost, on every device, busy or not; a device that was taken out is no matter of time."""
+    devices = (gpu(0), gpu(1), gpu(2))
+    planned = plan.make(ASKED, devices)
+    now, following = state.next_launches(state.begin(planned))
+    first = following[0]
+    now = state.step(now, Started(first.launch, first.slot, first.device, first.cell.batch_size))
+    now = state.step(now, Quarantined(gpu(2).uuid, "gone"))
+    budget = Budget(ASKED, devices, 60.0, began=100.0)
+    assert budget.ends == 160.0 - CLOSING_S
+    dropped = {slot for slot, _ in budget.decide(now, budget.ends)}
+    expected = {slot for device in devices[:2] for slot in planned.order[device.uuid]} - {first.slot}
+    assert dropped == expected
+    assert list(budget.decide(state.step(now, StopAsked()), budget.ends)) == [], "a person's wish: `resume` goes on"
+
+
+def test_a_scan_goes_on_while_there_is_time_for_its_next_launch() -> None:
+    """It is not weighed as a whole, which no short limit has time for: what it found until then stays."""
+    asked = configuration(
+        models=shipped("resnet50"), probes=(), measurement=QUICK, workloads=(Workload.INFERENCE,), batch_sizes=(AUTO,)
+    )
+    now = state.begin(plan.make(asked, (gpu(0),)))
+    (slot,) = now.slots
+    budget = Budget(asked, (gpu(0),), 60.0, began=0.0)
+    steps = [msgspec.structs.replace(now.cells[slot[0]], batch_size=size) for size in (1, 8)]
+    assert budget.expected_s(now.cells[slot[0]]) > 30.0
+    first_s, second_s = (budget.expected_s(step) for step in steps)
+    assert list(budget.decide(now, budget.ends - first_s - 0.01)) == []
+    assert [dropped for dropped, _ in budget.decide(now, budget.ends - first_s + 0.01)] == [slot]
+    now, (launch,) = state.next_launches(now)
+    now = state.step(now, Started(launch.launch, slot, launch.device, 1))
+    figures = Figures(peak_bytes=10**9, items_per_second=100.0)
+    now = state.step(state.step(now, Ended(launch.launch, None, figures)), Freed(launch.device))
+    assert list(budget.decide(now, budget.ends - second_s - 0.01)) == []
+    ((dropped, why),) = budget.decide(now, budget.ends - second_s + 0.01)
+    assert (dropped, "it would have taken" in why) == (slot, True)
+    assert len(state.step(now, Dropped(slot)).slots[slot].tried) == 1
+
+
+def test_the_forecast_is_what_would_be_measured() -> None:
+    """As many launches as a run whose launches take what was estimated."""
+    run = Clocked((gpu(0),), 60.0, 1.0)
+    foreseen = run.budget.forecast(run.planned, gpu(0))
+    run.work()
+    assert abs(foreseen - len(run.over)) <= 0.2 * len(run.over) + 1
+    assert 0 < foreseen < len(run.planned.cells)
+
+
+def test_one_slow_launch_does_not_cost_all_the_others() -> None:
+    """After a quarter of the limit it is ended if cheaper ones wait, and dropped."""
+    planned = plan.make(ASKED, (gpu(0),))
+    now, (first,) = state.next_launches(state.begin(planned))
+    now = state.step(now, Started(first.launch, first.slot, first.device, first.cell.batch_size))
+    budget = Budget(ASKED, (gpu(0),), 60.0, began=0.0)
+    assert not budget.takes_too_long(now, first.slot, began=12.0, now=26.9)
+    assert budget.takes_too_long(now, first.slot, began=12.0, now=27.1)
+    asked_to_stop = Failure(category=Category.STOPPED, message="", phase=Phase.MEASURE)
+    now = state.step(state.step(now, Ended(first.launch, asked_to_stop)), Freed(first.device))
+    behind = msgspec.structs.replace(now.devices[first.device], queue=(first.slot,))
+    now = msgspec.structs.replace(now, devices={first.device: behind})
+    ((slot, why),) = budget.decide(now, 27.2)
+    assert slot == first.slot
+    assert "ended after 15 s, because others waited" in why
+
+
+def test_the_last_launch_may_take_all_the_time_that_is_left() -> None:
+    """Nobody waits, so nobody is kept waiting."""
+    planned = plan.make(ASKED, (gpu(0),))
+    last = planned.order[gpu(0).uuid][0]
+    alone = msgspec.structs.replace(planned, order={gpu(0).uuid: (last,)})
+    now, (launch,) = state.next_launches(state.begin(alone))
+    now = state.step(now, Started(launch.launch, launch.slot, launch.device, launch.cell.batch_size))
+    assert not Budget(ASKED, (gpu(0),), 60.0, began=0.0).takes_too_long(now, last, began=12.0, now=50.0)
+
+
+def test_an_expensive_launch_lets_cheaper_ones_go_first() -> None:
+    """It needs more than a quarter of the limit: it is not dropped, it waits until nobody cheaper does."""
+    asked = configuration(measurement=QUICK, workloads=(Workload.INFERENCE,), batch_sizes=(1, 32), time_limit_s=60.0)
+    planned = plan.make(asked, (cpu(0),))
+    cells = {cell.id: cell for cell in planned.cells}
+    budget = Budget(asked, (cpu(0),), 1000.0, began=0.0)
+    share_s = 1000.0 * SHARE
+    queue = planned.order["cpu:0"]
+    expensive = max(queue, key=lambda slot: budget.expected_s(cells[slot[0]]))
+    cheap = min(queue, key=lambda slot: budget.expected_s(cells[slot[0]]))
+    for _ in range(8):  # it turns out to be slower than thought
+        budget.measured(made_up(cells[expensive[0]], 1000.0 * share_s))
+    two = state.begin(msgspec.structs.replace(planned, order={"cpu:0": (expensive, cheap)}))
+    now = budget.ends - 1.5 * budget.expected_s(cells[expensive[0]])
+    assert list(budget.decide(two, now)) == [(expensive, "")]
+    alone = state.begin(msgspec.structs.replace(planned, order={"cpu:0": (expensive,)}))
+    assert list(budget.decide(alone, now)) == []

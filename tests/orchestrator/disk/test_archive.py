@@ -1,0 +1,164 @@
+"""Reading a run back from its folder."""
+
+import hashlib
+from pathlib import Path
+
+import msgspec
+import pytest
+import yaml
+
+from orchestrator.configuration.resolved import Plan
+from orchestrator.disk import archive
+from orchestrator.disk.archive import ResultFileError
+from orchestrator.errors import RunFolderError
+from protocol.failure import Category
+from tests.fakes.runs import CREATED, SECOND_NS, FakeRun, gpus
+
+HOSTILE = 'evil: "name"\n- [\x1b[31mred\x1b[0m] \x00 \u202e # & * ! | > % @ ` 中文 null'
+
+
+def test_run_yaml_comes_back_as_it_was_stored(tmp_path: Path) -> None:
+    """What a run was asked to do survives the file exactly, its plan's hash included."""
+    run = FakeRun(tmp_path / "run", devices=gpus(8), launches=3)
+    assert archive.load_stored(run.paths) == run.stored
+    assert archive.load_stored(run.paths).plan.hash == run.stored.plan.hash
+
+
+def test_run_yaml_takes_any_name(tmp_path: Path) -> None:
+    """Quotes, escapes, control characters and other scripts in names are text, never syntax."""
+    run = FakeRun(tmp_path / "run", devices=gpus(1, name=HOSTILE))
+    assert archive.load_stored(run.paths).devices[0].name == HOSTILE
+
+
+def test_run_yaml_is_plain_yaml_without_aliases(tmp_path: Path) -> None:
+    """People and other programs read it with any YAML reader; the same list twice is written twice."""
+    run = FakeRun(tmp_path / "run", devices=gpus(2))
+    text = run.paths.config.read_text()
+    assert not any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text))
+    assert yaml.safe_load(text)["configuration"]["batch_sizes"] == [1, 8]
+
+
+def test_attempts_come_in_order_with_their_ends(tmp_path: Path) -> None:
+    """A result, a failure and an interrupted attempt are told apart, each with its times."""
+    run = FakeRun(tmp_path / "run", devices=gpus(1))
+    run.measured(run.cell(batch_size=1))
+    run.failed(run.cell(batch_size=8), Category.CRASHED, signal=11)
+    run.interrupted(run.cell(batch_size=8))
+    good, bad, open_ = run.archive().attempts
+    assert (good.promised is not None, good.failure, good.start.attempt) == (True, None, 1)
+    assert bad.failure is not None
+    assert (bad.promised, bad.failure.signal, bad.start.attempt) == (None, 11, 1)
+    assert (open_.end, open_.left, open_.lasted_ms, open_.start.attempt) == (None, None, None, 2)
+    assert bad.lasted_ms == 500.0
+    assert good.started == pytest.approx(CREATED + 0.1)
+    assert run.archive().finished is None
+
+
+def test_a_result_is_the_one_that_the_journal_promised(tmp_path: Path) -> None:
+    """The file is read whole, and is what was written."""
+    run = FakeRun(tmp_path / "run")
+    run.measured(run.cell(batch_size=8))
+    read = run.archive()
+    result = read.result(read.attempts[0])
+    assert result.cell.batch_size == 8
+    assert len(result.times_ms("forward")) == 400
+
+
+@pytest.mark.parametrize("damage", ["flipped", "cut", "gone", "other"])
+def test_a_damaged_result_is_refused_by_name(tmp_path: Path, damage: str) -> None:
+    """A flipped bit, a cut tail, a missing file and another result are all refused, and the message names the file."""
+    run = FakeRun(tmp_path / "run")
+    run.measured(run.cell(batch_size=1))
+    run.measured(run.cell(batch_size=8))
+    read = run.archive()
+    path = read.folder(read.attempts[0]).result
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    match damage:
+        case "flipped":
+            path.write_bytes(data)
+        case "cut":
+            path.write_bytes(data[:-7])
+        case "gone":
+            path.unlink()
+        case _:
+            path.write_bytes(read.folder(read.attempts[1]).result.read_bytes())
+    with pytest.raises(ResultFileError, match=r"result\.msgpack"):
+        read.result(read.attempts[0])
+
+
+def test_a_result_that_is_no_result_is_refused(tmp_path: Path) -> None:
+    """Bytes with the right hash that are not a result raise the same error."""
+    run = FakeRun(tmp_path / "run")
+    run.measured(run.cell(batch_size=1))
+    read = run.archive()
+    attempt = read.attempts[0]
+    read.folder(attempt).result.write_bytes(b"\x81\xa1a\x01")
+    assert attempt.end is not None
+    end = msgspec.structs.replace(attempt.end, result_sha256=hashlib.sha256(b"\x81\xa1a\x01").hexdigest())
+    with pytest.raises(ResultFileError, match="not a valid message"):
+        read.result(archive.Attempt(attempt.segment, attempt.start, end))
+
+
+def test_a_reboot_does_not_confuse_the_clock(tmp_path: Path) -> None:
+    """Monotonic time begins anew after a reboot; calendar times go on, and no duration spans the two."""
+    run = FakeRun(tmp_path / "run")
+    run.measured(run.cell(batch_size=1))
+    run.interrupted(run.cell(batch_size=8))
+    run.segment(boot_id="another", now_ns=5 * SECOND_NS)
+    run.measured(run.cell(batch_size=8))
+    run.finish()
+    read = run.archive()
+    assert len(read.segments) == 2
+    starts = [attempt.started for attempt in read.attempts]
+    assert starts == sorted(starts)
+    assert all(0 < duration < 60 for duration in read.durations_s)
+    assert read.finished is not None
+
+
+def test_a_run_that_goes_on_after_its_end_is_not_finished(tmp_path: Path) -> None:
+    """After `resume` the old end no longer counts."""
+    run = FakeRun(tmp_path / "run")
+    run._journal.append(archive.Finished(at_ns=run.now_ns, interrupted=True))
+    run.segment()
+    assert run.archive().finished is None
+
+
+def test_another_plan_is_refused(tmp_path: Path) -> None:
+    """A run.yaml that was changed after the fact does not belong to its journal any more."""
+    run = FakeRun(tmp_path / "run")
+    other = FakeRun(tmp_path / "other", batch_sizes=(2, 4))
+    run.paths.config.write_bytes(other.paths.config.read_bytes())
+    with pytest.raises(RunFolderError, match="different plans"):
+        run.archive()
+
+
+@pytest.mark.parametrize("where", ["plan", "fields"])
+def test_a_run_of_another_version_is_refused_by_that_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """Nobody has changed anything: a cell has got a new field since, or a field is not known here."""
+    run = FakeRun(tmp_path / "run")
+    wrote = run.stored.tool_version
+    monkeypatch.setattr(archive, "TOOL_VERSION", "9.0")
+    if where == "plan":
+        monkeypatch.setattr(Plan, "hash", property(lambda _: "another"))
+    else:
+        run.paths.config.write_text(run.paths.config.read_text().replace("run_id:", "id_of_run:", 1))
+    with pytest.raises(RunFolderError, match=f"written by gpubench {wrote}, which .* 9.0.* Use gpubench {wrote} to"):
+        run.archive()
+
+
+@pytest.mark.parametrize("text", ["", "a: [", "- 1", "tool_version: 1", "[" * 50_000, "\x00", "a: !!python/object:x 1"])
+def test_a_damaged_run_yaml_is_an_error_for_people(tmp_path: Path, text: str) -> None:
+    """Whatever stands in the file, the answer is one error that names it."""
+    run = FakeRun(tmp_path / "run")
+    run.paths.config.write_text(text)
+    with pytest.raises(RunFolderError, match=r"run\.yaml"):
+        run.archive()
+
+
+def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
+    """An empty folder is not the folder of a run."""
+    with pytest.raises(RunFolderError, match="not the folder of a run"):
+        archive.load(archive.RunPaths(tmp_path))

@@ -1,0 +1,129 @@
+"""Folders that a run writes to: chosen, tried and made before anything starts."""
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.configuration import catalogue, settings
+from orchestrator.configuration import resolve as config
+from orchestrator.disk import folders
+from orchestrator.errors import ConfigError, RunFolderError
+from tests.fakes.commands import python
+from tests.fakes.configurations import DEFAULTS
+
+
+def test_weights_are_kept_where_caches_are(tmp_path: Path) -> None:
+    """XDG_CACHE_HOME, else the home folder, else, without a usable one, the temporary folder."""
+    home = str(tmp_path)
+    assert folders.default_cache({"XDG_CACHE_HOME": "/x", "HOME": home}, 7) == Path("/x/gpubench")
+    assert folders.default_cache({"XDG_CACHE_HOME": "relative", "HOME": home}, 7) == tmp_path / ".cache/gpubench"
+    assert folders.default_cache({"HOME": home}, 7) == tmp_path / ".cache/gpubench"
+    for environment in ({}, {"HOME": ""}, {"HOME": str(tmp_path / "none")}):
+        assert folders.default_cache(environment, 7).name == "gpubench-cache-7"
+
+
+def require_writable(tmp_path: Path, *, make: bool = True, **changes: str) -> None:
+    """The question, for a configuration that writes into `tmp_path` alone."""
+    values = {"path": "out/deep/report.json", "folder": "runs", "cache": "cache"} | changes
+    value: dict[str, object] = {
+        "output": {"path": values["path"]},
+        "run": {"folder": values["folder"], "cache": values["cache"]},
+    }
+    said = settings.from_options(value, {"output.path": "-o/--output", "run.folder": "night.yaml, line 7, run.folder"})
+    everything = config.gather(DEFAULTS, None, said)
+    resolved = config.resolve(everything, catalogue.load(), config.Places(tmp_path, tmp_path))
+    folders.require_writable(resolved, everything, make=make)
+
+
+def test_missing_folders_are_made(tmp_path: Path) -> None:
+    """Nobody has to make the folder of a report first."""
+    require_writable(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"out", "runs", "cache"}
+    assert list((tmp_path / "out/deep").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"path": "/proc/report.json"}, "-o/--output: /proc: cannot be written: .* for the report; name another"),
+        ({"path": "/proc/none/report.json"}, "-o/--output: /proc/none: cannot be written: "),
+        ({"folder": "/proc/runs"}, "night.yaml, line 7, run.folder: /proc/runs: cannot be written: .* for the run"),
+        ({"cache": "/proc/cache"}, "run.cache .*: /proc/cache: cannot be written: .* for weights"),
+        ({"path": "file/report.json"}, "-o/--output: .*/file is a file, not a folder"),
+        ({"folder": "file"}, "night.yaml, line 7, run.folder: .*/file is a file, not a folder"),
+        ({"path": "folder"}, "-o/--output: .*/folder is a folder; name the report's file"),
+        ({"path": "taken"}, "-o/--output: .*/taken.json is a folder; name the report's file"),
+    ],
+)
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, changes: dict[str, str], message: str) -> None:
+    """Before anything is run, and with the option to change."""
+    (tmp_path / "file").touch()
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "taken.json").mkdir()
+    with pytest.raises(ConfigError, match=message):
+        require_writable(tmp_path, **changes)
+
+
+def test_resume_finds_the_newest_run(tmp_path: Path) -> None:
+    """The names of runs begin with the time; a folder without run.yaml is none."""
+    for name in ("20260101-000000-aaaaaa", "20260102-000000-000000"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "run.yaml").touch()
+    (tmp_path / "20260103-000000-ffffff").mkdir()
+    assert folders.existing_run(None, str(tmp_path)).folder.name == "20260102-000000-000000"
+
+
+@pytest.mark.parametrize("name", [None, "missing", ".", "", "file"])
+def test_a_folder_without_a_run_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str | None) -> None:
+    """Missing, or something else."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    with pytest.raises(RunFolderError):
+        folders.existing_run(name, str(tmp_path))
+
+
+@pytest.mark.parametrize(("runs", "message"), [("", "got an empty text"), ("file", "file is a file, not a folder")])
+def test_a_runs_folder_that_is_none_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runs: str, message: str
+) -> None:
+    """Where `resume` is to look for the newest run."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    with pytest.raises(RunFolderError, match=message):
+        folders.existing_run(None, runs)
+
+
+def test_nothing_is_made_to_find_out(tmp_path: Path) -> None:
+    """A dry run tries the nearest folder that is there."""
+    require_writable(tmp_path, make=False)
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(ConfigError, match=r"/proc/none/deeper: cannot be written"):
+        require_writable(tmp_path, make=False, folder="/proc/none/deeper")
+
+
+@pytest.mark.parametrize(
+    ("mode", "message"), [(0o755, "cannot be written by you"), (0o000, "run: cannot be read: Permission denied")]
+)
+def test_the_run_of_another_user_is_refused(tmp_path: Path, mode: int, message: str) -> None:
+    """What a process that is not root may not write, or not even look at."""
+    run = tmp_path / "run"
+    run.mkdir()
+    for name in ("run.yaml", "lock"):
+        (run / name).touch(mode=0o444)
+    run.chmod(mode)
+    source = """
+import os
+from orchestrator import errors
+from orchestrator.disk import folders
+if os.geteuid() == 0:
+    os.chown("run", 65533, 65533)
+    os.chmod(".", 0o755)
+    os.seteuid(65534)
+try:
+    folders.require_ours(folders.existing_run("run", "runs"))
+except errors.RunFolderError as error:
+    print(error)
+"""
+    told = python("-c", source, cwd=tmp_path)
+    run.chmod(0o755)
+    assert message in told.stdout, told.stderr

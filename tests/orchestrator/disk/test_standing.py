@@ -1,0 +1,212 @@
+"""Where a run stands, told from its folder: by journals that were written for it, and by locks of real processes."""
+
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from orchestrator.cli.status import describe
+from orchestrator.disk import archive, lock, standing
+from orchestrator.disk.journal import Journal
+from orchestrator.disk.records import Finished, Skipped, StopAsked, TakenOut
+from orchestrator.disk.standing import Standing, Status
+from orchestrator.errors import RunFolderError
+from orchestrator.machine import host
+from protocol.failure import Category
+from tests.fakes.node import ROOT
+from tests.fakes.runs import FakeRun, gpus
+
+MYSELF = lock.myself()
+
+
+def look(run: FakeRun) -> Status:
+    """The status of a run that a test has written."""
+    return standing.look(archive.load_stored(run.paths), run.paths)[0]
+
+
+def held_by(run: FakeRun, **changes: object) -> None:
+    """Write another process into the run's lock."""
+    run.paths.lock.write_bytes(msgspec.json.encode(msgspec.structs.replace(MYSELF, **changes)))
+
+
+def test_a_run_that_goes_on(tmp_path: Path) -> None:
+    """What is measured, what failed last, what each device does and for how long is still to be done."""
+    run = FakeRun(tmp_path / "run", devices=gpus(1), batch_sizes=(1, 8, 32))
+    run.measured(run.cell(batch_size=1))
+    run.failed(run.cell(batch_size=8), Category.CRASHED, message="killed by SIGSEGV")
+    run.interrupted(run.cell(batch_size=32))
+    held_by(run)
+    status = look(run)
+    assert (status.standing, status.pid) == (Standing.RUNNING, os.getpid())
+    assert (status.planned, status.measured, status.failed) == (3, 1, 1)
+    [work] = status.working
+    assert (work.device, work.cell, work.batch_size, work.attempt) == ("GPU 0", "resnet50 inference fp32", 32, 1)
+    assert status.last_failure == "GPU 0  resnet50 inference fp32 b8: crashed: killed by SIGSEGV"
+    assert status.eta_s is not None
+    assert status.eta_s > 0
+
+
+def test_a_failure_that_was_made_good_does_not_count(tmp_path: Path) -> None:
+    """A launch counts by its last attempt, and what failed at it before is not told as if it had not been measured."""
+    run = FakeRun(tmp_path / "run", batch_sizes=(1, 8))
+    run.failed(run.cell(batch_size=8), Category.CRASHED, message="killed by SIGSEGV")
+    run.failed(run.cell(batch_size=1), Category.EXCEPTION)
+    run.measured(run.cell(batch_size=1))
+    assert (look(run).measured, look(run).failed) == (1, 1)
+    assert look(run).last_failure == "GPU 0  resnet50 inference fp32 b8: crashed: killed by SIGSEGV"
+    run.measured(run.cell(batch_size=8))
+    assert (look(run).measured, look(run).failed, look(run).last_failure) == (2, 0, "")
+
+
+@pytest.mark.parametrize("category", [Category.STOPPED, Category.INTERRUPTED])
+def test_what_will_be_measured_again_has_not_failed(tmp_path: Path, category: Category) -> None:
+    """Its launch was ended, or its orchestrator died: `resume` makes it anew. Only of a run that is over it failed."""
+    run = FakeRun(tmp_path / "run", batch_sizes=(1,))
+    run.failed(run.cell(), category)
+    status = look(run)
+    assert (status.failed, status.settled, status.last_failure) == (0, 0, "")
+    run.finish()
+    assert (look(run).failed, look(run).settled) == (1, 1)
+
+
+def test_a_limit_bounds_what_is_left(tmp_path: Path) -> None:
+    """A preset ends in time, whatever its plan would take; the time is counted from the start of the process."""
+    run = FakeRun(tmp_path / "run", batch_sizes=tuple(range(1, 400)))
+    asked = msgspec.structs.replace(run.stored.configuration, preset="light", time_limit_s=60.0)
+    archive.store(msgspec.structs.replace(run.stored, configuration=asked), run.paths)
+    run.measured(run.cell(batch_size=1))
+    with subprocess.Popen(["sleep", "60"]) as process:
+        held_by(run, pid=process.pid, start_ticks=host.start_ticks(process.pid))
+        status, age_s = look(run), host.age_s(process.pid)
+        run.paths.lock.write_bytes(b"")
+        process.kill()
+    assert status.limit_left_s == pytest.approx(60 - age_s, abs=0.5)
+    assert status.eta_s == status.limit_left_s
+    told = r"Limit     light ends within 60 s; 0:5\d of that left\n.* failed; about 0:5\d left"
+    assert re.search(told, describe(status))
+    assert (look(run).limit_s, look(run).limit_left_s, look(run).eta_s) == (60, None, None)
+
+
+def test_a_stop_that_was_asked_for_is_told(tmp_path: Path) -> None:
+    """Since when, how long it may take at the most, and how it is hurried; whoever goes on later was not asked."""
+    run = FakeRun(tmp_path / "run", batch_sizes=tuple(range(1, 400)))
+    run.measured(run.cell(batch_size=1))
+    held_by(run)
+    assert look(run).stop_asked_s is None
+    run._journal.append(StopAsked(at_ns=time.monotonic_ns() - 5_000_000_000))
+    status = look(run)
+    assert status.stop_asked_s is not None
+    assert status.eta_s is not None
+    assert 5 <= status.stop_asked_s < 10
+    assert 0 < status.eta_s <= 11
+    first, *_, last = describe(status).splitlines()
+    assert first == f"{run.paths.folder}: running, and asked to stop"
+    assert "Stopping  for 0:05: nothing new begins, what runs has up to 20 s" in describe(status)
+    assert last == f"`gpubench-orchestrate stop {run.paths.folder}` once more stops it now"
+    run.segment()
+    assert look(run).stop_asked_s is None
+
+
+def test_no_time_is_told_before_every_device_has_ended_something(tmp_path: Path) -> None:
+    """Two devices, one of which has ended nothing; once that is taken out the other decides."""
+    run = FakeRun(tmp_path / "run", devices=gpus(2), batch_sizes=(1, 8))
+    run.measured(run.cell(batch_size=1))
+    held_by(run)
+    assert look(run).eta_s is None
+    with Journal(run.paths.journal) as journal:
+        journal.append(TakenOut(device=run.stored.devices[1].uuid, at_ns=run.now_ns, reason="memory not freed"))
+    assert look(run).taken_out == {"GPU 1": "memory not freed"}
+    assert look(run).eta_s is not None
+
+
+def test_a_model_that_is_skipped_is_settled(tmp_path: Path) -> None:
+    """Nothing more is expected of it, and it takes no time."""
+    run = FakeRun(tmp_path / "run", batch_sizes=(1, 8, 32))
+    run.failed(run.cell(batch_size=1), Category.IMPORT_ERROR)
+    held_by(run)
+    assert look(run).settled == 1
+    with Journal(run.paths.journal) as journal:
+        journal.append(Skipped(model="resnet50", at_ns=run.now_ns, reason="import error"))
+    status = look(run)
+    assert (status.settled, status.eta_s, status.skipped) == (3, 0.0, {"resnet50": "import error"})
+
+
+@pytest.mark.parametrize(
+    ("finished", "expected"),
+    [
+        (None, Standing.DIED),
+        (Finished(at_ns=1, interrupted=False), Standing.OVER),
+        (Finished(at_ns=1, interrupted=True, reason="stopped on request"), Standing.INTERRUPTED),
+        (Finished(at_ns=1, interrupted=True, reason="no zygote", broken=True), Standing.BROKEN),
+    ],
+)
+def test_a_run_that_nobody_works_on(tmp_path: Path, finished: Finished | None, expected: Standing) -> None:
+    """The journal says how it ended; where it does not, the process died. Nobody works on anything then."""
+    run = FakeRun(tmp_path / "run", batch_sizes=(1,))
+    run.interrupted(run.cell())
+    if finished is not None:
+        with Journal(run.paths.journal) as journal:
+            journal.append(finished)
+    status = look(run)
+    assert (status.standing, status.pid, status.working, status.eta_s) == (expected, None, (), None)
+
+
+def test_a_folder_without_a_journal_is_a_run_not_begun(tmp_path: Path) -> None:
+    """As it is for the moment between the two."""
+    run = FakeRun(tmp_path / "run", batch_sizes=(1,))
+    run.paths.journal.unlink()
+    assert look(run).standing is Standing.NOT_BEGUN
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, lock.Life.ALIVE),
+        ({"start_ticks": MYSELF.start_ticks + 1}, lock.Life.ENDED),
+        ({"boot_id": "another"}, lock.Life.ENDED),
+        ({"namespace": "pid:[1]"}, lock.Life.ELSEWHERE),
+        ({"hostname": "elsewhere", "boot_id": "another"}, lock.Life.ELSEWHERE),
+    ],
+)
+def test_a_process_is_known_by_more_than_its_number(changes: dict[str, object], expected: lock.Life) -> None:
+    """Its start time, the boot, the container and the host count; what cannot be seen is not called dead."""
+    assert lock.life(msgspec.structs.replace(MYSELF, **changes)) is expected
+
+
+def test_a_run_that_is_taken_elsewhere_is_not_called_dead(tmp_path: Path) -> None:
+    """Its process may be well, in a container whose processes are hidden from here."""
+    run = FakeRun(tmp_path / "run", batch_sizes=(1,))
+    held_by(run, namespace="pid:[1]", pid=12)
+    assert (look(run).standing, look(run).pid) == (Standing.ELSEWHERE, 12)
+
+
+def test_a_lock_names_its_holder_for_as_long_as_it_is_held(tmp_path: Path) -> None:
+    """And looking at it never keeps anybody out."""
+    paths = FakeRun(tmp_path / "run", batch_sizes=(1,)).paths
+    assert lock.holder(paths) is None
+    with lock.held(paths):
+        assert lock.holder(paths) == MYSELF
+        with pytest.raises(RunFolderError, match=r"in use by another process.*`gpubench-orchestrate stop "):
+            lock.held(paths).__enter__()
+    assert lock.holder(paths) is None
+
+
+def test_a_killed_holder_stays_in_the_lock_and_is_known_to_be_gone(tmp_path: Path) -> None:
+    """SIGKILL leaves no time to sign off."""
+    paths = FakeRun(tmp_path / "run", batch_sizes=(1,)).paths
+    source = (
+        "import os, signal, sys\nfrom pathlib import Path\nfrom orchestrator import lock\n"
+        "from protocol.paths import RunPaths\n"
+        "with lock.held(RunPaths(Path(sys.argv[1]))): os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    subprocess.run([sys.executable, "-c", source, paths.folder], cwd=ROOT, check=False, timeout=30)
+    holder = lock.holder(paths)
+    assert holder is not None
+    assert lock.life(holder) is lock.Life.ENDED
+    with lock.held(paths):
+        assert lock.holder(paths) == MYSELF

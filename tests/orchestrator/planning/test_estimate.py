@@ -1,0 +1,100 @@
+"""The estimate of --dry-run: rough, but it grows with what makes a run long."""
+
+import pytest
+
+from orchestrator.configuration import catalogue
+from orchestrator.configuration.resolved import Configuration, Isolation
+from orchestrator.planning import estimate, plan
+from protocol.cell import Device, Mode, Workload
+from tests.fakes import ledgers
+from tests.fakes.configurations import configuration, cpu, gpu
+
+QUICK = catalogue.load().profiles["quick"].measurement(iterations=None, warm_up_iterations=None)
+
+
+def total(asked: Configuration, *devices: Device) -> float:
+    """Seconds for the whole plan."""
+    return estimate.total_s(plan.make(asked, devices), asked, devices)
+
+
+def test_devices_work_beside_each_other_unless_solo() -> None:
+    """Eight GPUs take as long as one; one at a time they take eight times as long, but for the shared start."""
+    everything = tuple(gpu(number) for number in range(8))
+    one = total(configuration(), gpu(0))
+    assert total(configuration(), *everything) == pytest.approx(one)
+    start = estimate.ZYGOTE_S[gpu(0).kind]
+    assert total(configuration(mode=Mode.SOLO), *everything) == pytest.approx(start + 8 * (one - start))
+
+
+def test_estimate_of_the_default_run_is_what_an_h200_took() -> None:
+    """Of the cells whose ledgers are known: all of them to 15 %, and the whole run within its five minutes."""
+    asked = configuration(
+        workloads=tuple(dict.fromkeys(workload for workload, *_ in ledgers.H200 if workload != "probe"))
+    )
+    assert asked.measurement == QUICK
+    cells = plan.make(asked, (gpu(0),)).cells
+    estimated = {(cell.workload, cell.model, cell.batch_size): estimate.launch_s(cell, asked, gpu(0)) for cell in cells}
+    assert sum(estimated[cell] for cell in ledgers.H200) == pytest.approx(sum(ledgers.H200.values()), rel=0.15)
+    for workload in (Workload.LOAD, Workload.INFERENCE, Workload.TRAINING, Workload.GENERATION):
+        known = {cell: seconds for cell, seconds in ledgers.H200.items() if cell[0] is workload}
+        assert sum(estimated[cell] for cell in known) == pytest.approx(sum(known.values()), rel=0.2)
+    assert total(configuration(), gpu(0)) < 300
+
+
+def test_the_shared_start_is_counted_once_and_only_when_forking() -> None:
+    """New interpreters have no zygote, but each pays for a start of its own."""
+    forked, executed = (total(configuration(isolation=isolation), gpu(0)) for isolation in Isolation)
+    launches = len(plan.make(configuration(), (gpu(0),)).order[gpu(0).uuid])
+    more = estimate.EXEC_S[gpu(0).kind] - estimate.FORK_S[gpu(0).kind]
+    assert executed - forked == pytest.approx(launches * more - estimate.ZYGOTE_S[gpu(0).kind])
+
+
+def test_a_larger_batch_and_training_take_longer_where_the_device_is_slow() -> None:
+    """Once a few iterations take longer than the profile allows, they decide."""
+    asked = configuration(measurement=QUICK)
+    device = cpu(0)
+    cells = [cell for cell in plan.make(asked, (device,)).cells if cell.model == "bert-base"]
+    seconds = {(cell.workload, cell.batch_size): estimate.launch_s(cell, asked, device) for cell in cells}
+    assert seconds[Workload.INFERENCE, 1] < seconds[Workload.INFERENCE, 32] < seconds[Workload.TRAINING, 32]
+
+
+def test_more_cores_are_faster() -> None:
+    """A CPU device's rate is that of its cores."""
+    asked = configuration(measurement=QUICK)
+    assert total(asked, cpu(0, tuple(range(8)))) < total(asked, cpu(0))
+
+
+def test_fixed_iterations_are_counted() -> None:
+    """With -i and -w the profile's bounds do not matter."""
+    few, many = (
+        configuration(
+            measurement=catalogue.load().profiles["quick"].measurement(iterations=n, warm_up_iterations=n),
+            workloads=(Workload.INFERENCE,),
+        )
+        for n in (100, 10_000)
+    )
+    start = estimate.ZYGOTE_S[gpu(0).kind]
+    assert total(many, gpu(0)) - start > 10 * (total(few, gpu(0)) - start)
+
+
+def test_a_plan_without_devices_takes_no_time_of_its_own() -> None:
+    """Nothing is divided by nothing."""
+    assert total(configuration()) == 0
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0.2, "about 1 s"),
+        (7.3, "about 8 s"),
+        (41, "about 45 s"),
+        (100, "about 2 min"),
+        (59 * 60, "about 59 min"),
+        (3600, "about 1 h"),
+        (4800, "about 1 h 20 min"),
+        (7180, "about 2 h"),
+    ],
+)
+def test_durations_are_told_as_roughly_as_they_are_known(seconds: float, words: str) -> None:
+    """Nobody reads seconds into an estimate of hours."""
+    assert estimate.about(seconds) == words

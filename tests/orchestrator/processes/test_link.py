@@ -1,0 +1,142 @@
+"""orchestrator/processes/link.py: who may speak, what is refused, and what a killed run leaves behind."""
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import zmq
+
+from orchestrator.errors import UserError
+from orchestrator.processes.link import Link
+from protocol import codec
+from protocol.cell import Cell, Precision, Workload
+from protocol.errors import ProtocolError
+from protocol.failure import Phase
+from protocol.messages import Ack, FromWorker, Outcome, Progress
+from tests.fakes.results import result
+
+MESSAGE = Progress(launch=7, token="seven", phase=Phase.MEASURE, fraction=0.5)
+
+
+@pytest.fixture
+def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where sockets are made in this test."""
+    short = Path("/tmp") / f"gb-{os.getpid()}-{tmp_path.name[-8:]}"  # a socket's path may have 107 bytes
+    short.mkdir(mode=0o700)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(short))
+    return short
+
+
+@pytest.fixture
+def link(base: Path) -> Iterator[Link]:
+    """A bound link."""
+    with Link("a-run") as bound:
+        yield bound
+    assert [path.name for path in (base / f"gpubench-{os.getuid()}").iterdir()] == [".gate"]
+
+
+class Worker:
+    """The other end."""
+
+    def __init__(self, endpoint: str, identity: str) -> None:
+        self.context = zmq.Context()
+        self.socket = self.context.socket(zmq.DEALER)
+        self.socket.setsockopt(zmq.IDENTITY, identity.encode())
+        self.socket.setsockopt(zmq.LINGER, 0)
+        self.socket.connect(endpoint)
+
+    def close(self) -> None:
+        """Hang up."""
+        self.socket.close()
+        self.context.term()
+
+
+def heard(link: Link) -> FromWorker | ProtocolError:
+    """The next thing that arrives."""
+    assert link.socket.poll(5000)
+    message = link.receive()
+    assert message is not None
+    return message
+
+
+def test_messages_go_both_ways(link: Link) -> None:
+    """A worker is answered by its token."""
+    worker = Worker(link.endpoint, "seven")
+    worker.socket.send(codec.encode(MESSAGE))
+    assert heard(link) == MESSAGE
+    assert link.send("seven", Ack(launch=7, token="seven"))
+    assert worker.socket.poll(5000)
+    assert codec.decode(worker.socket.recv(), Ack).launch == 7
+    assert not link.send("eight", Ack(launch=8, token="eight")), "nobody with that token is connected"
+    worker.close()
+
+
+@pytest.mark.parametrize(
+    ("frames", "words"),
+    [
+        ([b"garbage"], "not a valid message"),
+        ([codec.encode(MESSAGE), b"more"], "3 frames"),
+        ([codec.encode(Progress(launch=7, token="eight", phase=Phase.MEASURE, fraction=0))], "another worker"),
+    ],
+)
+def test_what_is_not_a_message_of_its_sender_is_refused(link: Link, frames: list[bytes], words: str) -> None:
+    """Garbage, a message of several parts, a message in another launch's name: an error, not a crash."""
+    worker = Worker(link.endpoint, "seven")
+    worker.socket.send_multipart(frames)
+    refused = heard(link)
+    assert isinstance(refused, ProtocolError)
+    assert words in str(refused)
+    worker.close()
+
+
+def test_a_result_that_is_no_measurement_is_refused(link: Link) -> None:
+    """The code of a model runs in the worker: what it sends is looked at before any figure is made of it."""
+    cell = Cell(devices=("cpu:0",), model="net", workload=Workload.INFERENCE, precision=Precision.FP32, batch_size=1)
+    worker = Worker(link.endpoint, "seven")
+    for sent in (result(cell), result(cell, series={"iteration": b"\0\0\0"})):
+        worker.socket.send(codec.encode(Outcome(launch=7, token="seven", result=sent)))
+    assert isinstance(heard(link), Outcome)
+    refused = heard(link)
+    assert isinstance(refused, ProtocolError)
+    assert "not a multiple of 4" in str(refused)
+    worker.close()
+
+
+def test_only_the_user_can_enter(link: Link) -> None:
+    """The folder is closed to others."""
+    folder = Path(link.endpoint.removeprefix("ipc://")).parent
+    for place in (folder, folder.parent):
+        assert stat.S_IMODE(place.stat().st_mode) == 0o700
+
+
+def test_two_runs_of_one_name_do_not_meet(base: Path) -> None:
+    """A folder that is in use is left alone, one that was left behind is removed."""
+    del base
+    with Link("a-run") as first:
+        used = Path(first.endpoint.removeprefix("ipc://")).parent
+        left_behind = used.parent / "a-run-1"
+        left_behind.mkdir()
+        (left_behind / "link").touch()
+        with Link("another-run"):
+            assert used.exists()
+            assert not left_behind.exists()
+
+
+def test_a_folder_that_others_can_enter_is_refused(base: Path) -> None:
+    """Sockets are not made where somebody else could take their place."""
+    (base / f"gpubench-{os.getuid()}").mkdir(mode=0o777)
+    (base / f"gpubench-{os.getuid()}").chmod(0o777)
+    with pytest.raises(UserError, match="not a private folder"):
+        Link("a-run")
+
+
+def test_a_long_path_falls_back_to_a_short_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel allows 107 bytes for a socket's path; a longer base is passed over."""
+    deep = tmp_path / ("d" * 120)
+    deep.mkdir(mode=0o700)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(deep))
+    with Link("a-run") as bound:
+        assert len(bound.endpoint.removeprefix("ipc://")) <= 107
+        assert str(deep) not in bound.endpoint

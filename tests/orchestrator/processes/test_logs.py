@@ -1,0 +1,62 @@
+"""orchestrator/processes/logs.py: a log is held below its cap, and its beginning and end survive."""
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.processes import logs
+
+LINE = b"x" * 99 + b"\n"
+
+
+def test_the_middle_is_given_back_while_the_process_writes(tmp_path: Path) -> None:
+    """The file takes less of the disk, and what is appended later is kept."""
+    path = tmp_path / "stdout.log"
+    with path.open("ab", buffering=0) as process:
+        process.write(b"first line\n" + LINE * 200_000)
+        logs.hold_below_cap(path)
+        assert path.stat().st_blocks * 512 < logs.CAP_BYTES
+        process.write(b"last line\n")
+    assert logs.tail(path).endswith("last line")
+    logs.compact(path)
+    text = path.read_text()
+    assert text.startswith("first line")
+    assert text.endswith("last line\n")
+    assert "bytes were cut out here" in text
+    assert len(text) < logs.CAP_BYTES
+
+
+def test_a_short_log_is_left_alone(tmp_path: Path) -> None:
+    """Nothing is cut below the cap."""
+    path = tmp_path / "stderr.log"
+    path.write_bytes(LINE * 10)
+    logs.hold_below_cap(path)
+    logs.compact(path)
+    assert path.read_bytes() == LINE * 10
+
+
+def test_a_missing_log_is_empty(tmp_path: Path) -> None:
+    """A process that never came into being has printed nothing."""
+    path = tmp_path / "none"
+    logs.hold_below_cap(path)
+    logs.compact(path)
+    assert logs.tail(path) == ""
+
+
+def test_all_logs_together_have_a_cap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond it the first and the last lines of each are kept; what an earlier life of the run kept counts too."""
+    monkeypatch.setattr(logs, "ALL_BYTES", 300_000)
+    paths = [tmp_path / cell / "1" / "stderr.log" for cell in ("before", "long", "longer")]
+    for path in paths:
+        path.parent.mkdir(parents=True)
+    paths[0].write_bytes(LINE * 1_000)
+    kept = logs.Kept(tmp_path)
+    for path in paths[1:]:
+        path.write_bytes(b"first line\n" + LINE * 2_500 + b"last line\n")
+        kept.compact(path)
+    assert [path.stat().st_size for path in paths[:2]] == [100_000, 250_021]
+    assert paths[2].stat().st_size < 70_000
+    text = paths[2].read_text()
+    assert (text.startswith("first line\n"), text.endswith("last line\n")) == (True, True)
+    assert "184,485 bytes were cut out here" in text
+    assert kept.bytes == sum(path.stat().st_size for path in paths)

@@ -1,0 +1,59 @@
+"""orchestrator/processes/spawn.py and ending.py: children whose end is read, and only by whom it concerns."""
+
+import json
+from pathlib import Path
+
+from tests.fakes.commands import python
+
+ORPHANS = """
+import json, os
+from orchestrator.processes import ending, spawn
+
+def ended(code):
+    pid = os.posix_spawn("/bin/sh", ["sh", "-c", f"exit {code}"], os.environ)
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    return pid
+
+known, orphans = ended(7), [ended(0), ended(0)]
+living = os.posix_spawn("/bin/sleep", ["sleep", "60"], os.environ)
+found = []
+while (pid := ending.reap_orphan({known, None})) is not None:
+    found.append(pid)
+os.kill(living, 9)
+print(json.dumps({"orphans": sorted(orphans), "found": sorted(found), "known": ending.reap(known).code,
+                  "living": ending.reap(living).signal, "then": ending.reap_orphan(set())}))
+"""
+
+
+def test_orphans_are_reaped_behind_a_child_that_somebody_else_will_reap(tmp_path: Path) -> None:
+    """A known child that has ended is left to who waits for it, and does not hide orphans that ended after it."""
+    done = python("-c", ORPHANS, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    seen = json.loads(done.stdout)
+    assert seen["found"] == seen["orphans"]
+    assert (seen["known"], seen["living"], seen["then"]) == (7, 9, None)
+
+
+FORK_OF_THE_DEAD = """
+import os, signal
+from pathlib import Path
+from orchestrator.processes import spawn
+from protocol.messages import LaunchSpec
+
+zygote = spawn.Zygote((), Path("zygote.log"))
+os.kill(zygote.pid, signal.SIGKILL)
+os.waitid(os.P_PID, zygote.pid, os.WEXITED | os.WNOWAIT)
+zygote.fork(LaunchSpec(launch=0, token="t", endpoint="ipc://nowhere", parent_pid=os.getpid(), folder=".",
+                       environment={}, cpus=(), isolation="fork", requested_ns=0, root=str(spawn.rooms_root())))
+try:
+    while zygote.receive() is None:
+        pass
+except EOFError:
+    print(zygote.close().words)
+"""
+
+
+def test_a_fork_asked_of_a_dead_zygote_is_the_zygotes_failure(tmp_path: Path) -> None:
+    """Asking is no error: that it has died is seen where it is listened to, and so the launch gets the right name."""
+    done = python("-c", FORK_OF_THE_DEAD, cwd=tmp_path)
+    assert done.stdout == "killed by SIGKILL\n", done.stderr

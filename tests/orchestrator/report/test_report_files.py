@@ -1,0 +1,120 @@
+"""How reports reach their files: places that are none, disks that refuse, and several processes at the same moment."""
+
+import errno
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from orchestrator import report
+from orchestrator.configuration.resolved import ReportFormat
+from orchestrator.report import files
+from protocol.exit_codes import ExitCode
+from tests.fakes.nvml import ROOT
+from tests.fakes.runs import FakeRun
+
+Invoke = Callable[..., Result]
+
+
+def finished(folder: Path) -> FakeRun:
+    """A run of one cell that is over."""
+    run = FakeRun(folder, batch_sizes=(1,))
+    run.measured(run.cell())
+    run.finish()
+    return run
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        (".", "{folder} is a folder; name the report's file, such as {folder}/report.json"),
+        ("a", "{folder}/a is a folder; name the report's file, such as {folder}/a/report.json"),
+        ("a/", "a/ is a folder; name the report's file, such as a/report.json"),
+        ("b", "{folder}/b.json is a folder; name the report's file"),
+        ("/proc/report.json", "/proc: cannot be written: No such file or directory. It was meant for the report"),
+        ("file/report.json", "{folder}/file is a file, not a folder"),
+    ],
+)
+def test_a_report_is_not_put_where_it_cannot_be(invoke: Invoke, tmp_path: Path, place: str, message: str) -> None:
+    """`report -o` says so in the words of `run`, with exit code 2, and puts it nowhere else."""
+    run = finished(tmp_path / "run")
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b.json").mkdir()
+    (tmp_path / "file").touch()
+    before = sorted(tmp_path.rglob("*"))
+    refused = invoke("report", str(run.paths.folder), "-o", place)
+    assert (refused.exit_code, refused.stdout) == (ExitCode.USAGE, "")
+    assert f"error: -o/--output: {message.format(folder=tmp_path)}" in refused.stderr
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_the_folder_of_a_run_may_be_read_only(tmp_path: Path) -> None:
+    """On a mount that cannot be written the report goes elsewhere, and without -o that is what is said."""
+    run = finished(tmp_path / "run").paths.folder
+    script = f'mount --bind {run} {run} && mount -o remount,bind,ro {run} && exec "$@"'
+    unshared = ("unshare", "--mount", "sh", "-c", script, "sh")
+    if shutil.which("unshare") is None or subprocess.run([*unshared, "true"], check=False).returncode:
+        pytest.skip("mounts cannot be made here (no CAP_SYS_ADMIN)")
+
+    def made(*options: str) -> subprocess.CompletedProcess[str]:
+        command = (*unshared, sys.executable, "-m", "orchestrator", "report", str(run), *options)
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+
+    refused = made()
+    assert refused.returncode == ExitCode.USAGE
+    assert refused.stderr == (
+        f"error: {run}: the report cannot be written there: Read-only file system. Nothing was written; `-o FILE` "
+        "writes it elsewhere.\n"
+    )
+    assert made("-o", str(tmp_path / "out.json")).stdout == f"{tmp_path / 'out.json'}\n"
+
+
+PUBLISHER = """
+import os, sys, time
+from pathlib import Path
+from orchestrator.configuration.resolved import ReportFormat
+from orchestrator.report import files
+number, begin, place = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
+print(flush=True)
+while not begin.exists():
+    time.sleep(0.001)
+for turn in range(20):
+    files.render = lambda *_: f"{number} {turn}".encode()
+    files.publish(None, place, (ReportFormat.JSON,))
+"""
+
+
+def test_reports_of_several_processes_to_one_name_are_all_kept(tmp_path: Path) -> None:
+    """Six processes, each with twenty reports, at the same moment: every one of them is in a file of its own."""
+    begin, place = tmp_path / "begin", tmp_path / "out" / "report.json"
+    command = (sys.executable, "-c", PUBLISHER)
+    processes = [
+        subprocess.Popen([*command, str(number), begin, place], cwd=ROOT, stdout=subprocess.PIPE) for number in range(6)
+    ]
+    for process in processes:
+        assert process.stdout is not None
+        process.stdout.readline()
+    begin.touch()
+    assert [process.communicate(timeout=60) and process.returncode for process in processes] == [0] * 6
+    contents = [path.read_text() for path in place.parent.iterdir()]
+    assert sorted(contents) == sorted(f"{number} {turn}" for number in range(6) for turn in range(20))
+
+
+def test_a_disk_without_links_takes_reports_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As exFAT and some network mounts are: the older report is kept all the same."""
+
+    def refused(*_: object) -> None:
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "link", refused)
+    made = finished(tmp_path / "run").report()
+    for words in (b"first", b"second"):
+        monkeypatch.setattr(files, "render", lambda *_, words=words: words)
+        report.publish(made, tmp_path / "out" / "report.json", (ReportFormat.JSON,))
+    found = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    assert found == {"report.1.json": b"first", "report.json": b"second"}

@@ -1,0 +1,254 @@
+"""The telemetry process, real, on an NVML of our own: what it writes, what it says, and that it always ends."""
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from orchestrator.processes.ending import Exit
+from orchestrator.sampling.telemetry import Telemetry, read_samples
+from protocol.messages import DeviceFree, Digest, FromSampler, Unavailable
+from protocol.paths import RunPaths
+from tests.fakes.nvml import FakeNvml, uuid
+from tests.fakes.telemetry import PATIENCE_S, hear
+
+GIB = 2**30
+
+PARENT = """
+import sys, time
+from pathlib import Path
+from orchestrator.processes.ending import Exit
+from orchestrator.sampling.telemetry import Telemetry
+telemetry = Telemetry.start([sys.argv[2]], Path(sys.argv[1]), 20)
+while not telemetry.receive():
+    time.sleep(0.01)
+print(telemetry.pid, flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.fixture
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeNvml:
+    """Three GPUs, seen by the children of this process."""
+    fake = FakeNvml(tmp_path, gpus=3)
+    fake.install(monkeypatch)
+    return fake
+
+
+@contextmanager
+def sampling(folder: Path, *gpus: int, interval_ms: int = 20) -> Iterator[Telemetry]:
+    """Telemetry of some GPUs of the fake, stopped at the end."""
+    telemetry = Telemetry.start(map(uuid, gpus), folder, interval_ms)
+    try:
+        yield telemetry
+    finally:
+        telemetry.stop()
+
+
+def digest(message: FromSampler) -> bool:
+    """Whether it is a digest."""
+    return isinstance(message, Digest)
+
+
+def about(gpu: int) -> Callable[[FromSampler], bool]:
+    """Whether it answers for this GPU."""
+    return lambda message: isinstance(message, DeviceFree) and message.uuid == uuid(gpu)
+
+
+def descriptors() -> set[Path]:
+    """Descriptors that this process has open (and the one that lists them)."""
+    return set(Path("/proc/self/fd").iterdir())
+
+
+def has_ended(pid: int) -> bool:
+    """Wait until a process that is not our child is gone."""
+    try:
+        pidfd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    poller = select.poll()
+    poller.register(pidfd, select.POLLIN)
+    ended = bool(poller.poll(PATIENCE_S * 1000))
+    os.close(pidfd)
+    return ended
+
+
+def test_every_gpu_gets_its_file_and_digests_tell_the_newest(fake: FakeNvml, tmp_path: Path) -> None:
+    """Samples are on disk in the order of time, under their own GPU; digests name the GPUs that were asked for."""
+    fake.set({"gpu.2.power_mw": 690_000})
+    with sampling(tmp_path, 0, 2) as telemetry:
+        first = hear(telemetry, digest)
+        fake.set({"gpu.2.power_mw": 500_000})
+        second = hear(telemetry, digest)
+    assert isinstance(first, Digest)
+    assert isinstance(second, Digest)
+    assert set(first.samples) == {uuid(0), uuid(2)}
+    assert (first.samples[uuid(2)].power_mw, second.samples[uuid(2)].power_mw) == (690_000, 500_000)
+    kept = read_samples(RunPaths(tmp_path).samples(uuid(2)))
+    times = [sample.at_ns for sample in kept]
+    assert times == sorted(set(times))
+    assert kept[0].power_mw == 690_000
+    assert kept[-1].power_mw == 500_000
+    assert second.samples[uuid(2)] in kept
+    assert {sample.power_mw for sample in read_samples(RunPaths(tmp_path).samples(uuid(0)))} == {76_000}
+
+
+TICKS = """
+import json, os, socket, sys, time
+from pathlib import Path
+from orchestrator.machine.nvml import Nvml
+from orchestrator.sampling.sampler import Sampler, Task
+from orchestrator.sampling.samples import read_samples
+from tests.fakes.nvml import uuid
+folder, now_ms = Path(sys.argv[1]), 0
+time.monotonic_ns = lambda: now_ms * 1_000_000
+path = folder / "gpu.samples"
+ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+task = Task(
+    parent_pid=os.getpid(), root="", interval_ms=50, files={uuid(0): str(path)}, health=str(folder / "health")
+)
+with ours, theirs, Nvml() as nvml:
+    sampler = Sampler(nvml, theirs, task)
+    for now_ms in (0, 10, 50, 130, 140, 150, 449, 450):
+        sampler._sample_if_due()
+    ours.shutdown(socket.SHUT_RDWR)
+    sampler.run()
+print(json.dumps([sample.at_ns // 1_000_000 for sample in read_samples(path)]))
+"""
+
+
+def test_ticks_keep_to_their_grid(fake: FakeNvml, tmp_path: Path) -> None:
+    """By a clock of its own: a late tick (130, 449) is not made up for, and does not shift those after it."""
+    assert fake.python(f"import sys; sys.argv[1:] = [{str(tmp_path)!r}]\n{TICKS}") == [0, 50, 130, 150, 449, 450]
+
+
+def test_several_gpus_are_awaited_at_once(fake: FakeNvml, tmp_path: Path) -> None:
+    """Each is answered when its own memory is back, or at its own timeout; sampling goes on meanwhile."""
+    fake.set({"gpu.0.memory_used_bytes": 9 * GIB, "gpu.1.memory_used_bytes": 8 * GIB})
+    with sampling(tmp_path, 0, 1, 2) as telemetry:
+        telemetry.await_free(uuid(0), GIB, 60)
+        telemetry.await_free(uuid(1), GIB, 0.05)
+        telemetry.await_free(uuid(2), GIB, 60)
+        already_free, timed_out = hear(telemetry, about(2)), hear(telemetry, about(1))
+        hear(telemetry, digest)
+        fake.set({"gpu.0.memory_used_bytes": GIB})
+        came_back = hear(telemetry, about(0))
+    assert isinstance(already_free, DeviceFree)
+    assert isinstance(timed_out, DeviceFree)
+    assert isinstance(came_back, DeviceFree)
+    assert (already_free.free, already_free.used_bytes) == (True, 0)
+    assert (timed_out.free, timed_out.used_bytes) == (False, 8 * GIB)
+    assert (came_back.free, came_back.used_bytes) == (True, GIB)
+    assert came_back.at_ns > timed_out.at_ns > 0
+
+
+def test_samples_are_on_disk_when_a_gpu_is_said_to_be_free(fake: FakeNvml, tmp_path: Path) -> None:
+    """What was measured before the question can be judged by the answer: a reading behind it has been written."""
+    with sampling(tmp_path, 0) as telemetry:
+        hear(telemetry, digest)
+        asked_ns = time.monotonic_ns()
+        telemetry.await_free(uuid(0), GIB, 60)
+        hear(telemetry, about(0))
+        assert read_samples(RunPaths(tmp_path).samples(uuid(0)))[-1].at_ns > asked_ns
+
+
+def test_a_gpu_that_does_not_tell_is_not_called_free(fake: FakeNvml, tmp_path: Path) -> None:
+    """Without evidence the answer comes at once: not known to be free."""
+    fake.fail("nvmlDeviceGetMemoryInfo", 3, gpu=0)
+    with sampling(tmp_path, 0) as telemetry:
+        telemetry.await_free(uuid(0), GIB, 60)
+        answer = hear(telemetry, about(0))
+    assert isinstance(answer, DeviceFree)
+    assert (answer.free, answer.used_bytes) == (False, None)
+
+
+def test_a_lost_gpu_does_not_end_the_others(fake: FakeNvml, tmp_path: Path) -> None:
+    """Its readings become None, so the gap is seen; the rest is read as before."""
+    with sampling(tmp_path, 0, 1) as telemetry:
+        hear(telemetry, digest)
+        fake.fail("*", 15, gpu=1)
+        after = hear(telemetry, lambda said: isinstance(said, Digest) and said.samples[uuid(1)].power_mw is None)
+    assert isinstance(after, Digest)
+    assert after.samples[uuid(0)].power_mw == 76_000
+
+
+def test_nvml_that_cannot_be_opened_is_said(fake: FakeNvml, tmp_path: Path) -> None:
+    """The reason arrives in words for the report, then the process is gone."""
+    fake.fail("nvmlInit", 18)
+    with sampling(tmp_path, 0) as telemetry:
+        said = hear(telemetry, lambda message: isinstance(message, Unavailable))
+        assert isinstance(said, Unavailable)
+        assert "reboot" in said.reason
+        with pytest.raises(EOFError):
+            hear(telemetry, digest)
+        assert telemetry.stop() == Exit(code=0, signal=None)
+
+
+def test_a_file_that_cannot_be_written_is_said_once_and_sampling_goes_on(fake: FakeNvml, tmp_path: Path) -> None:
+    """A failing disk costs the samples of one GPU, not the digests."""
+    RunPaths(tmp_path).samples(uuid(0)).mkdir(parents=True)
+    with sampling(tmp_path, 0, 1) as telemetry:
+        said = hear(telemetry, lambda message: isinstance(message, Unavailable))
+        hear(telemetry, digest)
+        hear(telemetry, digest)
+    assert isinstance(said, Unavailable)
+    assert said.reason.startswith(f"samples of {uuid(0)} cannot be written")
+    assert read_samples(RunPaths(tmp_path).samples(uuid(1)))
+
+
+def test_sigterm_writes_what_was_read(fake: FakeNvml, tmp_path: Path) -> None:
+    """Terminated between two writes, it keeps every sample and leaves with exit code 0."""
+    fake.set({"gpu.0.memory_used_bytes": 2 * GIB})
+    with sampling(tmp_path, 0, interval_ms=10) as telemetry:
+        hear(telemetry, digest)
+        path = RunPaths(tmp_path).samples(uuid(0))
+        before = len(read_samples(path))
+        telemetry.await_free(uuid(0), GIB, 0.1)
+        hear(telemetry, about(0))  # several ticks later, before the next batch
+        os.kill(telemetry.pid, signal.SIGTERM)
+        with pytest.raises(EOFError):
+            hear(telemetry, digest)
+        assert telemetry.stop() == Exit(code=0, signal=None)
+        assert len(read_samples(path)) > before
+
+
+def test_it_ends_when_its_parent_is_killed(fake: FakeNvml, tmp_path: Path) -> None:
+    """No telemetry process outlives an orchestrator that was killed without a word."""
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT, str(tmp_path), uuid(0)], env=fake.environment, stdout=subprocess.PIPE, text=True
+    )
+    with parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        parent.kill()
+        assert has_ended(pid)
+
+
+def test_stop_reaps_it_and_may_be_called_again(fake: FakeNvml, tmp_path: Path) -> None:
+    """After stop there is no process, no zombie, and no descriptor."""
+    open_before = descriptors()
+    with sampling(tmp_path, 0) as telemetry:
+        hear(telemetry, digest)
+        first, second = telemetry.stop(), telemetry.stop()
+    assert first == second == Exit(code=0, signal=None)
+    assert not Path(f"/proc/{telemetry.pid}").exists()
+    assert descriptors() == open_before
+
+
+def test_a_stopped_process_is_ended_all_the_same(
+    fake: FakeNvml, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that neither sees its socket close nor takes a SIGTERM is killed."""
+    monkeypatch.setattr("orchestrator.sampling.telemetry._PATIENCE_S", 0.2)
+    with sampling(tmp_path, 0) as telemetry:
+        hear(telemetry, digest)
+        os.kill(telemetry.pid, signal.SIGSTOP)
+        assert telemetry.stop() == Exit(code=None, signal=signal.SIGKILL)
+    assert not Path(f"/proc/{telemetry.pid}").exists()
