@@ -168,7 +168,9 @@ def test_a_package_that_shadows_ours_is_named(tmp_path: Path) -> None:
     (shadow / "worker" / "__init__.py").write_text("")
     folder = tmp_path / "run"
     faults.prepare(folder, faults.model("good"))
-    script = "import sys; from orchestrator import spawn; spawn._in_checkout = lambda: False; spawn.check_rooms()"
+    script = (
+        "import sys; from orchestrator.processes import spawn; spawn._in_checkout = lambda: False; spawn.check_rooms()"
+    )
     done = python("-c", script, cwd=tmp_path, PYTHONPATH=f"{shadow}:{ROOT}")
     assert done.returncode != 0
     assert f"the package 'worker' of {shadow} would be used" in done.stderr

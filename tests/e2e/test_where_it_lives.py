@@ -159,7 +159,7 @@ def test_a_part_of_the_gpus(tmp_path: Path) -> None:
     """CUDA_VISIBLE_DEVICES, as Slurm sets it: GPU 0 is the first of ours, and no other is touched."""
     nvml = FakeNvml(tmp_path, gpus=4)
     found = nvml.python(
-        "import json, os; from orchestrator import devices;"
+        "import json, os; from orchestrator.machine import devices;"
         "print(json.dumps([[gpu.gpu_id, gpu.uuid] for gpu in"
         " devices.resolve('all', visible=os.environ['CUDA_VISIBLE_DEVICES'], cores=(0, 1))]))",
         CUDA_VISIBLE_DEVICES="3,1",
@@ -167,7 +167,7 @@ def test_a_part_of_the_gpus(tmp_path: Path) -> None:
     assert found == [[0, uuid(3)], [1, uuid(1)]]
     folder = tmp_path / "run"
     nvml.python(
-        "import os; from pathlib import Path; from orchestrator import devices; from tests.fakes import faults\n"
+        "import os; from pathlib import Path; from orchestrator.machine import devices; from tests.fakes import faults\n"
         "machines = devices.resolve('all', visible=os.environ['CUDA_VISIBLE_DEVICES'], cores=(0, 1))\n"
         f"faults.prepare(Path({str(folder)!r}), faults.model('good'), machines=machines)\nprint('null')",
         CUDA_VISIBLE_DEVICES="3,1",

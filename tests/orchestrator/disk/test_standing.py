@@ -200,7 +200,7 @@ def test_a_killed_holder_stays_in_the_lock_and_is_known_to_be_gone(tmp_path: Pat
     """SIGKILL leaves no time to sign off."""
     paths = FakeRun(tmp_path / "run", batch_sizes=(1,)).paths
     source = (
-        "import os, signal, sys\nfrom pathlib import Path\nfrom orchestrator import lock\n"
+        "import os, signal, sys\nfrom pathlib import Path\nfrom orchestrator.disk import lock\n"
         "from protocol.paths import RunPaths\n"
         "with lock.held(RunPaths(Path(sys.argv[1]))): os.kill(os.getpid(), signal.SIGKILL)\n"
     )

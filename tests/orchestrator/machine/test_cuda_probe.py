@@ -202,7 +202,7 @@ def test_ctrl_c_during_a_hang_leaves_nothing_behind(cuda: Script) -> None:
 def test_a_hang_does_not_outlive_a_killed_orchestrator(cuda: Script) -> None:
     """The kernel ends it with its parent."""
     cuda(init="hang")
-    source = f"from orchestrator import cuda_probe; cuda_probe.look({UUIDS!r})"
+    source = f"from orchestrator.machine import cuda_probe; cuda_probe.look({UUIDS!r})"
     with subprocess.Popen([sys.executable, "-c", source], env=os.environ | {"PYTHONPATH": str(ROOT)}) as parent:
         probe = until_it_hangs(parent.pid)
         parent.kill()

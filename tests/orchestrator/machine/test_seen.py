@@ -183,9 +183,7 @@ def test_the_answer_may_be_longer_than_a_pipe(tmp_path: Path) -> None:
             }
         )
         fake.set({f"gpu.{gpu}.cpus": " ".join(map(str, range(64)))})
-    look = (
-        "import sys, msgspec; from orchestrator import seen; sys.stdout.buffer.write(msgspec.json.encode(seen.look()))"
-    )
+    look = "import sys, msgspec; from orchestrator.machine import seen; sys.stdout.buffer.write(msgspec.json.encode(seen.look()))"
     shown: Any = fake.python(look)
     assert len(json.dumps(shown, separators=(",", ":"))) > 64 * 1024
     assert (len(shown["inventory"]["gpus"]), len(shown["inventory"]["slices"])) == (8, 56)
@@ -225,7 +223,7 @@ def test_without_the_library_no_process_is_started(
 def test_a_look_that_dies_is_told(fake: FakeNvml) -> None:
     """The driver's library has fallen over: how, and what to do."""
     fake.hang(None, "nvmlInit")
-    source = "from orchestrator import seen; print(seen.look().inventory.reason)"
+    source = "from orchestrator.machine import seen; print(seen.look().inventory.reason)"
     with subprocess.Popen(
         [sys.executable, "-c", source], env=fake.environment | {"PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE
     ) as parent:
@@ -239,7 +237,7 @@ def test_a_look_that_hangs_does_not_outlive_a_killed_orchestrator(fake: FakeNvml
     """The kernel ends it with its parent."""
     fake.hang(None, "nvmlInit")
     with subprocess.Popen(
-        [sys.executable, "-c", "from orchestrator import seen; seen.look()"],
+        [sys.executable, "-c", "from orchestrator.machine import seen; seen.look()"],
         env=fake.environment | {"PYTHONPATH": str(ROOT)},
     ) as parent:
         look = until_it_asks(parent.pid)
