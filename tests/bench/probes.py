@@ -7,8 +7,9 @@ device waited for at both. Like the launches it is a fresh process each time, fo
 Under a second each, what power allows at that moment would be compared: products in tf32 went from 316 to 345 TFLOP/s
 between launches of the quick profile on an H200.
 
-Where nvbandwidth is on the path, its figures stand beside the transfers. Version 0.8 counts the bytes of a copy on the
-device once; the probe counts what is read and what is written. Prints rates, and the median of the ratios.
+Where nvbandwidth is on the path, its figures stand beside the transfers, with buffers as large as the probe's on a GPU
+with much memory. Version 0.8 counts the bytes of a copy on the device once; the probe what is read and what is written.
+Prints rates, and the median of the ratios.
 """
 
 import json
@@ -29,10 +30,11 @@ from tests.bench.harness import Harness, default_device, harness, stored_run
 OPTIONS: Final = ("-m", "gemm,hbm,h2d,d2h", "-p", "fp32,tf32,fp16,bf16", "--profile", "standard", "--launches", "1")
 ON_A_CPU: Final = ("-m", "gemm,hbm", "-p", "fp32,bf16", "--profile", "quick")
 NVBANDWIDTH: Final = {
-    "h2d": "host_to_device_memcpy_ce",
-    "d2h": "device_to_host_memcpy_ce",
-    "copy": "device_local_copy",
+    "h2d": ("host_to_device_memcpy_ce", 512),
+    "d2h": ("device_to_host_memcpy_ce", 512),
+    "copy": ("device_local_copy", 2048),
 }
+"""By our names: its test, and the MiB that it moves at once."""
 BARE: Final = """
 import json, os, sys, time
 import torch
@@ -152,8 +154,9 @@ def nvbandwidth(environment: dict[str, str]) -> dict[str, float]:
     if program is None or "CUDA_VISIBLE_DEVICES" not in environment:
         return {}
     found = {}
-    for name, testcase in NVBANDWIDTH.items():
-        done = subprocess.run([program, "-t", testcase], capture_output=True, text=True, check=True, env=environment)
+    for name, (testcase, mib) in NVBANDWIDTH.items():
+        command = [program, "-t", testcase, "-b", str(mib)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
         sums = [line.split()[-1] for line in done.stdout.splitlines() if line.startswith(f"SUM {testcase}")]
         found[name] = float(sums[-1])
     return found

@@ -183,6 +183,12 @@ def test_wrapped_text_never_leaves_the_line(text: str, indent: int) -> None:
     assert "".join("".join(lines).split()) == "".join(plain(text).split())
 
 
+@given(st.text(max_size=300) | st.just("a number that Unicode has not given away: \u0380"))
+def test_text_of_others_is_printable(text: str) -> None:
+    """Nothing that steers a terminal, turns the direction of writing, or that no font can know."""
+    assert plain(text).isprintable()
+
+
 @given(st.lists(st.lists(st.text(max_size=60), min_size=4, max_size=4), min_size=1, max_size=5))
 def test_tables_never_leave_the_line(rows: list[list[str]]) -> None:
     """Whatever stands in a table, its frame is straight and at most 80 columns wide."""
