@@ -120,7 +120,7 @@ def _work(
             opened.callback(telemetry.stop)
         link = opened.enter_context(Link(paths.folder.name))
         around = Surroundings(
-            stored, paths, journal, link, nursery, telemetry, stop_signals, display, _budget(stored), gone
+            stored, paths, journal, link, nursery, telemetry, stop_signals, display, _budget(stored, paths), gone
         )
         kinds = {device.uuid: device.name for device in stored.devices}
         loop = Loop(around, recovery.restore(stored.plan, read(paths.journal), kinds))
@@ -130,12 +130,16 @@ def _work(
         journal.append(Finished(at_ns=time.monotonic_ns(), interrupted=left_over, reason=reason))
 
 
-def _budget(stored: StoredRun) -> Budget | None:
-    """The time that the run may take, counted from the start of this process: each `resume` has it anew."""
-    limit_s = stored.configuration.time_limit_s
-    if limit_s is None:
+def _budget(stored: StoredRun, paths: RunPaths) -> Budget | None:
+    """The time that the run may take, counted from the start of this process.
+
+    Each `resume` has it anew, but for a burn-in: what was served before counts.
+    """
+    configuration = stored.configuration
+    if configuration.time_limit_s is None:
         return None
-    return Budget(stored.configuration, stored.devices, limit_s, time.monotonic() - host.age_s())
+    served_s = 0.0 if configuration.burn_in is None else sum(archive.load(paths, stored).durations_s[:-1])
+    return Budget(configuration, stored.devices, configuration.time_limit_s, time.monotonic() - host.age_s() - served_s)
 
 
 def _take_over(stored: StoredRun, paths: RunPaths, journal: Journal, driver: str | None) -> None:

@@ -19,8 +19,11 @@ from orchestrator.health.verdict import Verdict
 from protocol.cell import Workload
 from protocol.verification import Mismatch
 
-SERVED_SHARE: Final = 0.9
-"""Of the time that was asked for, which a GPU must have been given work in: starting processes takes some of it."""
+SERVED_SHARE: Final = 0.95
+CLOSING_S: Final = 10.0
+"""Of the time that was asked for, which the run must have lasted, but for what is kept for its end and its reports."""
+ALGORITHM_ELEMENTS: Final = 1000
+"""Another algorithm rounds otherwise in a good part of all elements, and every time; fewer are flipped bits."""
 REQUIRED: Final = (Workload.TRUTH, Workload.SOAK, Workload.MEMORY, Workload.REPLAY)
 """Checks without which there is no PASS."""
 TITLES: Final = {
@@ -66,7 +69,7 @@ class Wrong:
 class Work:
     """Everything that is known of one GPU after the night.
 
-    asked_s, served_s: seconds asked for, and from its first to its last launch, interruptions left out. wrong: kept
+    asked_s, served_s: seconds asked for, and that the run lasted, interruptions left out. wrong: kept
     mismatches; mismatches: all of them. deviations: of its launches from the majority. undecided: cells in which GPUs
     disagree without one. failures: launches without a result, in words. paces: kind of rate → what it says, and how.
     not_tested: what → why. interrupted: why the run ended early, or empty.
@@ -131,7 +134,7 @@ def _wrong_bits(work: Work) -> Iterator[Reason]:
         where = f"{TITLES[one.workload]} in {one.precision}, round {one.round + 1}, {one.at}"
         what = f"{mismatch.what}: {_counted(mismatch.elements, 'element')}, {_counted(mismatch.bits, 'bit')} wrong"
         again = f"wrong again in {mismatch.wrong_again} of {mismatch.repeated} repetitions"
-        if mismatch.beyond_rounding is False:
+        if _another_algorithm(mismatch):
             yield Reason(
                 Verdict.UNKNOWN,
                 f"{where}: {what}, all of it within rounding: the library may have chosen another algorithm; {again}",
@@ -153,6 +156,12 @@ def _wrong_bits(work: Work) -> Iterator[Reason]:
         )
 
 
+def _another_algorithm(mismatch: Mismatch) -> bool:
+    """Whether a mismatch looks like the library's choice: within rounding, in many elements, and again every time."""
+    every_time = mismatch.wrong_again == mismatch.repeated
+    return mismatch.beyond_rounding is False and every_time and mismatch.elements >= ALGORITHM_ELEMENTS
+
+
 def _of_health(work: Work) -> Iterator[Reason]:
     if work.health in (Verdict.FAIL, Verdict.UNKNOWN, Verdict.WARN):
         action = {Verdict.FAIL: Action.REPLACE}.get(work.health, Action.MONITOR)
@@ -165,7 +174,7 @@ def _gaps(work: Work) -> Iterator[Reason]:
         yield Reason(Verdict.UNKNOWN, "tainted: faults were injected on purpose")
     if work.interrupted:
         yield Reason(Verdict.UNKNOWN, f"the night was cut short: {work.interrupted}")
-    elif work.served_s < SERVED_SHARE * work.asked_s:
+    elif work.served_s < SERVED_SHARE * work.asked_s - CLOSING_S:
         yield Reason(Verdict.UNKNOWN, f"at work for {work.served_s:.0f} s of the {work.asked_s:.0f} s asked for")
     if work.reboots:
         yield Reason(Verdict.UNKNOWN, "the machine was started anew in the middle", Action.MONITOR)

@@ -49,6 +49,9 @@ class RunParams(DisplayParams):
     seed: str | None
     monitor_gpu: bool | None
     require: str | None
+    burn_in: str | None
+    level: str | None
+    inject: tuple[str, ...]
     compare_baseline: str | None
     config: str | None
     runs_folder: str | None
@@ -215,6 +218,23 @@ RUN_OPTIONS: Final = (
         metavar="SIGNALS",
         shell_complete=complete.signals,
         help="Signals of health that must be readable on a GPU, or the run ends with 4: xid,ecc. [default: none]",
+    ),
+    click.option(
+        "--burn-in",
+        metavar="DURATION",
+        help="Load and verify every device for so long (10m, 8h, 1h30m), and give each a verdict.",
+    ),
+    click.option(
+        "--level",
+        metavar="NAME",
+        help="Of a burn-in: quick, standard or full. [default: by its duration, up to 10m, up to 1h, longer]",
+    ),
+    click.option(
+        "--inject",
+        metavar="FAULT",
+        multiple=True,
+        help="In a burn-in, prove that a fault is found: flip:<gpu>:<round>[:bits] or slow:<gpu>:<percent>; "
+        "such a run can never pass.",
     ),
     click.option(
         "--compare-baseline",

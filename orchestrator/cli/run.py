@@ -58,6 +58,8 @@ def measure(context: click.Context, params: RunParams, preset: str | None = None
 
 def _measure(context: click.Context, params: RunParams, preset: str | None, ending: Ending) -> ExitCode:
     from orchestrator import hooks
+    from orchestrator.burn_in import asked, levels
+    from orchestrator.burn_in import plan as burn_in_plan
     from orchestrator.cli import without_effect
     from orchestrator.cli.running import work
     from orchestrator.configuration import resolve as config
@@ -74,7 +76,12 @@ def _measure(context: click.Context, params: RunParams, preset: str | None, endi
     everything, configuration = _configuration(params, preset)
     seen = look.once(tell=not params["quiet"] and params["log_format"] != "json")
     devices = _with_their_users(configuration, _devices(everything, configuration, seen), seen)
-    planned = plan.make(configuration, devices)
+    configuration = asked.with_injections(configuration, params["inject"], devices)
+    planned = (
+        plan.make(configuration, devices)
+        if configuration.burn_in is None
+        else burn_in_plan.make(configuration, devices, levels.load())
+    )
     _require_time(planned, configuration, devices)
     folders.require_writable(configuration, everything, make=not params["dry_run"])
     notes = tuple(without_effect.sentences(everything, params, configuration, planned, devices))
@@ -140,6 +147,7 @@ def _with_their_users(
 
 
 def _configuration(params: RunParams, preset: str | None) -> "tuple[Said, Configuration]":
+    from orchestrator.burn_in import asked, levels
     from orchestrator.configuration import catalogue, own_models, presets
     from orchestrator.configuration import resolve as config
     from orchestrator.disk import folders
@@ -156,6 +164,12 @@ def _configuration(params: RunParams, preset: str | None) -> "tuple[Said, Config
     configuration = config.resolve(everything, models, places)
     if limited is not None:
         configuration = limited.on(configuration)
+    if params["burn_in"] is not None:
+        if limited is not None:
+            raise ConfigError("--burn-in: `quick` has a limit of its own; use `run --burn-in`")
+        configuration = asked.configured(configuration, params["burn_in"], params["level"], models, levels.load())
+    elif params["level"] is not None:
+        raise ConfigError("--level: it is one of a burn-in; add --burn-in with a duration, or leave it out")
     return everything, configuration
 
 

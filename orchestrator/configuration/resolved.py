@@ -5,8 +5,9 @@ import hashlib
 
 import msgspec
 
+from orchestrator.burn_in.injections import Asked
 from orchestrator.planning.scan import Room
-from protocol.cell import Cell, Device, MemoryFormat, Mode, ModelSpec, Precision, Workload
+from protocol.cell import Cell, Device, DeviceKind, MemoryFormat, Mode, ModelSpec, Precision, Workload
 from protocol.messages import Deadlines, Measurement
 
 
@@ -25,6 +26,18 @@ class ReportFormat(enum.StrEnum):
     TXT = "txt"
 
 
+class BurnIn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A burn-in: for how long, which level of configs/burn_in.yaml, and the faults that it brings about itself.
+
+    cell_s: seconds that one cell lasts, by kind of device.
+    """
+
+    duration_s: float
+    level: str
+    cell_s: dict[DeviceKind, float]
+    injections: tuple[Asked, ...] = ()
+
+
 class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything that decides what a run does. Made of defaults, a file and the command line, in that order.
 
@@ -35,6 +48,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     memory_format: of images; None: each model's own.
     required_signals: of a GPU's health, without which there is no PASS, beyond what configs/health.yaml requires.
     preset, time_limit_s: of `quick`, whose process ends within the limit; None for every other run.
+    burn_in: of a burn-in, whose time limit is its duration; None for every other run.
     tainted: faults are injected on purpose, so nothing of the run is a measurement.
     launches: rounds, so launches for each cell. iterations and warm-up within `measurement` are None when adaptive.
     """
@@ -67,7 +81,23 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     formats: tuple[ReportFormat, ...]
     preset: str | None = None
     time_limit_s: float | None = None
+    burn_in: BurnIn | None = None
     tainted: bool = False
+
+    def measurement_on(self, kind: DeviceKind) -> Measurement:
+        """How long a launch measures there. A cell of a burn-in has a time to fill, and no interval to reach."""
+        if self.burn_in is None:
+            return self.measurement
+        cell_s = self.burn_in.cell_s[kind]
+        return msgspec.structs.replace(
+            self.measurement,
+            relative_half_width=0.0,
+            warm_up_iterations=1,
+            min_s=cell_s,
+            max_s=cell_s,
+            give_up=False,
+            iterations=None,
+        )
 
     @property
     def by_name(self) -> dict[str, ModelSpec]:

@@ -21,16 +21,19 @@ from orchestrator.sampling.readings import Readings, of_slice, over
 from orchestrator.sampling.samples import read_samples
 from orchestrator.stats import launch as figures
 from orchestrator.stats.launch import CellFigures, LaunchFigures
+from orchestrator.stats.windows import Window, windows
 from protocol.cell import Device, DeviceKind
 from protocol.messages import Sample
 from protocol.result import Environment, Ledger, Memory, Result, StopReason, WarmUp
+from protocol.verification import Verification
 
 
 @dataclass(frozen=True)
 class LaunchEvidence:
     """One good launch, without its raw times. The counters are those of Result, where they are explained.
 
-    beside: who else computed on its GPU, empty for nobody.
+    measured_s: in its measured blocks. verification, rates: of a burn-in, what was verified and rates in windows of ten
+    seconds. beside: who else computed on its GPU, empty for nobody.
     """
 
     parameters: int
@@ -46,6 +49,9 @@ class LaunchEvidence:
     bytes_per_iteration: Mapping[str, int]
     environment: Environment
     readings: Readings
+    measured_s: float
+    verification: Verification | None = None
+    rates: tuple[Window, ...] = ()
     beside: str = ""
 
 
@@ -179,8 +185,19 @@ def _launch(device: Device, result: Result, samples: Sequence[Sample], beside: s
         bytes_per_iteration=result.bytes_per_iteration,
         environment=result.environment,
         readings=readings if device.slice_of is None else of_slice(readings),
+        measured_s=sum(block.end_ns - block.start_ns for block in result.blocks) / 1e9,
+        verification=result.verification,
+        rates=() if result.verification is None else _rates(result),
         beside=beside,
     )
+
+
+def _rates(result: Result) -> tuple[Window, ...]:
+    """Rates of a burn-in cell by the wall, in operations where they are known, else in iterations a second."""
+    blocks = [(block.start_ns, block.end_ns, block.iterations) for block in result.blocks if block.iterations]
+    cell = result.cell
+    key = f"{cell.workload} {cell.model} {cell.precision}"
+    return windows(blocks, work=result.flops_per_iteration or 1.0, key=key)
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

@@ -14,6 +14,7 @@ from orchestrator.disk.archive import Archive
 from orchestrator.disk.evidence import DeviceEvidence, Evidence
 from orchestrator.merge import summary
 from orchestrator.merge.batch_scans import batch_scans
+from orchestrator.merge.burn_in import burn_in
 from orchestrator.merge.cross_gpu import spreads
 from orchestrator.merge.health import health
 from orchestrator.merge.measured import mb
@@ -38,6 +39,7 @@ def merge(archive: Archive, evidence: Evidence) -> Report:
     """The report of a run, finished or not. Everything that was planned is in it, whatever became of it."""
     merged, measured_probes = results(archive, evidence), probes(archive, evidence)
     judged = health(archive, evidence)
+    night = burn_in(archive, evidence, judged)
     return Report(
         schema_version=SCHEMA_VERSION,
         metadata=_metadata(archive, evidence),
@@ -55,9 +57,10 @@ def merge(archive: Archive, evidence: Evidence) -> Report:
         cross_gpu=spreads(archive.stored.devices, merged, measured_probes),
         overhead=summary.overhead(archive, evidence),
         failures=tuple(summary.failures(archive, evidence)),
-        verdict=summary.verdict(archive, evidence, judged),
+        verdict=summary.verdict(archive, evidence, judged, night),
         baseline_comparison=None,
         health=judged,
+        burn_in=night,
     )
 
 

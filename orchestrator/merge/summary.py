@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean, median
 from typing import Final
 
@@ -15,6 +15,7 @@ from orchestrator.merge import batch_scans, health
 from orchestrator.merge.ledgers import overhead_ms
 from orchestrator.merge.results import report_attempt
 from orchestrator.merge.whose import whose_fault
+from orchestrator.report.burn_in import BurnInReport
 from orchestrator.report.cells import Measured, ModelResult, PhaseMetrics
 from orchestrator.report.health import HealthReport
 from orchestrator.report.model import BestThroughput, CellCounts, FailureReport, Overhead, Summary, Verdict
@@ -101,7 +102,7 @@ def failures(archive: Archive, evidence: Evidence) -> Iterator[FailureReport]:
         )
 
 
-def verdict(archive: Archive, evidence: Evidence, judged: HealthReport) -> Verdict:
+def verdict(archive: Archive, evidence: Evidence, judged: HealthReport, night: BurnInReport | None) -> Verdict:
     """The exit code and every reason for it. What does not fit is listed and counts as complete."""
     counts = _counts(archive, evidence)
     reasons: list[str] = [TAINTED] if archive.stored.configuration.tainted else []
@@ -125,17 +126,29 @@ def verdict(archive: Archive, evidence: Evidence, judged: HealthReport) -> Verdi
     if archive.finished is not None and archive.finished.interrupted:
         reasons.append(f"interrupted: {archive.finished.reason}")
     reasons.extend(health.gaps(judged))
+    labels = {device.uuid: device.label for device in archive.stored.devices}
+    reasons.extend(_of_the_night(night, HealthVerdict.UNKNOWN, labels))
     broken = archive.finished is not None and archive.finished.broken
     code = ExitCode.INTERNAL if broken else ExitCode.INCOMPLETE if reasons else ExitCode.PASSED
-    if judged.verdict is HealthVerdict.FAIL:
+    faults = [*health.faults(judged), *_of_the_night(night, HealthVerdict.FAIL, labels)]
+    if faults:
         code = code if broken else ExitCode.HARDWARE  # what broke by itself vouches for no verdict, but hides none
-        reasons = [*health.faults(judged), *reasons]
+        reasons = [*faults, *reasons]
     if not reasons:
         reasons.append(f"every planned cell ({counts.planned}) is accounted for")
         reasons.extend(_remarks(counts))
         reasons.extend(health.warnings(judged))
+        reasons.extend(_of_the_night(night, HealthVerdict.WARN, labels))
     word = _WORDS.get(code, "incomplete")
     return Verdict(exit_code=int(code), word=word, meaning=MEANING[code], reasons=tuple(reasons))
+
+
+def _of_the_night(night: BurnInReport | None, word: HealthVerdict, labels: Mapping[str, str]) -> Iterator[str]:
+    """The GPUs that a burn-in gave this verdict, with the first reason for it."""
+    for gpu in () if night is None else night.gpus:
+        if gpu.verdict is word:
+            first = gpu.reasons[0].text if gpu.reasons else "no reason was recorded"
+            yield f"burn-in, {labels[gpu.gpu_uuid]}: {word}: {first}"
 
 
 def _without_end(archive: Archive, evidence: Evidence) -> Iterator[str]:

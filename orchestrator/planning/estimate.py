@@ -97,6 +97,8 @@ def launch_s(cell: Cell, configuration: Configuration, device: Device, scale: fl
     model = configuration.by_name[cell.model]
     start = (FORK_S if configuration.isolation is Isolation.FORK else EXEC_S)[device.kind]
     build = BUILD_S + model.parameters / BUILD_PARAMETERS_S[device.kind]
+    if configuration.burn_in is not None:
+        return start + build + FIRST_S[device.kind] + configuration.burn_in.cell_s[device.kind]
     iteration = scale * iteration_s(cell, model, device)
     measurement = configuration.measurement
     if cell.workload is Workload.LOAD:

@@ -7,7 +7,7 @@ moved launch-bound cells by percents (docs/measurements.md).
 from collections.abc import Iterable
 
 from orchestrator.configuration.resolved import StoredRun
-from protocol.cell import Cell, Workload
+from protocol.cell import OF_NO_MODEL, Cell
 
 
 def modules(stored: StoredRun, cells: Iterable[Cell]) -> tuple[str, ...]:
@@ -15,7 +15,7 @@ def modules(stored: StoredRun, cells: Iterable[Cell]) -> tuple[str, ...]:
     measured = tuple(cells)
     by_name = stored.configuration.by_name
     named = [f"worker.workloads.{cell.workload}" for cell in measured]
-    for model in (by_name[cell.model] for cell in measured if cell.workload is not Workload.PROBE):
+    for model in (by_name[cell.model] for cell in measured if cell.workload not in OF_NO_MODEL):
         named += [f"worker.models.{model.family}"] if model.family else []
         named += model.preload
     return tuple(dict.fromkeys(named))

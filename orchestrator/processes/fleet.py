@@ -20,13 +20,13 @@ from orchestrator.deciding.slots import NextLaunch
 from orchestrator.errors import StorageError
 from orchestrator.machine import host
 from orchestrator.planning import preload
-from orchestrator.processes import classify, ending, launches, logs, spawn
+from orchestrator.processes import assignments, classify, ending, launches, logs, spawn
 from orchestrator.processes.ending import Exit
 from orchestrator.processes.launches import Launch
 from orchestrator.processes.link import Link
 from protocol.cell import DeviceKind
 from protocol.failure import Category, Failure, Phase
-from protocol.messages import Ack, Assign, Dismiss, FromWorker, Hello, LaunchSpec, Outcome, PhaseEntered, Progress
+from protocol.messages import Ack, Dismiss, FromWorker, Hello, LaunchSpec, Outcome, PhaseEntered, Progress
 from protocol.paths import LaunchPaths, RunPaths
 from protocol.result import Result
 
@@ -89,7 +89,6 @@ class Fleet:
         self._stored = stored
         self._configuration = stored.configuration
         self._devices = {device.uuid: device for device in stored.devices}
-        self._models = stored.configuration.by_name
         self._paths = paths
         self._logs = logs.Kept(paths.launches)
         self._link = link
@@ -217,7 +216,7 @@ class Fleet:
             root=str(spawn.rooms_root()),
             preload=preload.modules(self._stored, (following.cell,)) if self._anew else (),
         )
-        launch = launches.requested(self._deadlines, self._configuration.measurement, now)
+        launch = launches.requested(self._deadlines, self._configuration.measurement_on(device.kind), now)
         return Live(next=following, spec=spec, launch=launch, begun=now, oom_kills=host.oom_kills())
 
     def _greet(self, live: Live, hello: Hello, now: float) -> Iterator[Happening]:
@@ -239,7 +238,9 @@ class Fleet:
         for action in actions:
             match action:
                 case launches.Assign():
-                    self._link.send(live.spec.token, self._assignment(live))
+                    device = self._devices[live.next.device]
+                    work = assignments.assignment(self._configuration, live.next, live.spec, device)
+                    self._link.send(live.spec.token, work)
                 case launches.Terminate():
                     assert live.pid is not None
                     live.state = host.process_state(live.pid)
@@ -253,19 +254,6 @@ class Fleet:
                     yield Concluded(live, outcome if outcome is not None else self._explain(live))
                 case launches.Forget(unkillable):
                     yield self._forget(live, unkillable=unkillable)
-
-    def _assignment(self, live: Live) -> Assign:
-        configuration = self._configuration
-        return Assign(
-            launch=live.spec.launch,
-            token=live.spec.token,
-            cell=live.next.cell,
-            device=self._devices[live.next.device],
-            model=self._models[live.next.cell.model],
-            measurement=configuration.measurement,
-            deadlines=configuration.deadlines,
-            cache_folder=configuration.cache_folder,
-        )
 
     def _explain(self, live: Live) -> Failure:
         """The process ended and nobody said why."""

@@ -15,10 +15,15 @@ from typing import Self
 
 
 class StopSignals:
-    """While entered, counts requests to stop, all of them unless `spare` says so. `fileno` is readable after one."""
+    """While entered, counts requests to stop, all of them unless `spare` says so. `fileno` is readable after one.
 
-    def __init__(self) -> None:
+    leaving: what follows is the end of the process, which says how it went: nothing is left that a signal could stop,
+    and one that came now would put itself in the place of the exit code. So they are ignored from then on.
+    """
+
+    def __init__(self, *, leaving: bool = False) -> None:
         self.requests = 0
+        self._leaving = leaving
         self._spared: float = math.inf
         self._reader, self._writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._before: dict[int, object] = {}
@@ -55,7 +60,8 @@ class StopSignals:
     ) -> None:
         signal.set_wakeup_fd(self._wakeup_before)
         for number, action in self._before.items():
-            signal.signal(number, action)  # type: ignore[arg-type]  # what signal.signal itself returned
+            after = signal.SIG_IGN if self._leaving else action
+            signal.signal(number, after)  # type: ignore[arg-type]  # what signal.signal itself returned
         os.close(self._reader)
         os.close(self._writer)
 

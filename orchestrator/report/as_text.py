@@ -1,7 +1,7 @@
 """The report as text, laid out as in the requirements document, for a terminal of 80 columns.
 
-    head, GPUs ─ performance by kind of GPU ─ scans for the batch size ─ spread between identical GPUs ─ health
-    ─ failures ─ what was left out ─ time beside measuring ─ summary
+    head, GPUs ─ burn-in ─ performance by kind of GPU ─ scans for the batch size ─ spread between identical GPUs
+    ─ health ─ failures ─ what was left out ─ time beside measuring ─ summary
 
 The verdict comes last: it is what stands above the prompt when the report was printed.
 """
@@ -18,6 +18,7 @@ from orchestrator.report.model import (
     Report,
 )
 from orchestrator.report.numbers import duration, number, share, unit
+from orchestrator.report.text_burn_in import burn_in
 from orchestrator.report.text_failures import failures
 from orchestrator.report.text_gpus import gpus, groups, label, labels
 from orchestrator.report.text_health import health
@@ -32,7 +33,7 @@ from orchestrator.report.text_time import time
 
 def to_text(report: Report) -> str:
     """The whole text, ending with a newline."""
-    parts = (_head, gpus, _performance, batch_scans, spread, health, failures, not_measured, time, _summary)
+    parts = (_head, gpus, burn_in, _performance, batch_scans, spread, health, failures, not_measured, time, _summary)
     lines = [line.rstrip() for part in parts for line in part(report)]
     return "\n".join(lines) + "\n"
 

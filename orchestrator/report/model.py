@@ -17,6 +17,7 @@ generation and probes; 3, health in place of a note that there is none.
 from typing import Final
 
 from orchestrator.disk.outcomes import Status
+from orchestrator.report.burn_in import BurnInReport
 from orchestrator.report.cells import BatchScan, ModelResult, ProbeMetrics
 from orchestrator.report.comparisons import BaselineComparison, Spread
 from orchestrator.report.health import HealthReport
@@ -292,3 +293,4 @@ class Report(Part, frozen=True, kw_only=True):
     verdict: Verdict
     baseline_comparison: BaselineComparison | None
     health: HealthReport
+    burn_in: BurnInReport | None

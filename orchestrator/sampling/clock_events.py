@@ -16,6 +16,7 @@ CLOCK_EVENT_REASONS: Final = {
 }
 """NVML's bits, in its own words."""
 
+POWER_CAP: Final = 0x004
 SLOWDOWN: Final = 0x008 | 0x020 | 0x040 | 0x080
 """Heat and brakes. A software power cap is none of them: under heavy work it is how a healthy GPU runs."""
 

@@ -167,7 +167,8 @@ def test_a_part_of_the_gpus(tmp_path: Path) -> None:
     assert found == [[0, uuid(3)], [1, uuid(1)]]
     folder = tmp_path / "run"
     nvml.python(
-        "import os; from pathlib import Path; from orchestrator.machine import devices; from tests.fakes import faults\n"
+        "import os; from pathlib import Path\n"
+        "from orchestrator.machine import devices; from tests.fakes import faults\n"
         "machines = devices.resolve('all', visible=os.environ['CUDA_VISIBLE_DEVICES'], cores=(0, 1))\n"
         f"faults.prepare(Path({str(folder)!r}), faults.model('good'), machines=machines)\nprint('null')",
         CUDA_VISIBLE_DEVICES="3,1",

@@ -100,7 +100,7 @@ def test_loss_of_several_objectives_is_their_sum_and_each_is_named_where_one_div
     assert loss is not None
     assert loss == pytest.approx(3 * math.log(50), rel=0.1)
     monkeypatch.setattr(parts, "second", lambda module, batch: parts.first(module, batch).detach() + math.inf)
-    monkeypatch.setattr(training._Part, "backward", lambda part: None)
+    monkeypatch.setattr(training.Part, "backward", lambda part: None)
     with pytest.raises(NotFiniteError, match=r"loss is inf after the last step \(head [0-9.]+, rest inf\)"):
         train(tmp_path)
 

@@ -45,13 +45,13 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
     device, module = common.opened(family, assign, stage, training=True)
     with stage.timed("build"):
         whole: _Whole | None = getattr(family, "train_step", None)
-        parts = () if whole else tuple(_Part(one, module, assign, device) for one in _objectives(family, module))
+        parts = () if whole else parts_of(family, module, assign, device)
         devices.synchronize(device)
     stage.enter(Phase.WARM_UP)
     with stage.timed("build"):
         batch = common.make_batch(family, assign, device, devices.weights_type(assign.cell.precision, training=True))
     autocast = partial(devices.autocast, device, assign.cell.precision)
-    step = _WholeStep(whole, module, batch, autocast) if whole else _Step(parts, module, batch, autocast)
+    step = _WholeStep(whole, module, batch, autocast) if whole else SplitStep(parts, module, batch, autocast)
     with devices.training_kernels(device, assign.cell.precision):
         measurements = common.warm_up_and_measure(step.work(), assign, stage, device)
         with stage.timed("measure"):
@@ -68,13 +68,12 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
     )
 
 
-def _objectives(family: Family, module: torch.nn.Module) -> tuple[Objective, ...]:
-    """The parts of a training step: the family's, or its loss and all parameters."""
+def parts_of(family: Family, module: torch.nn.Module, assign: Assign, device: torch.device) -> tuple["Part", ...]:
+    """The parts of a training step: the family's objectives, or its loss and all parameters."""
     named = getattr(family, "objectives", None)
     if named is None:
-        return (Objective("model", family.loss, lambda module: module.parameters()),)
-    objectives: tuple[Objective, ...] = named(module)
-    return objectives
+        return (Part(Objective("model", family.loss, lambda module: module.parameters()), module, assign, device),)
+    return tuple(Part(one, module, assign, device) for one in named(module))
 
 
 def optimizer_for(spec: ModelSpec, parameters: Iterable[torch.nn.Parameter]) -> torch.optim.Optimizer:
@@ -84,7 +83,7 @@ def optimizer_for(spec: ModelSpec, parameters: Iterable[torch.nn.Parameter]) -> 
     return torch.optim.AdamW(parameters, lr=_LEARNING_RATE)
 
 
-class _Part:
+class Part:
     """One objective, with its optimizer and, in fp16, the scaler of its gradients."""
 
     def __init__(self, objective: Objective, module: torch.nn.Module, assign: Assign, device: torch.device) -> None:
@@ -111,10 +110,10 @@ class _Part:
         self.optimizer.zero_grad(set_to_none=True)
 
 
-class _Step:
+class SplitStep:
     """One training step: forward, backward and optimizer of each of its parts in turn."""
 
-    def __init__(self, parts: Sequence[_Part], module: torch.nn.Module, batch: Batch, autocast: _Autocast) -> None:
+    def __init__(self, parts: Sequence[Part], module: torch.nn.Module, batch: Batch, autocast: _Autocast) -> None:
         self._parts = parts
         self._module = module
         self._batch = batch

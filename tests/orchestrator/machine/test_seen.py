@@ -183,7 +183,10 @@ def test_the_answer_may_be_longer_than_a_pipe(tmp_path: Path) -> None:
             }
         )
         fake.set({f"gpu.{gpu}.cpus": " ".join(map(str, range(64)))})
-    look = "import sys, msgspec; from orchestrator.machine import seen; sys.stdout.buffer.write(msgspec.json.encode(seen.look()))"
+    look = (
+        "import sys, msgspec; from orchestrator.machine import seen;"
+        "sys.stdout.buffer.write(msgspec.json.encode(seen.look()))"
+    )
     shown: Any = fake.python(look)
     assert len(json.dumps(shown, separators=(",", ":"))) > 64 * 1024
     assert (len(shown["inventory"]["gpus"]), len(shown["inventory"]["slices"])) == (8, 56)

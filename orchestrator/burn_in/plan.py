@@ -1,0 +1,82 @@
+"""From a burn-in that was asked for to rounds of cells. Pure.
+
+    round 0:  soak, then every other cell once, in random order    round 1:  every cell once    …  until the time is up
+
+A round is a launch of every cell, so that one failure costs one cell and the next round has it again. There are more
+rounds than the time can hold; what there is no time for is dropped, as under every limit (ADR 12). The order is the
+same on all devices: they are loaded alike at the same time, which is what lets them be compared. The first cell is the
+heaviest, so that everything after it is measured on warm devices.
+"""
+
+import math
+import random
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from orchestrator.burn_in.levels import BurnInTable
+from orchestrator.configuration.resolved import Configuration, Plan
+from orchestrator.planning.plan import cell_seed
+from protocol.cell import Cell, Device, Mode, Precision, Workload
+
+PRODUCTS: Final = "gemm"
+MEMORY: Final = "hbm"
+"""The probes whose work the checks do, by whose names their cells go."""
+CHECKS: Final = (Workload.SOAK, Workload.TRUTH, Workload.MEMORY, Workload.REPLAY)
+
+
+def make(configuration: Configuration, devices: Sequence[Device], table: BurnInTable) -> Plan:
+    """The plan of a burn-in for these devices. `configuration.burn_in` is set."""
+    asked = configuration.burn_in
+    assert asked is not None
+    mode = Mode.SOLO if len(devices) == 1 else configuration.mode
+    cells: list[Cell] = []
+    order: dict[str, tuple[tuple[str, int], ...]] = {}
+    for device in devices:
+        mine = list(_cells(configuration, device, table, mode))
+        cells += mine
+        rounds = math.ceil(asked.duration_s / (len(mine) * asked.cell_s[device.kind]))
+        orders = _rounds(len(mine), rounds, configuration.seed)
+        order[device.uuid] = tuple(
+            (mine[which].id, number) for number, positions in enumerate(orders) for which in positions
+        )
+    return Plan(cells=tuple(cells), order=order)
+
+
+def _cells(configuration: Configuration, device: Device, table: BurnInTable, mode: Mode) -> Iterator[Cell]:
+    """One round, the heaviest cell first."""
+    asked = configuration.burn_in
+    assert asked is not None
+    level, sizes = table.levels[asked.level], table.devices[device.kind]
+
+    def cell(workload: Workload, model: str, precision: Precision, batch: int, side: int | None) -> Cell:
+        return Cell(
+            devices=(device.uuid,),
+            model=model,
+            workload=workload,
+            precision=precision,
+            batch_size=batch,
+            input_size=side,
+            mode=mode,
+            seed=cell_seed(configuration.seed, model, workload),
+        )
+
+    for precision in level.soak:
+        yield cell(Workload.SOAK, PRODUCTS, precision, 1, sizes.side)
+    for precision in level.truth:
+        yield cell(Workload.TRUTH, PRODUCTS, precision, 1, sizes.side)
+    yield cell(Workload.MEMORY, MEMORY, Precision.FP32, 1, None)
+    for model, precision in level.replay[device.kind].items():
+        known = configuration.by_name[model].sizes
+        yield cell(Workload.REPLAY, model, precision, sizes.batch, None if known is None else known.default)
+
+
+def _rounds(cells: int, rounds: int, seed: int) -> Iterator[list[int]]:
+    """Orders of `cells` positions; the first begins with position 0."""
+    chance = random.Random(seed)
+    for number in range(rounds):
+        positions = list(range(cells))
+        chance.shuffle(positions)
+        if number == 0:
+            positions.remove(0)
+            positions.insert(0, 0)
+        yield positions

@@ -1,0 +1,214 @@
+"""The burn-in's part of the report: the evidence of each GPU, judged by burn_in/verdict.py, written down. Pure."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from orchestrator.burn_in import compare, verdict
+from orchestrator.burn_in.compare import Comparison, Sample
+from orchestrator.burn_in.verdict import TITLES, Judged, Pace, Tally, Work, Wrong
+from orchestrator.configuration.resolved import BurnIn
+from orchestrator.disk.archive import Archive, Attempt
+from orchestrator.disk.evidence import Evidence, LaunchEvidence
+from orchestrator.health.verdict import Verdict
+from orchestrator.merge.paces import paces
+from orchestrator.merge.times import iso
+from orchestrator.report.burn_in import BurnInReport, CheckReport, GpuBurnIn, ReasonReport
+from orchestrator.report.health import HealthReport
+from protocol.cell import Cell, Device, Workload
+from protocol.failure import Category
+
+GRAVEST_FIRST = (Verdict.FAIL, Verdict.UNKNOWN, Verdict.WARN, Verdict.PASS, Verdict.NOT_APPLICABLE)
+
+
+@dataclass(frozen=True)
+class _Good:
+    """A launch with a result."""
+
+    attempt: Attempt
+    cell: Cell
+    evidence: LaunchEvidence
+
+
+@dataclass(frozen=True)
+class _Night:
+    """What all GPUs share. slow: by device, what its rates say."""
+
+    archive: Archive
+    evidence: Evidence
+    health: HealthReport
+    asked: BurnIn
+    compared: Comparison
+    slow: Mapping[str, Mapping[str, tuple[Pace, str]]]
+
+
+def burn_in(archive: Archive, evidence: Evidence, judged: HealthReport) -> BurnInReport | None:
+    """What the night says of each GPU; None for a run that was no burn-in."""
+    asked = archive.stored.configuration.burn_in
+    if asked is None:
+        return None
+    cells = {cell.id: cell for cell in archive.stored.plan.cells}
+    good = [
+        _Good(attempt, cells[attempt.start.cell], evidence.launches[attempt.start.launch])
+        for attempt in archive.attempts
+        if attempt.start.launch in evidence.launches
+    ]
+    slow = paces(archive.stored.devices, [(one.attempt, one.cell, one.evidence) for one in good])
+    night = _Night(archive, evidence, judged, asked, compare.compare(list(_samples(good))), slow)
+    gpus = []
+    for device in archive.stored.devices:
+        mine = [one for one in good if one.attempt.start.device == device.uuid]
+        work = _work(night, device, mine)
+        gpus.append(_report(device, work, verdict.judge(work), mine, night.compared))
+    return BurnInReport(
+        level=asked.level,
+        duration_seconds=asked.duration_s,
+        tainted=archive.stored.configuration.tainted,
+        verdict=min((gpu.verdict for gpu in gpus), key=GRAVEST_FIRST.index, default=Verdict.UNKNOWN),
+        gpus=tuple(gpus),
+    )
+
+
+def _samples(good: Sequence[_Good]) -> Iterator[Sample]:
+    for one in good:
+        found, start = one.evidence.verification, one.attempt.start
+        if found is not None:
+            name = f"{TITLES[one.cell.workload]} of {one.cell.model} in {one.cell.precision}"
+            digests = (*found.digests, *found.losses)
+            yield Sample(start.device, name, start.round, start.launch, found.key, digests)
+
+
+def _work(night: _Night, device: Device, mine: Sequence[_Good]) -> Work:
+    """Everything that is known of one GPU."""
+    archive, evidence, compared = night.archive, night.evidence, night.compared
+    health, why = _health(device, night.health)
+    verified = [(one, one.evidence.verification) for one in mine if one.evidence.verification is not None]
+    not_tested: dict[str, str] = {}
+    for one, found in verified:
+        for what, reason in found.not_tested.items():
+            not_tested.setdefault(f"{one.cell.workload} {one.cell.model} {one.cell.precision}: {what}", reason)
+    return Work(
+        asked_s=night.asked.duration_s,
+        served_s=sum(archive.durations_s),
+        tallies=_tallies(mine),
+        wrong=tuple(
+            Wrong(one.cell.workload, one.cell.precision, one.attempt.start.round, _seen(one, mismatch.at_ns), mismatch)
+            for one, found in verified
+            for mismatch in found.kept
+        ),
+        mismatches=sum(found.mismatches for _, found in verified),
+        deviations=tuple(one for one in compared.deviations if one.sample.device == device.uuid),
+        undecided=tuple(cell for cell, devices in compared.undecided.items() if device.uuid in devices),
+        failures=tuple(_failures(archive, evidence, device)),
+        health=health,
+        health_reason=why,
+        paces=night.slow.get(device.uuid, {}),
+        not_tested=not_tested,
+        interrupted=_cut_short(archive, evidence, device),
+        reboots=len({segment.boot_id for segment in archive.segments}) - 1,
+        tainted=archive.stored.configuration.tainted,
+    )
+
+
+def _seen(one: _Good, at_ns: int) -> str:
+    """When a mismatch was seen, by the calendar."""
+    segment = one.attempt.segment
+    return iso(segment.wall + (at_ns - segment.monotonic_ns) / 1e9)
+
+
+def _tallies(mine: Sequence[_Good]) -> dict[Workload, Tally]:
+    groups: dict[Workload, list[_Good]] = defaultdict(list)
+    for one in mine:
+        groups[one.cell.workload].append(one)
+    return {workload: _tally(group) for workload, group in groups.items()}
+
+
+def _tally(group: Sequence[_Good]) -> Tally:
+    found = [one.evidence.verification for one in group if one.evidence.verification is not None]
+    return Tally(
+        launches=len(group),
+        checks=sum(one.checks for one in found),
+        operations=sum(one.operations for one in found),
+        verified_bytes=sum(one.verified_bytes for one in found),
+        measured_s=sum(one.evidence.measured_s for one in group),
+    )
+
+
+def _failures(archive: Archive, evidence: Evidence, device: Device) -> Iterator[str]:
+    """Launches of a device that came to no result and were not made up for in their round.
+
+    Those that ended with the run, or with its time, tell nothing of the device: whether the time was served does.
+    """
+    done = {
+        (attempt.start.cell, attempt.start.round)
+        for attempt in archive.attempts
+        if attempt.start.launch in evidence.launches
+    }
+    for attempt in archive.attempts:
+        start, failure = attempt.start, attempt.failure
+        if start.device != device.uuid or failure is None or (start.cell, start.round) in done:
+            continue
+        if failure.category not in {Category.STOPPED, Category.INTERRUPTED}:
+            yield f"{start.cell}, round {start.round + 1}: {failure.category}: {failure.message}"
+
+
+def _health(device: Device, judged: HealthReport) -> tuple[Verdict, str]:
+    """The health verdict on a device, and what led to it."""
+    for one in judged.gpus:
+        if one.gpu_uuid == device.uuid:
+            told = [signal.words for signal in one.signals if signal.state in {"FAIL", "WARN"}]
+            return one.verdict, "; ".join([*told, *([one.note] if one.note else [])]) or str(one.verdict)
+    return Verdict.NOT_APPLICABLE, ""
+
+
+def _cut_short(archive: Archive, evidence: Evidence, device: Device) -> str:
+    """Why the device was not at work for the whole night; empty where it was."""
+    if device.uuid in archive.taken_out:
+        return f"the GPU was taken out: {archive.taken_out[device.uuid]}"
+    if evidence.goes_on:
+        return "it still goes on"
+    if archive.finished is None:
+        return "the orchestrator died; `resume` goes on"
+    return archive.finished.reason if archive.finished.interrupted else ""
+
+
+def _report(device: Device, work: Work, judged: Judged, mine: Sequence[_Good], compared: Comparison) -> GpuBurnIn:
+    readings = [one.evidence.readings for one in mine]
+    temperatures = [one.temperature_max_c for one in readings if one.temperature_max_c is not None]
+    powers = [one.power_draw_w for one in readings if one.power_draw_w is not None]
+    return GpuBurnIn(
+        gpu_uuid=device.uuid,
+        gpu_id=device.gpu_id,
+        verdict=judged.verdict,
+        action=judged.action,
+        reasons=tuple(ReasonReport(verdict=one.verdict, text=one.text, action=one.action) for one in judged.reasons),
+        asked_seconds=work.asked_s,
+        served_seconds=work.served_s,
+        under_load_seconds=sum(tally.measured_s for tally in work.tallies.values()),
+        rounds=len({one.attempt.start.round for one in mine}),
+        checks=tuple(_check(workload, tally, mine) for workload, tally in work.tallies.items()),
+        compared_launches=compared.compared.get(device.uuid, 0),
+        temperature_max_c=max(temperatures, default=None),
+        average_power_draw_w=sum(powers) / len(powers) if powers else None,
+        not_tested=dict(work.not_tested),
+    )
+
+
+def _check(workload: Workload, tally: Tally, mine: Sequence[_Good]) -> CheckReport:
+    found = [
+        one.evidence.verification
+        for one in mine
+        if one.cell.workload is workload and one.evidence.verification is not None
+    ]
+    mismatches = sum(one.mismatches for one in found)
+    return CheckReport(
+        check=workload,
+        launches=tally.launches,
+        checks=tally.checks,
+        verified_operations=tally.operations,
+        verified_bytes=tally.verified_bytes,
+        measured_seconds=tally.measured_s,
+        mismatches=mismatches,
+        error_bound=None if mismatches else verdict.bound(tally.checks),
+        method=found[0].method if found else "",
+    )

@@ -1,0 +1,30 @@
+"""What a launch is told to do once it has said hello. Pure."""
+
+from orchestrator.burn_in import injections
+from orchestrator.configuration.resolved import Configuration
+from orchestrator.deciding.slots import NextLaunch
+from protocol.cell import Device
+from protocol.messages import Assign, LaunchSpec
+from protocol.verification import Injection
+
+
+def assignment(configuration: Configuration, following: NextLaunch, spec: LaunchSpec, device: Device) -> Assign:
+    """The work of the launch `following`, whose process was made by `spec`, on `device`."""
+    return Assign(
+        launch=spec.launch,
+        token=spec.token,
+        cell=following.cell,
+        device=device,
+        model=configuration.by_name[following.cell.model],
+        measurement=configuration.measurement_on(device.kind),
+        deadlines=configuration.deadlines,
+        cache_folder=configuration.cache_folder,
+        injection=_injection(configuration, following),
+    )
+
+
+def _injection(configuration: Configuration, following: NextLaunch) -> Injection | None:
+    asked = configuration.burn_in
+    if asked is None:
+        return None
+    return injections.for_launch(asked.injections, following.device, following.slot[1], following.cell.workload)

@@ -1,0 +1,195 @@
+"""Which GPU slows over the hours, though it passes at any one time. Pure.
+
+    windows of every GPU ─┬─ log rate ──────────────────────────────────────▶ raw course
+                          └─ less the median of the OTHER GPUs' log rates in the
+                             same window and kind of work: what the room does to
+                             all of them is taken out ──────────────────────▶ relative course
+    course: at most 40 bins, a median of each kind of work in each ▶ each kind less its level ▶ median over the kinds
+            ▶ trend.movement: slope, and change of the last fifth against the first ── beyond the margin? ──▶ verdict
+
+Rates ten seconds apart hang together (a fan turns, a neighbour works). Two things keep the intervals honest: bins, over
+which most of that averages out, and what trend.py makes of the rest. A block bootstrap was the alternative: a night has
+some ten independent blocks, too few for it not to come out too narrow, and it costs a thousand slopes where this
+costs one. Coverage is in docs/method.md, "Slowing over the hours".
+
+The change is judged, not the slope: after a step in the middle of the night half of all slopes are zero. A kind of work
+counts when it ran over most of the time, so that one that ran only late is never compared with one that ran only early.
+A kind that slows alone (memory, say) is judged too, and not lost in the median.
+"""
+
+import enum
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Final
+
+from orchestrator.stats import trend
+from orchestrator.stats.trend import Interval, Point
+from orchestrator.stats.windows import WINDOW_NS, Window
+
+LEAST_SIBLINGS: Final = 3
+LEAST_HOURS: Final = 0.5
+"""Within ten minutes, intervals held the truth 84 % of the time at an autocorrelation of 0.9 between windows; from half
+an hour on, 93 % and more [sim]."""
+BINS: Final = 40
+_LEAST_WINDOWS: Final = 3
+_LEAST_SPAN: Final = 0.6
+_LONGEST: Final = 50.0
+_HOURS: Final = WINDOW_NS / 3.6e12
+
+
+class Verdict(enum.StrEnum):
+    """SLOWING: the loss is shown to exceed the margin. STEADY: it is shown to be within."""
+
+    SLOWING = "slowing"
+    STEADY = "steady"
+    TOO_SHORT = "too short to tell"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Course:
+    """How a rate went. hours: from the first window to the last. Percent, with 95 % intervals; below zero is slower.
+
+    per_hour: the trend. change: of the last fifth of the time against the first. step_h: hours after the first window
+    at which it changed at once; None where it did not. needed_h: hours in all that should tell, if all goes on as it
+    did; None where they are not needed, or not to be foreseen.
+    """
+
+    verdict: Verdict
+    hours: float
+    per_hour: Interval | None = None
+    change: Interval | None = None
+    step_h: float | None = None
+    needed_h: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drift:
+    """One GPU. relative: against its siblings; None where it never had three. kinds: each kind of work alone, likewise.
+
+    verdict: of the relative course, or of the raw one where there is no other; SLOWING where a kind is. When all GPUs
+    slow alike (the room, the host), only their raw courses show it.
+    """
+
+    gpu: str
+    verdict: Verdict
+    raw: Course
+    relative: Course | None
+    kinds: Mapping[str, Course]
+
+
+def judge(rates: Mapping[str, Sequence[Window]], margin: float) -> tuple[Drift, ...]:
+    """A verdict for each GPU, in order of name.
+
+    rates: by GPU, after the heat soak, because warming up is no fault. margin: the share that may be lost (0.02).
+    Raises ValueError for a rate that is not above zero.
+    """
+    raw, relative = _logs(rates)
+    return tuple(_drift(gpu, raw[gpu], relative[gpu], margin) for gpu in sorted(rates))
+
+
+def _logs(rates: Mapping[str, Sequence[Window]]) -> tuple[dict[str, list[Window]], dict[str, list[Window]]]:
+    """The windows of each GPU with logarithms for rates: its own, and against the median of three others or more."""
+    table: dict[tuple[int, str], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for gpu, windows in rates.items():
+        for window in windows:
+            if not window.rate > 0 or math.isinf(window.rate):
+                raise ValueError(f"a rate must be above zero and finite: window {window.number} of {gpu}, {window.key}")
+            table[window.number, window.key][gpu].append(math.log(window.rate))
+    raw: dict[str, list[Window]] = {gpu: [] for gpu in rates}
+    relative: dict[str, list[Window]] = {gpu: [] for gpu in rates}
+    for (number, key), logs in sorted(table.items()):
+        levels = {gpu: median(values) for gpu, values in logs.items()}
+        for gpu, level in levels.items():
+            raw[gpu].append(Window(number, key, level))
+            others = [other for name, other in levels.items() if name != gpu]
+            if len(others) >= LEAST_SIBLINGS:
+                relative[gpu].append(Window(number, key, level - median(others)))
+    return raw, relative
+
+
+def _drift(gpu: str, raw: Sequence[Window], relative: Sequence[Window], margin: float) -> Drift:
+    judged = relative or raw
+    keys = sorted({window.key for window in judged})
+    kinds = {key: _course([window for window in judged if window.key == key], margin) for key in keys}
+    alone = _course(raw, margin)
+    against = _course(relative, margin) if relative else None
+    slowing = any(kind.verdict is Verdict.SLOWING for kind in kinds.values())
+    verdict = Verdict.SLOWING if slowing else (against or alone).verdict
+    return Drift(gpu=gpu, verdict=verdict, raw=alone, relative=against, kinds=kinds)
+
+
+def _course(logs: Sequence[Window], margin: float) -> Course:
+    """The course of windows in order of number whose rates are logarithms."""
+    hours = (logs[-1].number - logs[0].number + 1) * _HOURS if logs else 0.0
+    if hours < LEAST_HOURS:
+        return Course(verdict=Verdict.TOO_SHORT, hours=hours, needed_h=LEAST_HOURS)
+    moved = trend.movement(_over_kinds(_binned(logs), hours), hours)
+    if moved is None:
+        return Course(verdict=Verdict.TOO_SHORT, hours=hours)
+    floor = math.log1p(-margin)
+    if moved.change.high < floor:
+        verdict = Verdict.SLOWING
+    elif moved.change.low > floor:
+        verdict = Verdict.STEADY
+    else:
+        verdict = Verdict.TOO_SHORT
+    return Course(
+        verdict=verdict,
+        hours=hours,
+        per_hour=_percent(moved.slope),
+        change=_percent(moved.change),
+        step_h=moved.step_h,
+        needed_h=_needed(moved.change, floor, hours) if verdict is Verdict.TOO_SHORT else None,
+    )
+
+
+def _binned(logs: Sequence[Window]) -> dict[str, list[Point]]:
+    """For each kind of work, its median in each bin in which it ran, at the bin's middle."""
+    first = logs[0].number
+    width = max(_LEAST_WINDOWS, math.ceil((logs[-1].number - first + 1) / BINS))
+    bins: dict[tuple[str, int], list[float]] = defaultdict(list)
+    for window in logs:
+        bins[window.key, (window.number - first) // width].append(window.rate)
+    kinds: dict[str, list[Point]] = defaultdict(list)
+    for (key, place), values in sorted(bins.items()):
+        kinds[key].append(Point((place + 0.5) * width * _HOURS, median(values)))
+    return kinds
+
+
+def _over_kinds(kinds: Mapping[str, Sequence[Point]], hours: float) -> list[Point]:
+    """One value for each bin: the median over the kinds, each less its level, of those that ran over most of the time.
+
+    A level is what a kind has beside the trend that all of them share, or a kind that ran more in the evening than in
+    the morning would take a part of the trend with it.
+    """
+    lasting = [points for points in kinds.values() if points[-1].at_h - points[0].at_h >= _LEAST_SPAN * hours]
+    slopes = [slope for points in lasting for slope in trend.slopes_of(points)]
+    slope = median(slopes) if slopes else 0.0
+    at: dict[float, list[float]] = defaultdict(list)
+    for points in lasting:
+        level = median(point.value - slope * point.at_h for point in points)
+        for point in points:
+            at[point.at_h].append(point.value - level)
+    return [Point(at_h, median(values)) for at_h, values in sorted(at.items())]
+
+
+def _percent(logs: Interval) -> Interval:
+    return Interval(*(_expm1(log) * 100 for log in (logs.value, logs.low, logs.high)))
+
+
+def _expm1(log: float) -> float:
+    return math.inf if log > 700 else math.expm1(log)
+
+
+def _needed(change: Interval, floor: float, hours: float) -> float | None:
+    """Hours after which the interval should leave `floor` on one side: it narrows by the root of time, a loss grows."""
+    reach = change.high - change.value
+    longer = 1.0
+    while longer < _LONGEST:
+        longer *= 1.1
+        if abs(min(change.value, 0.0) * longer - floor) > reach / math.sqrt(longer):
+            return hours * longer
+    return None

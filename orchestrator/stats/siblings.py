@@ -1,0 +1,246 @@
+"""Which of N identical GPUs is slower than its siblings, by more than healthy ones differ. Pure.
+
+    rates of launches, by cell and GPU ── log of the rate against the median of the OTHER GPUs, cell by cell
+      ├─ over all cells of one bound, weighted by how well each is known ──▶ a p for each GPU ── Holm ──▶ verdict
+      └─ each cell alone ── Holm over the GPU's cells, for as many GPUs as there are ──▶ where
+
+The question is never whether GPUs differ (they do) but whether the deficit exceeds the margin of configs/margins.yaml.
+Margins differ by what limits a cell (power, clock, bandwidth), so a GPU has one effect for each bound, and its p is the
+smallest of them times their number: memory that lost a tenth is not hidden by eight sound matrix products.
+
+The variance is that between launches of one cell on one GPU, pooled over the GPUs of the cell and, for an effect, over
+its cells. A cell counts for as little as it repeats, and never for more than one of middling noise: a launch-bound cell
+that differs by half between launches decides nothing. The median of the others adds a variance of its own: at most
+that of one GPU's mean where they are odd in number, half of it where even (Gaussian Poincare inequality: the median
+moves with one of them, or with the mean of two), whatever the true differences between them.
+"""
+
+import enum
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, median
+from typing import Final, NamedTuple
+
+from orchestrator.stats import student
+from orchestrator.stats.margins import Bound
+
+MOST_LAUNCHES: Final = 7
+LEAST_GPUS: Final = 4
+"""With three, the median of the others lies between two: who of them is slow cannot be told."""
+ALPHA: Final = 0.05
+_LEAST_VARIANCE: Final = 1e-4**2
+"""No two launches agree better than by 0.01 %: equal values are a coarse clock."""
+
+
+class Verdict(enum.StrEnum):
+    """OK: the deficit is shown to be within the margin. STRAGGLER: beyond. SUSPECT: neither, or one cell alone is."""
+
+    OK = "OK"
+    SUSPECT = "SUSPECT"
+    STRAGGLER = "STRAGGLER"
+    NONE = "no verdict"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SiblingCell:
+    """A cell as identical GPUs ran it. rates: GPU → a rate for each launch, more is faster (of a time, its inverse)."""
+
+    name: str
+    bound: Bound
+    rates: Mapping[str, Sequence[float]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effect:
+    """A GPU's rate over that of the others' median: 0.94 is 6 % slower. low, high: its 90 % interval.
+
+    margin: the share by which it may be slower. p: of so much slower than that by chance, for this effect alone.
+    """
+
+    ratio: float
+    low: float
+    high: float
+    margin: float
+    p: float
+    cells: int
+    launches: int
+
+    @property
+    def within(self) -> bool:
+        """Whether the deficit is shown to be within the margin."""
+        return self.low > 1 - self.margin
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sibling:
+    """One GPU. p: after Holm over the GPUs. effects: by what limits the cells. slow_cells: those beyond their margin.
+
+    ratio, low, high: over all its cells, with the 90 % interval. wanted: launches of each cell that should settle it.
+    """
+
+    gpu: str
+    verdict: Verdict
+    why: str
+    ratio: float | None = None
+    low: float | None = None
+    high: float | None = None
+    p: float | None = None
+    effects: Mapping[Bound, Effect]
+    slow_cells: Mapping[str, Effect]
+    wanted: int = 0
+
+
+class _Part(NamedTuple):
+    """A GPU in a cell: the log of its ratio, the variance of that, the variance of a launch, degrees, margin."""
+
+    cell: SiblingCell
+    log_ratio: float
+    variance: float
+    degrees: int
+    launches: int
+    margin: float
+
+
+def judge(cells: Sequence[SiblingCell], margins: Mapping[Bound, float]) -> tuple[Sibling, ...]:
+    """A verdict for each GPU that is in any cell, in order of name.
+
+    margins: by bound, as shares (0.05). Cells of fewer than four GPUs, or in which none ran twice, are left out.
+    Raises ValueError for a rate that is not above zero.
+    """
+    gpus = sorted({gpu for cell in cells for gpu in cell.rates})
+    parts = _parts(cells, margins)
+    effects = {gpu: _by_bound(parts[gpu]) for gpu in gpus if gpu in parts}
+    chances = {gpu: len(own) * min(effect.p for effect in own.values()) for gpu, own in effects.items()}
+    adjusted = holm(chances)
+    return tuple(
+        _sibling(gpu, parts[gpu], effects[gpu], adjusted[gpu], len(parts))
+        if gpu in parts
+        else Sibling(gpu=gpu, verdict=Verdict.NONE, why=_why_not(gpu, cells), effects={}, slow_cells={})
+        for gpu in gpus
+    )
+
+
+def holm(chances: Mapping[str, float]) -> dict[str, float]:
+    """Holm's p of each: how small the error over all of them must be allowed to be for it to stand out."""
+    adjusted, least = {}, 0.0
+    for done, (name, p) in enumerate(sorted(chances.items(), key=lambda item: (item[1], item[0]))):
+        least = adjusted[name] = max(least, min(1.0, p * (len(chances) - done)))
+    return adjusted
+
+
+def _parts(cells: Sequence[SiblingCell], margins: Mapping[Bound, float]) -> dict[str, list[_Part]]:
+    logs = [
+        {gpu: [_log(cell, gpu, rate) for rate in rates] for gpu, rates in cell.rates.items() if rates} for cell in cells
+    ]
+    degrees = [sum(len(values) - 1 for values in launches.values()) for launches in logs]
+    usable = [index for index in range(len(cells)) if len(logs[index]) >= LEAST_GPUS and degrees[index]]
+    own = {index: _variance(logs[index].values(), degrees[index]) for index in usable}
+    middling = max(median(own.values()), _LEAST_VARIANCE) if own else _LEAST_VARIANCE
+    parts: dict[str, list[_Part]] = {}
+    for index in usable:
+        cell, launches = cells[index], logs[index]
+        means = {gpu: fmean(values) for gpu, values in launches.items()}
+        variance = max(own[index], middling)
+        for gpu, values in launches.items():
+            others = [mean for other, mean in means.items() if other != gpu]
+            fewest = min(len(rest) for other, rest in launches.items() if other != gpu)
+            reference = (1.0 if len(others) % 2 else 0.5) / fewest
+            part = _Part(
+                cell=cell,
+                log_ratio=means[gpu] - median(others),
+                variance=variance * (1 / len(values) + reference),
+                degrees=degrees[index],
+                launches=len(values),
+                margin=margins[cell.bound],
+            )
+            parts.setdefault(gpu, []).append(part)
+    return parts
+
+
+def _log(cell: SiblingCell, gpu: str, rate: float) -> float:
+    if not rate > 0 or math.isinf(rate):
+        raise ValueError(f"a rate must be above zero and finite: {cell.name} on {gpu} has {rate}")
+    return math.log(rate)
+
+
+def _variance(launches: Iterable[Sequence[float]], degrees: int) -> float:
+    means = [(values, fmean(values)) for values in launches]
+    return math.fsum((value - mean) ** 2 for values, mean in means for value in values) / degrees
+
+
+def _by_bound(parts: Sequence[_Part]) -> dict[Bound, Effect]:
+    return {bound: _effect(own) for bound in Bound if (own := [part for part in parts if part.cell.bound == bound])}
+
+
+def _effect(parts: Sequence[_Part]) -> Effect:
+    """The effect over these cells, each weighted by the inverse of its variance; degrees after Satterthwaite."""
+    total = math.fsum(1 / part.variance for part in parts)
+    shares = [1 / part.variance / total for part in parts]
+    log_ratio = math.fsum(share * part.log_ratio for share, part in zip(shares, parts, strict=True))
+    # A share squared times its variance is the share over the total: the degrees follow from the shares alone.
+    degrees = 1 / math.fsum(share**2 / part.degrees for share, part in zip(shares, parts, strict=True))
+    error = 1 / math.sqrt(total)
+    reach = student.quantile(1 - ALPHA, degrees) * error
+    margin = math.fsum(share * part.margin for share, part in zip(shares, parts, strict=True))
+    return Effect(
+        ratio=math.exp(log_ratio),
+        low=math.exp(log_ratio - reach),
+        high=math.exp(log_ratio + reach),
+        margin=margin,
+        p=student.tail((math.log1p(-margin) - log_ratio) / error, degrees),
+        cells=len(parts),
+        launches=min(part.launches for part in parts),
+    )
+
+
+def _sibling(gpu: str, parts: Sequence[_Part], effects: Mapping[Bound, Effect], p: float, gpus: int) -> Sibling:
+    alone = {part.cell.name: _effect([part]) for part in parts}
+    chances = holm({name: effect.p for name, effect in alone.items()})
+    slow = {name: effect for name, effect in alone.items() if chances[name] * gpus <= ALPHA}
+    undecided = [effect for effect in effects.values() if not effect.within]
+    if p <= ALPHA:
+        verdict = Verdict.STRAGGLER
+    elif undecided or slow:
+        verdict = Verdict.SUSPECT
+    else:
+        verdict = Verdict.OK
+    whole = _effect(parts)
+    return Sibling(
+        gpu=gpu,
+        verdict=verdict,
+        why=_why(verdict, effects, slow),
+        ratio=whole.ratio,
+        low=whole.low,
+        high=whole.high,
+        p=p,
+        effects=effects,
+        slow_cells=slow,
+        wanted=max(map(_wanted, undecided), default=0) if verdict is Verdict.SUSPECT else 0,
+    )
+
+
+def _wanted(effect: Effect) -> int:
+    """Further launches until the interval should leave the margin on one side; 0 when no more may be added."""
+    gap = abs(math.log(effect.ratio) - math.log1p(-effect.margin))
+    reach = math.log(effect.ratio / effect.low)
+    needed = math.ceil(effect.launches * (reach / gap) ** 2) if gap * MOST_LAUNCHES > reach else MOST_LAUNCHES
+    return max(0, min(max(needed, effect.launches + 1), MOST_LAUNCHES) - effect.launches)
+
+
+def _why(verdict: Verdict, effects: Mapping[Bound, Effect], slow: Mapping[str, Effect]) -> str:
+    bound, worst = min(effects.items(), key=lambda item: (item[1].p, item[1].low))
+    rate = f"{worst.ratio:.1%} of its siblings' rate ({worst.low:.1%} to {worst.high:.1%}) where {bound} is the limit"
+    if verdict is Verdict.STRAGGLER:
+        return f"{rate}: slower by more than {worst.margin:.0%}"
+    if verdict is Verdict.OK:
+        return f"{rate}: within {worst.margin:.0%}"
+    if all(effect.within for effect in effects.values()):
+        return f"as fast as its siblings over all, but not in {', '.join(slow)}"
+    return f"{rate}: whether it is slower by more than {worst.margin:.0%} is not settled"
+
+
+def _why_not(gpu: str, cells: Sequence[SiblingCell]) -> str:
+    if max(len(cell.rates) for cell in cells if gpu in cell.rates) < LEAST_GPUS:
+        return "three GPUs or fewer: only against a baseline"
+    return "one launch: no verdict"

@@ -1,0 +1,121 @@
+"""The trend of a series and the change over it, with intervals that stay honest where values hang together. Pure.
+
+Trend: the Theil-Sen slope (median of the slopes between all pairs); its interval from the variance of Kendall's S (Sen
+1968). Change: the mean of the last fifth of the time less that of the first, which shows a step as well as a ramp.
+
+Both take values for independent, which rates of one GPU are not, so both variances are multiplied by (1 + r) / (1 - r)
+for the lag-1 autocorrelation r of what a shape leaves over (Hamed and Rao 1998 for S; the rule of protocol/intervals.py
+for means). The shape is a line, or one step where that leaves less than half as much: a line through a step leaves
+slow waves, and the step would hide behind an interval that is wide on its own account.
+"""
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean, median
+from typing import Final, NamedTuple
+
+from orchestrator.stats import student
+
+ENDS: Final = 0.2
+LEAST_POINTS: Final = 20
+LEAST_AT_AN_END: Final = 3
+_CONFIDENCE: Final = 0.975
+_MOST_AUTOCORRELATION: Final = 0.95
+
+
+class Point(NamedTuple):
+    """A value at a time, in hours since the beginning."""
+
+    at_h: float
+    value: float
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A value with its 95 % interval, whose ends may be infinite."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Movement:
+    """slope: an hour. change: of the last fifth against the first. step_h: when it jumped; None where it did not."""
+
+    slope: Interval
+    change: Interval
+    step_h: float | None
+
+
+def movement(points: Sequence[Point], hours: float) -> Movement | None:
+    """How the values moved over `hours`; None where they are too few, or hardly any lie at one of the ends.
+
+    points: in order of time, at_h from 0 to hours.
+    """
+    first = [point.value for point in points if point.at_h < ENDS * hours]
+    last = [point.value for point in points if point.at_h > (1 - ENDS) * hours]
+    if len(points) < LEAST_POINTS or min(len(first), len(last)) < LEAST_AT_AN_END:
+        return None
+    rest, step_h = _rest(points)
+    variance = math.fsum(value**2 for value in rest) / (len(rest) - 2) * _widening(rest)
+    reach = student.quantile(_CONFIDENCE, len(rest) - 2) * math.sqrt(variance * (1 / len(first) + 1 / len(last)))
+    change = fmean(last) - fmean(first)
+    return Movement(slope=theil_sen(points), change=Interval(change, change - reach, change + reach), step_h=step_h)
+
+
+def theil_sen(points: Sequence[Point]) -> Interval:
+    """The slope an hour, with its interval. Raises ValueError for fewer than three points."""
+    if len(points) < 3:
+        raise ValueError(f"a slope with an interval needs at least three points, got {len(points)}")
+    slopes = sorted(slopes_of(points))
+    slope, number = median(slopes), len(points)
+    rest = [point.value - slope * point.at_h for point in points]
+    centre = median(rest)
+    variance = number * (number - 1) * (2 * number + 5) / 18 * _widening([value - centre for value in rest])
+    reach = student.quantile(_CONFIDENCE, number - 2) * math.sqrt(variance)
+    below = math.floor((len(slopes) - reach) / 2)
+    if below < 0:
+        return Interval(slope, -math.inf, math.inf)
+    return Interval(slope, slopes[below], slopes[-1 - below])
+
+
+def slopes_of(points: Sequence[Point]) -> list[float]:
+    """The slopes between all pairs of points at different times."""
+    return [(b.value - a.value) / (b.at_h - a.at_h) for a, b in itertools.combinations(points, 2) if b.at_h != a.at_h]
+
+
+def _rest(points: Sequence[Point]) -> tuple[list[float], float | None]:
+    """What the better of a line and a step leaves of the values, and where the step is if it is one."""
+    slope = median(slopes_of(points))
+    lines = [point.value - slope * point.at_h for point in points]
+    by_line = _deviations(lines)
+    values = [point.value for point in points]
+    splits = range(LEAST_AT_AN_END, len(points) - LEAST_AT_AN_END + 1)
+    by_step, at = min((_squares(values[:at]) + _squares(values[at:]), at) for at in splits)
+    if by_step < math.fsum(value**2 for value in by_line) / 2:
+        return _deviations(values[:at]) + _deviations(values[at:]), (points[at - 1].at_h + points[at].at_h) / 2
+    return by_line, None
+
+
+def _deviations(values: Sequence[float]) -> list[float]:
+    centre = fmean(values)
+    return [value - centre for value in values]
+
+
+def _squares(values: Sequence[float]) -> float:
+    return math.fsum(value**2 for value in _deviations(values))
+
+
+def _widening(rest: Sequence[float]) -> float:
+    """(1 + r) / (1 - r), never below 1. A line through n values hides (2 + 4 r) / n of their r: that is given back."""
+    squares = math.fsum(value**2 for value in rest)
+    if squares == 0:
+        return 1.0
+    number = len(rest)
+    seen = math.fsum(a * b for a, b in itertools.pairwise(rest)) / squares
+    r = (seen + 2 / number) / (1 - 4 / number) if number > 4 else _MOST_AUTOCORRELATION
+    r = min(max(r, 0.0), _MOST_AUTOCORRELATION)
+    return (1 + r) / (1 - r)

@@ -1,0 +1,107 @@
+"""In words, why a GPU that slowed probably did: what its clock, its temperature and its power limit say of it. Pure.
+
+    the clock fell ─┬─ and it became hotter ────────────▶ heat, at the power limit too: a hotter chip leaks more
+                    ├─ at the power limit, no hotter ───▶ power
+                    └─ neither ─────────────────────────▶ clock alone
+    the clock held ──── less work at each tick ─────────▶ other: memory, corrected errors, links, the host
+
+A reason, never an excuse: heat that lowers the clock is the fault. drift.py judges rates as they were measured, and
+nothing is taken out of them here.
+"""
+
+import enum
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Final
+
+from orchestrator.stats.trend import ENDS
+
+LEAST_LOSS: Final = 0.005
+HOTTER_C: Final = 3.0
+"""NVML tells whole degrees, and a fan that hunts moves a GPU by one or two."""
+CAPPED_SHARE: Final = 0.5
+_MOST_OF_IT: Final = 0.5
+
+
+class Reason(enum.StrEnum):
+    """What probably made it slower."""
+
+    HEAT = "heat"
+    POWER = "power limit"
+    CLOCK = "clock"
+    OTHER = "other"
+    UNKNOWN = "unknown"
+    NOT_SLOWER = "not slower"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """Medians of one window, of one kind of work. capped: share of it at the power limit, 0 to 1. None: not known."""
+
+    rate: float
+    clock_mhz: float | None = None
+    temperature_c: float | None = None
+    capped: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Why:
+    """per_clock_percent: by how much the work at each tick of the clock changed; None where the clock is not known."""
+
+    reason: Reason
+    words: str
+    per_clock_percent: float | None = None
+
+
+def over(readings: Sequence[Reading]) -> Why:
+    """Why the last fifth of the windows, at least one, is slower than the first. Raises ValueError for none."""
+    if not readings:
+        raise ValueError("no windows, so nothing to say why")
+    count = max(1, math.floor(len(readings) * ENDS))
+    return between(_middle(readings[:count]), _middle(readings[-count:]))
+
+
+def between(early: Reading, late: Reading) -> Why:
+    """Why `late` is slower than `early`: two siblings may be compared like this as well as two times."""
+    loss = -math.log(late.rate / early.rate)
+    if loss < LEAST_LOSS:
+        return Why(reason=Reason.NOT_SLOWER, words="not slower")
+    if not early.clock_mhz or not late.clock_mhz:
+        return Why(reason=Reason.UNKNOWN, words="its clock is not known, so neither is the reason")
+    fall = -math.log(late.clock_mhz / early.clock_mhz)
+    per_clock_percent = math.expm1(fall - loss) * 100
+    if fall < _MOST_OF_IT * loss:
+        words = f"it did {-per_clock_percent:.1f}% less at each tick of its clock: memory, errors, links or the host"
+        return Why(reason=Reason.OTHER, words=words, per_clock_percent=per_clock_percent)
+    reason, because = _why_the_clock(early, late)
+    words = f"its clock fell by {-math.expm1(-fall):.1%}{because}"
+    return Why(reason=reason, words=words, per_clock_percent=per_clock_percent)
+
+
+def _why_the_clock(early: Reading, late: Reading) -> tuple[Reason, str]:
+    hotter = None
+    if early.temperature_c is not None and late.temperature_c is not None:
+        hotter = late.temperature_c - early.temperature_c
+    if hotter is not None and hotter >= HOTTER_C:
+        return Reason.HEAT, f" while it became {hotter:.0f} degrees hotter: cooling"
+    if late.capped is not None and late.capped >= CAPPED_SHARE:
+        return Reason.POWER, " at the power limit" + ("" if hotter is None else ", and it is no hotter: power")
+    if hotter is None or late.capped is None:
+        return Reason.CLOCK, "; what made it fall is not known"
+    return Reason.CLOCK, ", though it is neither hotter nor at the power limit"
+
+
+def _middle(readings: Sequence[Reading]) -> Reading:
+    return Reading(
+        rate=median(reading.rate for reading in readings),
+        clock_mhz=_median(readings, lambda reading: reading.clock_mhz),
+        temperature_c=_median(readings, lambda reading: reading.temperature_c),
+        capped=_median(readings, lambda reading: reading.capped),
+    )
+
+
+def _median(readings: Sequence[Reading], read: Callable[[Reading], float | None]) -> float | None:
+    known = [value for reading in readings if (value := read(reading)) is not None]
+    return median(known) if known else None

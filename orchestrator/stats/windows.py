@@ -1,0 +1,49 @@
+"""From blocks to rates in windows of ten seconds, on one grid for all GPUs of a host. Pure.
+
+    blocks   ├────────┤├────────┤├────────┤   ├────────┤      a block's work is spread evenly over its time
+    windows  │    0    │    1    │    2    │    3    │        a window less than half covered says too little: dropped
+
+The grid lies on the host's monotonic clock, so that the same number is the same ten seconds on every GPU. That clock
+begins anew when the host starts: whoever puts two boots together moves the second behind the first.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+WINDOW_NS: Final = 10_000_000_000
+LEAST_COVERED: Final = 0.5
+
+
+@dataclass(frozen=True)
+class Window:
+    """number: of the window since the clock's zero. key: what ran. rate: work a second while it ran."""
+
+    number: int
+    key: str
+    rate: float
+
+
+def windows(blocks: Iterable[tuple[int, int, int]], *, work: float, key: str) -> tuple[Window, ...]:
+    """The windows of one GPU and one kind of work, in order.
+
+    blocks: (start_ns, end_ns, iterations) of all its launches, none over another. work: of one iteration, in any unit.
+    key: the workload and its precision: rates are only ever compared within a key.
+    A rate is work over the time that blocks cover in the window: pauses between blocks are not in it.
+    Raises ValueError for a block that ends no later than it starts.
+    """
+    covered: dict[int, int] = defaultdict(int)
+    done: dict[int, float] = defaultdict(float)
+    for start_ns, end_ns, iterations in blocks:
+        if end_ns <= start_ns:
+            raise ValueError(f"a block of {key} ends at {end_ns} ns, no later than it starts ({start_ns} ns)")
+        for number in range(start_ns // WINDOW_NS, (end_ns - 1) // WINDOW_NS + 1):
+            inside = min(end_ns, (number + 1) * WINDOW_NS) - max(start_ns, number * WINDOW_NS)
+            covered[number] += inside
+            done[number] += iterations * work * inside / (end_ns - start_ns)
+    return tuple(
+        Window(number=number, key=key, rate=done[number] / (covered[number] / 1e9))
+        for number in sorted(covered)
+        if covered[number] >= LEAST_COVERED * WINDOW_NS
+    )

@@ -1,0 +1,155 @@
+"""burn_in/asked.py, injections.py, levels.py and plan.py: from the words of the command line to rounds of cells."""
+
+from collections import Counter
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from orchestrator.burn_in import asked, injections, levels, plan
+from orchestrator.burn_in.injections import Asked
+from orchestrator.configuration import catalogue
+from orchestrator.configuration.resolved import Configuration
+from orchestrator.errors import ConfigError
+from protocol.cell import DeviceKind, Workload
+from tests.fakes.runs import FakeRun, gpus
+
+TABLE = levels.load()
+
+
+def fake(tmp_path: Path) -> FakeRun:
+    """A run whose configuration and devices are there."""
+    return FakeRun(tmp_path, devices=gpus(2))
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90s", 90), ("10m", 600), ("8h", 28800), ("1h30m", 5400), ("1.5h", 5400)]
+)
+def test_durations(text: str, seconds: float) -> None:
+    """As people write them."""
+    assert asked.seconds(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "8", "h", "8 h", "8hours", "-1h", "10s", "15d", "1h30", "nanh", "1e9h"])
+def test_what_is_no_duration(text: str) -> None:
+    """Refused, with examples of what is."""
+    with pytest.raises(ConfigError, match="--burn-in"):
+        asked.seconds(text)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "level"), [(60, "quick"), (600, "quick"), (601, "standard"), (3600, "standard"), (3601, "full")]
+)
+def test_the_duration_means_a_level(seconds: float, level: str) -> None:
+    """Up to ten minutes, up to an hour, longer."""
+    assert TABLE.level_for(seconds) == level
+
+
+def test_the_levels_that_ship_name_models_that_ship() -> None:
+    """Every model of a level is in the catalogue, on every kind of device."""
+    known = {model.name for model in catalogue.load().models}
+    for level in TABLE.levels.values():
+        assert set(level.replay) == set(DeviceKind)
+        assert all(set(models) <= known for models in level.replay.values())
+
+
+def configured(tmp_path: Path, duration: str = "10m", level: str | None = None) -> Configuration:
+    """The configuration of a burn-in."""
+    base = msgspec.structs.replace(fake(tmp_path).stored.configuration, probes=catalogue.load().probes)
+    return asked.configured(base, duration, level, catalogue.load(), TABLE)
+
+
+def test_an_unknown_level_is_refused_with_the_nearest(tmp_path: Path) -> None:
+    """Exit code 2 later, nothing run."""
+    with pytest.raises(ConfigError, match="Did you mean standard"):
+        configured(tmp_path, level="standart")
+
+
+def test_rounds_hold_every_cell_once_and_fill_the_time(tmp_path: Path) -> None:
+    """The first launch is a soak; every round has each cell; together they last at least as long as was asked for."""
+    configuration = configured(tmp_path)
+    devices = fake(tmp_path).stored.devices
+    made = plan.make(configuration, devices, TABLE)
+    assert configuration.burn_in is not None
+    for device in devices:
+        mine = [cell for cell in made.cells if cell.devices == (device.uuid,)]
+        assert {cell.workload for cell in mine} == set(plan.CHECKS)
+        order = made.order[device.uuid]
+        by_id = {cell.id: cell for cell in mine}
+        assert by_id[order[0][0]].workload is Workload.SOAK
+        rounds = max(number for _, number in order) + 1
+        assert Counter(order) == Counter((cell.id, number) for cell in mine for number in range(rounds))
+        assert len(order) * configuration.burn_in.cell_s[device.kind] >= configuration.burn_in.duration_s
+    orders = {tuple(made.order[device.uuid][at][1] for at in range(len(order))) for device in devices}
+    assert len(orders) == 1
+
+
+def test_what_is_compared_works_on_the_same_numbers(tmp_path: Path) -> None:
+    """The seed of a cell does not depend on the device."""
+    made = plan.make(configured(tmp_path), fake(tmp_path).stored.devices, TABLE)
+    seeds: dict[tuple[str, ...], set[int]] = {}
+    for cell in made.cells:
+        seeds.setdefault((cell.workload, cell.model, cell.precision), set()).add(cell.seed)
+    assert all(len(found) == 1 for found in seeds.values())
+
+
+def test_injections_are_parsed_and_taint_the_run(tmp_path: Path) -> None:
+    """Rounds count from 1 on the command line; the second device is meant by its number or its UUID."""
+    devices = fake(tmp_path / "devices").stored.devices
+    second = devices[1]
+    clean = configured(tmp_path)
+    for name in (str(second.gpu_id), second.uuid):
+        made = asked.with_injections(clean, [f"flip:{name}:3:2", f"slow:{name}:5"], devices)
+        assert made.tainted
+        assert made.burn_in is not None
+        assert made.burn_in.injections == (
+            Asked(device=second.uuid, round=2, flip_bits=2),
+            Asked(device=second.uuid, slow_percent=5.0),
+        )
+    assert not asked.with_injections(clean, [], devices).tainted
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "flip",
+        "flip:99:1",
+        "flip:0",
+        "flip:0:0",
+        "flip:0:1:0",
+        "flip:0:1:65",
+        "flip:0:x",
+        "slow:0:0",
+        "slow:0:-5",
+        "melt:0:1",
+    ],
+)
+def test_injections_that_make_no_sense(tmp_path: Path, text: str) -> None:
+    """Refused, with the forms there are."""
+    with pytest.raises(ConfigError, match="--inject"):
+        asked.with_injections(configured(tmp_path), [text], fake(tmp_path).stored.devices)
+
+
+def test_injections_need_a_burn_in(tmp_path: Path) -> None:
+    """Elsewhere nothing would look for them."""
+    run = fake(tmp_path)
+    with pytest.raises(ConfigError, match="burn-in"):
+        asked.with_injections(run.stored.configuration, ["flip:0:1"], run.stored.devices)
+
+
+@pytest.mark.parametrize(
+    ("device", "number", "workload", "bits", "slow"),
+    [
+        ("a", 2, Workload.SOAK, 3, 5.0),
+        ("a", 2, Workload.MEMORY, 3, 0.0),
+        ("a", 1, Workload.SOAK, 0, 5.0),
+        ("a", 1, Workload.TRUTH, 0, 0.0),
+        ("b", 2, Workload.SOAK, 0, 0.0),
+    ],
+)
+def test_which_launch_gets_which_fault(device: str, number: int, workload: Workload, bits: int, slow: float) -> None:
+    """Flips in every check of their round on their GPU, slowness in all its products; nobody else gets any."""
+    given = (Asked(device="a", round=2, flip_bits=3), Asked(device="a", slow_percent=5.0))
+    found = injections.for_launch(given, device, number, workload)
+    assert (found.flip_bits, found.slow_percent) == (bits, slow) if found else (bits, slow) == (0, 0.0)

@@ -1,0 +1,92 @@
+"""burn_in/compare.py: who gave other bits than most, and when nobody can tell."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.burn_in.compare import Sample, compare
+
+RIGHT, WRONG, OTHER = ("aa", "bb"), ("aa", "cc"), ("dd", "bb")
+
+
+def nights(**given: list[tuple[str, ...]]) -> list[Sample]:
+    """What each GPU gave, round by round, of one cell with one key."""
+    return [
+        Sample(device, "soak", number, 10 * number + at, ("H200", "580"), digests)
+        for at, (device, rounds) in enumerate(given.items())
+        for number, digests in enumerate(rounds)
+    ]
+
+
+def test_gpus_that_agree_have_nothing_said_of_them() -> None:
+    """Every launch was compared, none deviates."""
+    found = compare(nights(a=[RIGHT] * 3, b=[RIGHT] * 3))
+    assert found.deviations == ()
+    assert found.undecided == {}
+    assert found.compared == {"a": 3, "b": 3}
+
+
+def test_a_launch_that_differs_is_blamed_on_its_gpu_and_round() -> None:
+    """The majority of the GPUs says what is right; the first digest that differs is named."""
+    (found,) = compare(nights(a=[RIGHT] * 3, b=[RIGHT, WRONG, RIGHT], c=[RIGHT] * 3)).deviations
+    assert (found.sample.device, found.sample.round, found.at) == ("b", 1, 1)
+    assert (found.between_gpus, found.against, found.of) == (True, 3, 3)
+
+
+def test_a_gpu_that_is_always_wrong_is_found_by_the_others() -> None:
+    """All its launches deviate, though they agree with each other."""
+    found = compare(nights(a=[RIGHT] * 2, b=[WRONG] * 2, c=[RIGHT] * 2))
+    assert [one.sample.device for one in found.deviations] == ["b", "b"]
+    assert {one.against for one in found.deviations} == {2}
+    assert found.undecided == {}
+
+
+def test_two_gpus_that_disagree_are_both_undecided() -> None:
+    """One of two is wrong, and comparing cannot tell which: nothing is claimed of either."""
+    found = compare(nights(a=[RIGHT] * 2, b=[WRONG] * 2))
+    assert found.deviations == ()
+    assert found.undecided == {"soak": ("a", "b")}
+
+
+def test_without_a_majority_of_gpus_a_gpu_is_held_against_itself() -> None:
+    """A launch that differs from the other rounds of its own GPU is found all the same."""
+    found = compare(nights(a=[RIGHT, RIGHT, OTHER], b=[WRONG] * 3))
+    (one,) = found.deviations
+    assert (one.sample.device, one.sample.round, one.between_gpus, one.against, one.of) == ("a", 2, False, 2, 3)
+
+
+def test_one_gpu_alone_is_held_against_its_rounds() -> None:
+    """There is nobody else."""
+    (one,) = compare(nights(a=[RIGHT, RIGHT, WRONG])).deviations
+    assert (one.sample.round, one.between_gpus) == (2, False)
+
+
+def test_a_gpu_that_never_gives_the_same_twice_is_found_among_others() -> None:
+    """It has no usual bits of its own; the others have."""
+    found = compare(nights(a=[RIGHT] * 2, b=[WRONG, OTHER], c=[RIGHT] * 2))
+    assert [one.sample.device for one in found.deviations] == ["b", "b"]
+
+
+def test_other_keys_are_never_compared() -> None:
+    """Another driver may choose another algorithm, and its bits are no fault."""
+    one, other = nights(a=[RIGHT])[0], nights(b=[WRONG])[0]
+    found = compare([one, Sample(other.device, "soak", 0, 5, ("H200", "590"), WRONG)])
+    assert (found.deviations, found.undecided, found.compared) == ((), {}, {})
+
+
+def test_a_launch_without_digests_says_nothing() -> None:
+    """It verified, but has nothing that others could be held against."""
+    assert compare(nights(a=[()], b=[()])).compared == {}
+
+
+@given(st.lists(st.lists(st.sampled_from([RIGHT, WRONG, OTHER]), min_size=1, max_size=4), min_size=1, max_size=5))
+def test_within_the_majority_nobody_is_blamed(
+    rounds: list[list[tuple[str, ...]]],
+) -> None:
+    """Whatever was given: where more than half of the GPUs always gave the right bits, only others deviate."""
+    steady = [[RIGHT] for _ in range(len(rounds) + 1)]
+    devices = {f"gpu{number}": own for number, own in enumerate([*rounds, *steady])}
+    found = compare(nights(**devices))
+    assert found.undecided == {}
+    assert all(one.sample.digests != RIGHT for one in found.deviations)
+    wrong = sum(digests != RIGHT for own in rounds for digests in own)
+    assert len(found.deviations) == wrong

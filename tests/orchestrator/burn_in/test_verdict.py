@@ -1,0 +1,118 @@
+"""burn_in/verdict.py: PASS on evidence alone, and every reason told."""
+
+import dataclasses
+
+import pytest
+
+from orchestrator.burn_in.compare import Deviation, Sample
+from orchestrator.burn_in.verdict import REQUIRED, Pace, Tally, Work, Wrong, bound, judge
+from orchestrator.health.judges import Action
+from orchestrator.health.verdict import Verdict
+from protocol.cell import Workload
+from protocol.verification import Mismatch
+
+DONE = Tally(launches=4, checks=100, operations=1e12, verified_bytes=0, measured_s=100.0)
+CLEAN = Work(asked_s=600, served_s=600, tallies=dict.fromkeys(REQUIRED, DONE), health=Verdict.PASS)
+
+
+def mismatch(*, beyond: bool | None = True, again: int = 0, same: bool = True, elements: int = 1) -> Mismatch:
+    """One wrong product."""
+    return Mismatch(
+        what="product",
+        at_ns=1,
+        iteration=7,
+        elements=elements,
+        bits=2,
+        first=(),
+        same_when_read_again=same,
+        repeated=10,
+        wrong_again=again,
+        beyond_rounding=beyond,
+    )
+
+
+def wrong(**facts: object) -> Wrong:
+    """A mismatch of the soak in the third round."""
+    return Wrong(Workload.SOAK, "bf16", 2, "2026-11-22T01:00:00Z", mismatch(**facts))  # type: ignore[arg-type]  # as given
+
+
+def changed(**facts: object) -> Work:
+    """The clean night with something else."""
+    return dataclasses.replace(CLEAN, **facts)  # type: ignore[arg-type]  # whatever the case is about
+
+
+def test_a_clean_night_passes() -> None:
+    """All required checks did their work for the time asked for, and found nothing."""
+    found = judge(CLEAN)
+    assert (found.verdict, found.reasons, found.action) == (Verdict.PASS, (), Action.NOTHING)
+
+
+@pytest.mark.parametrize(
+    ("facts", "verdict", "words"),
+    [
+        (
+            {"wrong": (wrong(),), "mismatches": 1},
+            Verdict.FAIL,
+            "round 3, 2026-11-22T01:00:00Z: product: 1 element, 2",
+        ),
+        ({"wrong": (wrong(again=10),), "mismatches": 1}, Verdict.FAIL, "wrong again in 10 of 10 repetitions"),
+        ({"wrong": (wrong(same=False),), "mismatches": 1}, Verdict.FAIL, "an error of reading"),
+        ({"wrong": (wrong(beyond=None),), "mismatches": 1}, Verdict.FAIL, "verified products in bf16"),
+        ({"wrong": (wrong(beyond=False, again=10, elements=1000),), "mismatches": 1}, Verdict.UNKNOWN, "another algo"),
+        ({"wrong": (wrong(beyond=False, again=9, elements=1000),), "mismatches": 1}, Verdict.FAIL, "1,000 elements"),
+        ({"wrong": (wrong(beyond=False, again=10, elements=999),), "mismatches": 1}, Verdict.FAIL, "999 elements"),
+        ({"mismatches": 17}, Verdict.FAIL, "17 more mismatches"),
+        ({"health": Verdict.FAIL, "health_reason": "Xid 79"}, Verdict.FAIL, "health: Xid 79"),
+        ({"health": Verdict.UNKNOWN, "health_reason": "unread"}, Verdict.UNKNOWN, "health: unread"),
+        ({"health": Verdict.WARN, "health_reason": "PCIe"}, Verdict.WARN, "health: PCIe"),
+        ({"tainted": True}, Verdict.UNKNOWN, "tainted"),
+        ({"interrupted": "stopped on request"}, Verdict.UNKNOWN, "cut short: stopped on request"),
+        ({"served_s": 500}, Verdict.UNKNOWN, "at work for 500 s of the 600 s"),
+        ({"reboots": 1}, Verdict.UNKNOWN, "started anew"),
+        ({"undecided": ("soak",)}, Verdict.UNKNOWN, "no majority"),
+        ({"failures": ("soak: crashed",)}, Verdict.UNKNOWN, "soak: crashed"),
+        ({"paces": {"over the night": (Pace.SLOWER, "-4 %")}}, Verdict.WARN, "over the night: -4 %"),
+        ({"paces": {"over the night": (Pace.UNTOLD, "too short")}}, Verdict.PASS, ""),
+        ({"paces": {"over the night": (Pace.STEADY, "-0.1 %")}}, Verdict.PASS, ""),
+        ({"health": Verdict.NOT_APPLICABLE}, Verdict.PASS, ""),
+        ({"served_s": 561}, Verdict.PASS, ""),
+    ],
+)
+def test_what_each_finding_means(facts: dict[str, object], verdict: Verdict, words: str) -> None:
+    """One finding alone: its verdict, and the words that tell it."""
+    found = judge(changed(**facts))
+    assert found.verdict is verdict
+    assert words in "".join(reason.text for reason in found.reasons)
+
+
+@pytest.mark.parametrize("workload", REQUIRED)
+@pytest.mark.parametrize("tally", [None, Tally(), dataclasses.replace(DONE, checks=0)])
+def test_a_check_that_did_no_work_is_no_pass(workload: Workload, tally: Tally | None) -> None:
+    """Missing, never launched, or launched without a single check: UNKNOWN, with what is missing."""
+    tallies = {kind: DONE for kind in REQUIRED if kind is not workload} | ({workload: tally} if tally else {})
+    found = judge(changed(tallies=tallies))
+    assert found.verdict is Verdict.UNKNOWN
+    assert "never came to an end" in found.reasons[0].text
+
+
+def test_other_bits_than_most_gpus_fail() -> None:
+    """Round, cell and how many gave the others."""
+    sample = Sample("a", "verified products", 4, 9, (), ("x",))
+    found = judge(changed(deviations=(Deviation(sample, 2, 7, 8, between_gpus=True),)))
+    assert found.verdict is Verdict.FAIL
+    assert found.action is Action.REPLACE
+    assert "round 5: other bits than 7 of 8 GPUs gave, from output 3 on" in found.reasons[0].text
+
+
+def test_the_gravest_wins_and_all_are_told() -> None:
+    """A slow GPU that is also wrong fails, and both are said, the gravest first."""
+    slow = {"over the night": (Pace.SLOWER, "-4 %")}
+    found = judge(changed(paces=slow, interrupted="killed", mismatches=1, wrong=(wrong(),)))
+    assert [reason.verdict for reason in found.reasons] == [Verdict.FAIL, Verdict.UNKNOWN, Verdict.WARN]
+    assert found.action is Action.REPLACE
+
+
+def test_the_bound_is_the_rule_of_three() -> None:
+    """No error in 3,000 checks excludes more than one in a thousand; none without a check."""
+    assert bound(3000) == pytest.approx(1e-3)
+    assert bound(0) is None

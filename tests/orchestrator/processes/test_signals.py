@@ -1,0 +1,24 @@
+"""processes/signals.py: a request to stop that comes when all is over changes nothing."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.mark.parametrize("number", ["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize(("leaving", "code"), [("True", 5), ("False", None)])
+def test_a_signal_at_the_very_end_leaves_the_exit_code_alone(number: str, leaving: str, code: int | None) -> None:
+    """A process that is about to leave says how it went; otherwise what held before holds again."""
+    source = (
+        "import os, signal, sys\n"
+        "from orchestrator.processes.signals import StopSignals\n"
+        f"with StopSignals(leaving={leaving}): pass\n"
+        f"os.kill(os.getpid(), signal.{number})\n"
+        "sys.exit(5)"
+    )
+    done = subprocess.run([sys.executable, "-c", source], cwd=ROOT, capture_output=True, check=False, timeout=60)
+    assert (done.returncode == 5) is (code == 5)

@@ -1,0 +1,292 @@
+"""Which GPU slows over the hours: simulated nights, seeded."""
+
+import math
+import random
+from collections.abc import Callable, Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from orchestrator.stats import drift, margins
+from orchestrator.stats.drift import Course, Drift, Verdict, judge
+from orchestrator.stats.trend import Interval, Point, movement, theil_sen
+from orchestrator.stats.windows import Window
+
+MARGIN = margins.load().drift.share
+AN_HOUR = 360
+NIGHT = 8 * AN_HOUR
+Shape = Callable[[float], float]
+"""Hours since the beginning → share of the rate that is lost."""
+
+
+def correlated(chance: random.Random, count: int, autocorrelation: float, noise: float) -> list[float]:
+    """An AR(1) series around zero with this standard deviation."""
+    value, fresh = chance.gauss(0, noise), noise * math.sqrt(1 - autocorrelation**2)
+    values = []
+    for _ in range(count):
+        values.append(value)
+        value = autocorrelation * value + chance.gauss(0, fresh)
+    return values
+
+
+def steady(_hours: float) -> float:
+    """Nothing is lost."""
+    return 0.0
+
+
+def ramp(percent_per_hour: float) -> Shape:
+    """Lost evenly."""
+    return lambda hours: percent_per_hour / 100 * hours
+
+
+def step(percent: float, at_h: float) -> Shape:
+    """Lost at once."""
+    return lambda hours: percent / 100 if hours >= at_h else 0.0
+
+
+def node(
+    seed: int,
+    shapes: Sequence[Shape] = (steady,) * 4,
+    *,
+    windows: int = AN_HOUR,
+    autocorrelation: float = 0.9,
+    noise: float = 0.003,
+    room: Shape = steady,
+    kinds: Sequence[str] = ("gemm bf16",),
+    rounds: int = 12,
+) -> dict[str, list[Window]]:
+    """A GPU for each shape. Kinds of work take turns, `rounds` windows each; each GPU has its own speed in each."""
+    chance = random.Random(seed)
+    rates: dict[str, list[Window]] = {}
+    for gpu, shape in enumerate(shapes):
+        speed = {key: 100 * (1 + place) * (1 + chance.uniform(-0.015, 0.015)) for place, key in enumerate(kinds)}
+        rates[f"gpu{gpu}"] = []
+        for number, value in enumerate(correlated(chance, windows, autocorrelation, noise)):
+            hours, key = number / AN_HOUR, kinds[number // rounds % len(kinds)]
+            rate = speed[key] * (1 - shape(hours)) * (1 - room(hours)) * math.exp(value)
+            rates[f"gpu{gpu}"].append(Window(number, key, rate))
+    return rates
+
+
+def found(rates: dict[str, list[Window]]) -> dict[str, Drift]:
+    """Verdicts by GPU."""
+    return {one.gpu: one for one in judge(rates, MARGIN)}
+
+
+def change(course: Course | None) -> Interval:
+    """The change of a course that has one."""
+    assert course is not None
+    assert course.change is not None
+    return course.change
+
+
+def series(seed: int, hours: float, autocorrelation: float, lost: float) -> list[Point]:
+    """Forty bins of an AR(1) series of windows that loses `lost` of its standard deviations over the hours."""
+    count, per_bin = int(hours * AN_HOUR), math.ceil(hours * AN_HOUR / 40)
+    values = correlated(random.Random(seed), count, autocorrelation, 1.0)
+    values = [value - lost * place / count for place, value in enumerate(values)]
+    bins = [sorted(values[at : at + per_bin]) for at in range(0, count, per_bin)]
+    return [Point((place + 0.5) * per_bin / AN_HOUR, one[len(one) // 2]) for place, one in enumerate(bins)]
+
+
+@pytest.mark.parametrize(("hours", "autocorrelation"), [(0.5, 0.9), (1.0, 0.9), (2.0, 0.5), (2.0, 0.0)])
+@pytest.mark.parametrize("lost", [0.0, 3.0])
+def test_intervals_hold_the_truth_as_often_as_they_say(hours: float, autocorrelation: float, lost: float) -> None:
+    """Of 200 series with and without a ramp, 92 % or more have slope and change in their 95 % intervals."""
+    slopes = changes = 0
+    for seed in range(200):
+        moved = movement(series(seed, hours, autocorrelation, lost), hours)
+        assert moved is not None
+        slopes += moved.slope.low <= -lost / hours <= moved.slope.high
+        changes += moved.change.low <= -lost * 0.8 <= moved.change.high
+    assert slopes / 200 >= 0.92
+    assert changes / 200 >= 0.92
+
+
+def test_intervals_are_no_wider_than_they_must_be() -> None:
+    """Of independent values, intervals hold the truth in less than 99.5 %, and four times the values halve them."""
+    widths = {}
+    for hours in (1.0, 4.0):
+        moves = [moved for seed in range(150) if (moved := movement(series(seed, hours, 0.0, 0.0), hours))]
+        assert sum(moved.change.low <= 0 <= moved.change.high for moved in moves) / 150 < 0.995
+        assert sum(moved.slope.low <= 0 <= moved.slope.high for moved in moves) / 150 < 0.995
+        widths[hours] = sum(moved.change.high - moved.change.low for moved in moves)
+    assert widths[1.0] / widths[4.0] == pytest.approx(2, rel=0.15)
+
+
+def test_the_slope_is_exact_without_noise_and_ignores_outliers() -> None:
+    """A straight line has its own slope; a fifth of the values thrown far away hardly moves it."""
+    line = [Point(place / 10, 3.0 - 0.5 * place / 10) for place in range(40)]
+    exact = theil_sen(line)
+    assert (exact.value, exact.low, exact.high) == pytest.approx((-0.5, -0.5, -0.5))
+    odd = [Point(point.at_h, point.value + (50.0 if place % 5 == 0 else 0.0)) for place, point in enumerate(line)]
+    assert theil_sen(odd).value == pytest.approx(-0.5, abs=0.5)
+    with pytest.raises(ValueError, match="three points"):
+        theil_sen(line[:2])
+
+
+@pytest.mark.parametrize("autocorrelation", [0.0, 0.9])
+def test_a_healthy_node_is_steady(autocorrelation: float) -> None:
+    """Of 30 nodes of eight over two hours, with two kinds of work, all GPUs are steady, all against one another too."""
+    for seed in range(15):
+        node_of_eight = node(
+            seed, (steady,) * 8, windows=2 * AN_HOUR, autocorrelation=autocorrelation, kinds=("gemm bf16", "copy")
+        )
+        assert {one.verdict for one in found(node_of_eight).values()} == {Verdict.STEADY}
+
+
+def test_gpus_that_differ_from_the_start_are_steady() -> None:
+    """A GPU 6 % slower all night is a straggler, not one that slows."""
+    rates = node(1, (lambda _: 0.06, *(steady,) * 7), windows=2 * AN_HOUR)
+    assert {one.verdict for one in found(rates).values()} == {Verdict.STEADY}
+
+
+def test_four_percent_over_a_night_is_found() -> None:
+    """Of eight nights, in each the GPU that loses 0.5 % an hour is slowing, and no other; the trend is told."""
+    for seed in range(8):
+        night = found(node(seed, (ramp(0.5), *(steady,) * 4), windows=NIGHT))
+        assert [gpu for gpu, one in night.items() if one.verdict is not Verdict.STEADY] == ["gpu0"]
+        slow = night["gpu0"]
+        assert slow.verdict is Verdict.SLOWING
+        assert slow.relative is not None
+        assert slow.relative.per_hour is not None
+        assert slow.relative.per_hour.low < slow.relative.per_hour.value < slow.relative.per_hour.high < 0
+        assert slow.relative.per_hour.value == pytest.approx(-0.5, abs=0.1)
+        assert change(slow.relative).value == pytest.approx(-3.2, abs=0.6)
+        assert slow.relative.step_h is None
+
+
+@pytest.mark.parametrize("at_h", [1.0, 2.0, 3.0])
+def test_a_step_is_found_and_its_time_told(at_h: float) -> None:
+    """4 % lost at once, at any time but in the first or last fifth, is a loss of 4 %."""
+    slow = found(node(2, (step(4, at_h), *(steady,) * 4), windows=4 * AN_HOUR))["gpu0"]
+    assert slow.verdict is Verdict.SLOWING
+    assert slow.relative is not None
+    assert slow.relative.step_h == pytest.approx(at_h, abs=0.2)
+    assert change(slow.relative).value == pytest.approx(-4, abs=0.5)
+
+
+def test_a_warm_room_is_taken_out() -> None:
+    """A room that costs every GPU 4 % over four hours shows in the raw courses and in no verdict."""
+    rates = node(3, (steady,) * 5, windows=4 * AN_HOUR, room=ramp(1))
+    for one in found(rates).values():
+        assert one.verdict is Verdict.STEADY
+        assert one.raw.verdict is Verdict.SLOWING
+        assert change(one.relative).low < 0.5
+        assert change(one.relative).high > -0.5
+
+
+def test_a_slow_one_is_found_in_a_room_that_comes_and_goes() -> None:
+    """A room that breathes by 3 % hides a loss of 4 % from the raw course, not from the one against the siblings."""
+    rates = node(4, (ramp(1), *(steady,) * 4), windows=4 * AN_HOUR, room=lambda h: 0.015 * math.sin(h * math.tau / 3))
+    slow = found(rates)["gpu0"]
+    assert slow.verdict is Verdict.SLOWING
+    assert change(slow.relative).high - change(slow.relative).low < (change(slow.raw).high - change(slow.raw).low) / 2
+
+
+def test_three_gpus_are_judged_by_their_own_course() -> None:
+    """Without three siblings there is no relative course; what all of them lose is seen."""
+    night = found(node(5, (ramp(2), steady, steady), windows=3 * AN_HOUR))
+    assert {one.relative for one in night.values()} == {None}
+    assert [one.verdict for one in night.values()] == [Verdict.SLOWING, Verdict.STEADY, Verdict.STEADY]
+
+
+def test_half_an_hour_is_the_least() -> None:
+    """Ten minutes tell nothing, and say what would; nor does no window at all."""
+    short = found({**node(6, windows=60), "gpu9": []})
+    assert {one.verdict for one in short.values()} == {Verdict.TOO_SHORT}
+    assert short["gpu0"].raw.needed_h == drift.LEAST_HOURS
+    assert (short["gpu9"].raw.hours, short["gpu9"].relative) == (0.0, None)
+
+
+def test_doubt_says_how_long_would_do() -> None:
+    """Where noise leaves it open whether the loss exceeds the margin, the hours are told that should settle it."""
+    doubtful = found(node(7, noise=0.03))["gpu0"]
+    assert doubtful.verdict is Verdict.TOO_SHORT
+    assert doubtful.relative is not None
+    assert doubtful.relative.needed_h is not None
+    assert 1.1 < doubtful.relative.needed_h < 50
+
+
+def test_a_gap_in_the_night_is_no_trend() -> None:
+    """Two hours without windows, after a failure, neither raise an alarm nor hide a loss."""
+    night = node(8, (ramp(1), *(steady,) * 4), windows=5 * AN_HOUR)
+    torn = {gpu: [window for window in own if not 500 < window.number < 1200] for gpu, own in night.items()}
+    assert [one.verdict for one in found(torn).values()] == [Verdict.SLOWING, *[Verdict.STEADY] * 4]
+
+
+def test_kinds_of_work_are_never_mixed() -> None:
+    """A kind that runs only in the second half, at a tenth of the rate and slower than the siblings', is no loss."""
+    night = node(9, windows=2 * AN_HOUR)
+    late = {gpu: node(10 + place, (steady,), windows=AN_HOUR)["gpu0"] for place, gpu in enumerate(night)}
+    for gpu, own in late.items():
+        factor = 0.07 if gpu == "gpu0" else 0.1
+        night[gpu] += [Window(one.number + AN_HOUR, "copy", one.rate * factor) for one in own]
+    assert {one.verdict for one in found(night).values()} == {Verdict.STEADY}
+
+
+def test_siblings_at_other_work_are_no_siblings() -> None:
+    """While the others run something else, a GPU has no relative rate: nothing is compared across kinds."""
+    night = node(11, windows=2 * AN_HOUR)
+    night["gpu0"] = [Window(one.number, "copy", one.rate) for one in night["gpu0"]]
+    alone = found(night)["gpu0"]
+    assert alone.relative is None
+    assert alone.raw.verdict is Verdict.STEADY
+
+
+def test_a_kind_that_slows_alone_is_found() -> None:
+    """Memory that loses 6 % in four hours is named, though two other kinds of work are steady."""
+    night = node(12, (steady,) * 5, windows=4 * AN_HOUR, kinds=("gemm bf16", "gemm fp32", "copy"))
+    night["gpu2"] = [
+        Window(one.number, one.key, one.rate * (1 - 0.015 * one.number / AN_HOUR * (one.key == "copy")))
+        for one in night["gpu2"]
+    ]
+    assert [gpu for gpu, one in found(night).items() if one.verdict is Verdict.SLOWING] == ["gpu2"]
+    slow = found(night)["gpu2"]
+    assert [key for key, kind in slow.kinds.items() if kind.verdict is Verdict.SLOWING] == ["copy"]
+    assert slow.relative is not None
+    assert slow.relative.verdict is Verdict.STEADY
+
+
+def test_a_kind_that_ran_more_in_the_evening_takes_no_trend_with_it() -> None:
+    """Kinds of work that are spread unevenly over the night leave the loss what it was."""
+    night = node(13, (ramp(1), *(steady,) * 4), windows=4 * AN_HOUR, kinds=("gemm bf16", "copy"), rounds=6)
+    uneven = {
+        gpu: [one for one in own if (one.number < 2.6 * AN_HOUR if one.key == "copy" else one.number > 1.4 * AN_HOUR)]
+        for gpu, own in night.items()
+    }
+    assert change(found(uneven)["gpu0"].relative).value == pytest.approx(-3.2, abs=0.4)
+
+
+def test_work_of_the_morning_and_of_the_evening_cannot_be_compared() -> None:
+    """When no kind ran over most of the time, nothing is said of the time as a whole."""
+    night = {
+        gpu: [Window(one.number, "copy" if one.number > AN_HOUR else one.key, one.rate) for one in own]
+        for gpu, own in node(14, windows=2 * AN_HOUR).items()
+    }
+    assert {one.verdict for one in found(night).values()} == {Verdict.TOO_SHORT}
+
+
+@pytest.mark.parametrize("rate", [0.0, -1.0, math.nan, math.inf])
+def test_a_rate_that_is_none_is_refused(rate: float) -> None:
+    """The error names the window and the GPU."""
+    with pytest.raises(ValueError, match="window 7 of gpu0, copy"):
+        judge({"gpu0": [Window(7, "copy", rate)]}, MARGIN)
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.permutations(range(5)), st.floats(min_value=1e-6, max_value=1e6), st.integers(0, 10**7), st.integers(0, 99))
+def test_names_order_units_and_the_clock_change_nothing(order: list[int], unit: float, later: int, seed: int) -> None:
+    """GPUs in another order, rates in another unit, a host that has been up for longer: the same verdicts."""
+    rates = node(seed, (ramp(3), *(steady,) * 4))
+    turned = {
+        f"gpu{i}": [Window(one.number + later, one.key, one.rate * unit) for one in reversed(rates[f"gpu{i}"])]
+        for i in order
+    }
+    straight, other = found(rates), found(turned)
+    assert list(straight) == list(other)
+    for gpu, one in straight.items():
+        assert one.verdict is other[gpu].verdict
+        assert change(one.relative).value == pytest.approx(change(other[gpu].relative).value, abs=1e-6)
+        assert change(one.raw).low == pytest.approx(change(other[gpu].raw).low, abs=1e-6)

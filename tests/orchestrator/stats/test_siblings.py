@@ -1,0 +1,282 @@
+"""Which of N identical GPUs is slower than its siblings: simulated nodes, seeded."""
+
+import math
+import random
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from statistics import NormalDist
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from orchestrator.stats import margins, siblings
+from orchestrator.stats.margins import Bound
+from orchestrator.stats.siblings import Sibling, SiblingCell, Verdict, judge
+
+MARGINS = margins.load().shares
+POWER = (Bound.POWER,)
+ALL = tuple(Bound)
+Rate = float | Mapping[Bound, float]
+Make = Callable[[random.Random], list[SiblingCell]]
+
+
+def node(
+    chance: random.Random,
+    rates: Sequence[Rate],
+    *,
+    bounds: Sequence[Bound] = ALL,
+    cells: int = 6,
+    launches: int = 3,
+    noise: float = 0.005,
+) -> list[SiblingCell]:
+    """Cells of GPUs with these true rates, for all bounds or for each; launches scatter by `noise`."""
+    made = []
+    for number in range(cells):
+        bound = bounds[number % len(bounds)]
+        true = [(rate if isinstance(rate, float) else rate.get(bound, 1.0)) * 1000 * (number + 1) for rate in rates]
+        drawn = {
+            f"gpu{i}": [one * math.exp(chance.gauss(0, noise)) for _ in range(launches)] for i, one in enumerate(true)
+        }
+        made.append(SiblingCell(name=f"cell{number}", bound=bound, rates=drawn))
+    return made
+
+
+def healthy(chance: random.Random, width: float = 0.027) -> list[float]:
+    """Eight GPUs drawn from a normal distribution, the quickest 2.7 % above the slowest, as eight H200s were."""
+    drawn = [chance.gauss(0, 1) for _ in range(8)]
+    return [1 + width * (one - min(drawn)) / (max(drawn) - min(drawn)) for one in drawn]
+
+
+def verdicts(make: Make, nodes: int, gpu: str = "gpu0") -> Counter[Verdict]:
+    """How often each verdict on one GPU came out."""
+    found: Counter[Verdict] = Counter()
+    for seed in range(nodes):
+        found[next(one for one in judge(make(random.Random(seed)), MARGINS) if one.gpu == gpu).verdict] += 1
+    return found
+
+
+def test_healthy_gpus_that_differ_are_not_flagged() -> None:
+    """Of 150 nodes whose GPUs differ by 2.7 % at the power limit, none has a straggler, nor even a suspect."""
+    for seed in range(150):
+        chance = random.Random(seed)
+        found = judge(node(chance, healthy(chance), bounds=POWER), MARGINS)
+        assert {one.verdict for one in found} == {Verdict.OK}
+
+
+def test_no_launch_noise_makes_a_straggler() -> None:
+    """Launches that scatter by 3 % leave doubt, and flag none of 800 equal GPUs."""
+    found = [one for seed in range(100) for one in judge(node(random.Random(seed), [1.0] * 8, noise=0.03), MARGINS)]
+    assert not any(one.verdict is Verdict.STRAGGLER for one in found)
+
+
+@pytest.mark.parametrize("launches", [2, 3, 7])
+def test_a_gpu_at_the_margin_is_called_slow_as_seldom_as_promised(launches: int) -> None:
+    """Of 200 nodes where every second GPU loses exactly the margin, 5 % at most have a straggler."""
+    lost = {bound: 1 - margin for bound, margin in MARGINS.items()}
+    flagged = 0
+    for seed in range(200):
+        # The quick half decides the median of the others: 4 of 7 for each slow one, so it is held against them.
+        found = judge(node(random.Random(seed), [lost, lost, lost, *[1.0] * 5], launches=launches), MARGINS)
+        flagged += any(one.verdict is Verdict.STRAGGLER for one in found)
+    assert flagged / 200 <= siblings.ALPHA
+
+
+def test_looking_again_with_more_launches_flags_no_more_than_promised() -> None:
+    """A suspect at the margin is launched up to seven times, and judged each time: 5 % at most end as a straggler."""
+    flagged = 0
+    for seed in range(150):
+        cells = node(random.Random(seed), [0.95, *[1.0] * 7], bounds=POWER, launches=7)
+        for launches in range(3, 8):
+            shown = [SiblingCell(name=c.name, bound=c.bound, rates=first(c.rates, launches)) for c in cells]
+            if judge(shown, MARGINS)[0].verdict is Verdict.STRAGGLER:
+                flagged += 1
+                break
+    assert flagged / 150 <= siblings.ALPHA
+
+
+def first(rates: Mapping[str, Sequence[float]], launches: int) -> dict[str, Sequence[float]]:
+    """The first launches of each GPU."""
+    return {gpu: values[:launches] for gpu, values in rates.items()}
+
+
+def test_the_interval_holds_the_true_ratio_at_least_as_often_as_it_says() -> None:
+    """Over 200 nodes, a GPU 2 % slower has that in its 90 % interval in 90 % or more, however unlike the cells."""
+    held = 0
+    for seed in range(200):
+        chance = random.Random(seed)
+        cells = [
+            SiblingCell(name=f"{number}", bound=Bound.POWER, rates=one.rates)
+            for number in range(5)
+            for one in node(chance, [0.98, *[1.0] * 7], cells=1, noise=0.004 * math.exp(chance.gauss(0, 1)))
+        ]
+        effect = judge(cells, MARGINS)[0].effects[Bound.POWER]
+        held += effect.low <= 0.98 <= effect.high
+    assert held / 200 >= 0.9
+
+
+def test_six_percent_is_found_among_healthy_gpus() -> None:
+    """A GPU that is 6 % slower is a straggler in nineteen nodes of twenty, and none of its siblings is in any."""
+    for seed in range(60):
+        chance = random.Random(seed)
+        rates = [0.94 * 1.0135, *healthy(chance)[1:]]
+        found = judge(node(chance, rates), MARGINS)
+        assert all(one.verdict is not Verdict.STRAGGLER for one in found[1:])
+    assert verdicts(lambda chance: node(chance, [0.94, *[1.0] * 7]), 60)[Verdict.STRAGGLER] >= 57
+
+
+def test_two_slow_gpus_of_four_are_both_found() -> None:
+    """Each is held against the others: one slow GPU among them does not move their median."""
+    found = judge(node(random.Random(1), [0.9, 0.91, 1.0, 1.0]), MARGINS)
+    assert [one.verdict for one in found] == [Verdict.STRAGGLER, Verdict.STRAGGLER, Verdict.OK, Verdict.OK]
+
+
+def test_slow_memory_is_not_hidden_by_quick_products() -> None:
+    """4 % of bandwidth lost makes a straggler, though over all cells it is 1.3 %, and the cells are named."""
+    found = judge(node(random.Random(3), [{Bound.BANDWIDTH: 0.96}, *[1.0] * 7]), MARGINS)[0]
+    assert found.verdict is Verdict.STRAGGLER
+    assert "where bandwidth is the limit" in found.why
+    assert set(found.slow_cells) == {"cell2", "cell5"}
+    assert found.effects[Bound.POWER].within
+    assert found.effects[Bound.BANDWIDTH].ratio == pytest.approx(0.96, abs=0.01)
+    assert found.ratio == pytest.approx(0.987, abs=0.01)
+
+
+def test_one_slow_cell_makes_a_suspect() -> None:
+    """A GPU as quick as its siblings in 19 cells and a fifth slower in one is not OK; the cell is named."""
+    cells = node(random.Random(5), [1.0] * 8, bounds=POWER, cells=20)
+    slow = {**cells[7].rates, "gpu3": [rate * 0.8 for rate in cells[7].rates["gpu3"]]}
+    cells[7] = SiblingCell(name="odd", bound=Bound.POWER, rates=slow)
+    found = judge(cells, MARGINS)
+    assert [one.gpu for one in found if one.verdict is not Verdict.OK] == ["gpu3"]
+    assert (found[3].verdict, list(found[3].slow_cells)) == (Verdict.SUSPECT, ["odd"])
+    assert "not in odd" in found[3].why
+
+
+def test_a_cell_that_does_not_repeat_decides_nothing() -> None:
+    """A launch-bound cell that varies by half between launches neither flags a GPU nor hides one that is 8 % slower."""
+    chance = random.Random(2)
+    cells = [
+        *node(chance, [0.92, *[1.0] * 7], bounds=POWER),
+        SiblingCell(name="noisy", bound=Bound.POWER, rates=node(chance, [1.0] * 8, cells=1, noise=0.5)[0].rates),
+    ]
+    found = judge(cells, MARGINS)
+    assert [one.verdict for one in found] == [Verdict.STRAGGLER, *[Verdict.OK] * 7]
+
+
+def test_a_suspect_is_told_how_many_launches_more() -> None:
+    """In doubt, launches are wanted, more the nearer the margin, seven in all; after seven, none."""
+    loud = node(random.Random(4), [0.94, *[1.0] * 7], bounds=POWER, noise=0.02)
+    doubt = judge(loud, MARGINS)[0]
+    assert doubt.verdict is Verdict.SUSPECT
+    assert 1 <= doubt.wanted <= 4
+    assert judge(node(random.Random(4), [0.95, *[1.0] * 7], bounds=POWER), MARGINS)[0].wanted == 4
+    seven = judge(node(random.Random(4), [0.95, *[1.0] * 7], bounds=POWER, launches=7), MARGINS)[0]
+    assert (seven.verdict, seven.wanted) == (Verdict.SUSPECT, 0)
+    assert judge(node(random.Random(4), [1.0] * 8), MARGINS)[0].wanted == 0
+
+
+def test_beyond_the_margin_before_holm_wants_one_launch_more_at_least() -> None:
+    """Beyond the margin by its own interval, but not after Holm over eight: a suspect that is launched again."""
+    found = [
+        judge(node(random.Random(s), [0.94, *[1.0] * 7], bounds=POWER, noise=0.012), MARGINS)[0] for s in range(40)
+    ]
+    between = [one for one in found if one.verdict is Verdict.SUSPECT and one.effects[Bound.POWER].high < 0.95]
+    assert between != []
+    assert all(one.wanted >= 1 for one in between)
+    assert {one.wanted for one in found if one.verdict is Verdict.STRAGGLER} == {0}
+
+
+def test_p_counts_every_question_that_was_asked() -> None:
+    """The smallest p of eight GPUs with three effects each is worth 24 times as much as it says alone."""
+    slowest = judge(node(random.Random(8), [{Bound.CLOCK: 0.965}, *[1.0] * 7]), MARGINS)[0]
+    assert 0 < slowest.effects[Bound.CLOCK].p < 0.04
+    assert slowest.p == pytest.approx(24 * slowest.effects[Bound.CLOCK].p)
+
+
+def test_three_gpus_get_no_verdict() -> None:
+    """However slow one is: only a baseline can tell."""
+    found = judge(node(random.Random(1), [0.5, 1.0, 1.0]), MARGINS)
+    assert {one.verdict for one in found} == {Verdict.NONE}
+    assert found[0].why == "three GPUs or fewer: only against a baseline"
+
+
+def test_one_launch_gets_no_verdict() -> None:
+    """Without repetition nobody knows by how much launches differ."""
+    found = judge(node(random.Random(1), [0.5, *[1.0] * 7], launches=1), MARGINS)
+    assert {(one.verdict, one.why) for one in found} == {(Verdict.NONE, "one launch: no verdict")}
+
+
+def test_a_gpu_that_missed_cells_is_judged_by_the_others() -> None:
+    """Cells that failed on a GPU are left out for it alone; a cell of three GPUs is left out for all."""
+    cells = node(random.Random(6), [0.9, *[1.0] * 7])
+    kept = [
+        SiblingCell(name=one.name, bound=one.bound, rates={gpu: r for gpu, r in one.rates.items() if gpu != "gpu0"})
+        for one in cells[:4]
+    ]
+    few = SiblingCell(name="few", bound=Bound.POWER, rates={"gpu1": [1.0, 1.0], "gpu2": [9.0, 9.0], "gpu3": [9.0, 9.0]})
+    found = judge([*kept, *cells[4:], few], MARGINS)
+    assert [one.verdict for one in found] == [Verdict.STRAGGLER, *[Verdict.OK] * 7]
+    assert sum(effect.cells for effect in found[0].effects.values()) == 2
+
+
+@pytest.mark.parametrize("rate", [0.0, -1.0, math.nan, math.inf])
+def test_a_rate_that_is_none_is_refused(rate: float) -> None:
+    """Zero, negative, not a number, infinite: the error names cell and GPU."""
+    cell = SiblingCell(name="resnet50", bound=Bound.POWER, rates={"gpu0": [rate], "gpu1": [1.0]})
+    with pytest.raises(ValueError, match="resnet50 on gpu0"):
+        judge([cell], MARGINS)
+
+
+def test_no_cells_no_verdicts() -> None:
+    """Nothing measured is nothing said."""
+    assert judge([], MARGINS) == ()
+
+
+def test_holm_is_stricter_with_the_first() -> None:
+    """The smallest p of three counts three times, the next twice, and none less than one before it."""
+    assert siblings.holm({"a": 0.04, "b": 0.01, "c": 0.02}) == pytest.approx({"b": 0.03, "c": 0.04, "a": 0.04})
+    assert siblings.holm({"a": 0.9, "b": 0.8}) == {"a": 1.0, "b": 1.0}
+
+
+def shape(found: Sequence[Sibling]) -> dict[str, tuple[Verdict, float]]:
+    """What must not depend on names or units."""
+    return {one.gpu: (one.verdict, round(one.ratio or 0, 9)) for one in found}
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.permutations(range(6)), st.floats(min_value=1e-6, max_value=1e6), st.integers(0, 1000))
+def test_names_order_and_units_change_nothing(order: list[int], unit: float, seed: int) -> None:
+    """GPUs given in another order, cells in another order, rates in another unit: the same verdicts and ratios."""
+    chance = random.Random(seed)
+    cells = node(chance, [chance.uniform(0.92, 1.0) for _ in range(6)], cells=3)
+    turned = [
+        SiblingCell(
+            name=one.name,
+            bound=one.bound,
+            rates={f"gpu{i}": [rate * unit for rate in one.rates[f"gpu{i}"]] for i in order},
+        )
+        for one in reversed(cells)
+    ]
+    assert shape(judge(turned, MARGINS)) == shape(judge(cells, MARGINS))
+    renamed = [
+        SiblingCell(
+            name=one.name, bound=one.bound, rates={f"gpu{i}": one.rates[f"gpu{j}"] for i, j in enumerate(order)}
+        )
+        for one in cells
+    ]
+    straight, mixed = shape(judge(cells, MARGINS)), shape(judge(renamed, MARGINS))
+    assert {f"gpu{i}": straight[f"gpu{j}"] for i, j in enumerate(order)} == mixed
+
+
+def test_the_reference_varies_no_more_than_is_allowed_for() -> None:
+    """The median of others varies by at most one GPU's mean (odd number), or half of it (even), wherever they lie."""
+    chance, normal = random.Random(7), NormalDist()
+    for number, bound in ((3, 1.0), (7, 1.0), (4, 0.5), (8, 0.5)):
+        for apart in (0.0, 0.5, 1.0, 3.0):
+            medians = []
+            for _ in range(1500):
+                values = sorted(i * apart + normal.inv_cdf(chance.random()) for i in range(number))
+                medians.append((values[(number - 1) // 2] + values[number // 2]) / 2)
+            centre = sum(medians) / len(medians)
+            assert sum((one - centre) ** 2 for one in medians) / len(medians) <= bound * 1.12

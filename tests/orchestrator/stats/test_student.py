@@ -1,0 +1,82 @@
+"""Student's t for any number of degrees, and the margins that verdicts are held against."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.configuration.catalogue import configs_folder
+from orchestrator.errors import ConfigError
+from orchestrator.stats import margins, student
+from orchestrator.stats.margins import Bound
+from protocol.intervals import student_t_975
+
+
+@pytest.mark.parametrize(
+    ("share", "degrees", "table"),
+    [(0.95, 1, 6.3138), (0.95, 4, 2.1318), (0.975, 2, 4.3027), (0.995, 16, 2.9208), (0.999, 5, 5.8934)],
+)
+def test_quantiles_agree_with_the_tables(share: float, degrees: int, table: float) -> None:
+    """Also in the far tail and for few degrees, where expansions are wrong."""
+    assert student.quantile(share, degrees) == pytest.approx(table, abs=1e-4)
+
+
+@pytest.mark.parametrize("degrees", [4, 19, 38, 1000])
+def test_quantiles_agree_with_the_formula_that_stopping_uses(degrees: int) -> None:
+    """Two formulas for one figure differ by no more than the one of them says."""
+    assert student.quantile(0.975, degrees) == pytest.approx(student_t_975(degrees), rel=0.003)
+
+
+@given(st.floats(min_value=-50, max_value=50), st.floats(min_value=0.5, max_value=500))
+def test_the_tails_of_both_sides_make_a_whole(t: float, degrees: float) -> None:
+    """What lies above a value, and above its mirror image, is everything."""
+    assert student.tail(t, degrees) + student.tail(-t, degrees) == pytest.approx(1)
+
+
+@given(st.floats(min_value=0.5, max_value=0.9999), st.floats(min_value=1, max_value=500))
+def test_a_quantile_has_its_share_below_it(share: float, degrees: float) -> None:
+    """Quantile and tail are each other's inverse."""
+    assert 1 - student.tail(student.quantile(share, degrees), degrees) == pytest.approx(share, abs=1e-9)
+
+
+def test_what_has_no_distribution_is_refused() -> None:
+    """No degrees of freedom, and shares below the middle, are errors."""
+    with pytest.raises(ValueError, match="degrees"):
+        student.tail(1.0, 0)
+    with pytest.raises(ValueError, match="share"):
+        student.quantile(0.2, 5)
+
+
+def test_margins_have_a_source() -> None:
+    """5 % at the power limit, 3 % at the highest clock, 2 % for bandwidth; each says where it comes from."""
+    shipped = margins.load()
+    assert shipped.shares == {Bound.POWER: 0.05, Bound.CLOCK: 0.03, Bound.BANDWIDTH: 0.02}
+    assert 0 < shipped.drift.share < 0.05
+    assert all(len(margin.source) > 20 for margin in (*shipped.of_siblings.values(), shipped.drift))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ("percent: 5", "percent: 0", r"line \d+, siblings.power.percent: expected more than 0"),
+        ("percent: 5", "percent: much", r"line \d+, siblings.power.percent"),
+        ("  clock:", "  clocks:", r"clocks"),
+        ("drift:\n  percent: 2", "drift:\n  percent: 100", r"line \d+, drift.percent: expected .* less than 100"),
+    ],
+)
+def test_a_mistake_in_the_file_is_named(tmp_path: Path, before: str, after: str, message: str) -> None:
+    """Line and key of what is wrong."""
+    shipped = (configs_folder() / "margins.yaml").read_text(encoding="utf-8")
+    assert before in shipped
+    (tmp_path / "margins.yaml").write_text(shipped.replace(before, after, 1), encoding="utf-8")
+    with pytest.raises(ConfigError, match=message):
+        margins.load(tmp_path)
+
+
+def test_a_missing_margin_is_named(tmp_path: Path) -> None:
+    """A file that leaves out a bound is refused, by the first that it leaves out."""
+    text = "siblings: {power: {percent: 5, source: x}}\ndrift: {percent: 2, source: x}\n"
+    (tmp_path / "margins.yaml").write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"siblings.*clock"):
+        margins.load(tmp_path)

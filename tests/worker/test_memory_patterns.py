@@ -1,0 +1,393 @@
+"""The test of memory: which faults which pattern finds, in memory that is made to fail; and whole launches."""
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+import torch
+
+from protocol import codec
+from protocol.cell import ModelSpec, Workload
+from protocol.failure import Phase
+from protocol.messages import Outcome
+from protocol.result import Result
+from protocol.verification import Injection, Mismatch
+from tests.fakes.assignments import SHORT, Listener, assignment, run_here
+from worker.verify import bits, patterns
+from worker.verify.patterns import PATTERNS, Content, Memory, Round, Span
+from worker.workloads import memory
+from worker.workloads.memory import MemoryTest
+
+SPEC = ModelSpec(
+    name="memory",
+    title="Memory",
+    type="probe",
+    family="probe",
+    inputs=(),
+    parameters=0,
+    inference_gflops=0.0,
+    memory_mb=0,
+)
+CPU = torch.device("cpu")
+CHUNK, GROUP, CHUNKS = 64, 4, 16
+"""Words, chunks, chunks: 256 words are a group, so that the two highest of ten address lines tell groups apart."""
+WORDS = CHUNK * CHUNKS
+MARCH = patterns.VISITS * CHUNKS
+EVERY_PATTERN = pytest.mark.parametrize("pattern", list(PATTERNS))
+Strike = Callable[[torch.Tensor, Span], None]
+
+
+class Struck(Memory):
+    """Memory whose words something happens to whenever some of them were written."""
+
+    def __init__(self, strike: Strike) -> None:
+        super().__init__(torch.zeros(WORDS, dtype=torch.int64))
+        self._strike = strike
+
+    def write(self, span: Span, words: torch.Tensor) -> None:
+        """And strike."""
+        super().write(span, words)
+        self._strike(self.words, span)
+
+
+class Aliased(Memory):
+    """Memory with an address line that is always low, or always high: two words are one."""
+
+    def __init__(self, line: int, high: bool) -> None:
+        super().__init__(torch.zeros(WORDS, dtype=torch.int64))
+        self._line, self._high = 1 << line, high
+
+    def places(self, span: Span) -> torch.Tensor:
+        """Where the span really lies."""
+        wanted = torch.arange(span.first, span.first + span.count)
+        return wanted | self._line if self._high else wanted & ~self._line
+
+    def write(self, span: Span, words: torch.Tensor) -> None:
+        """Where it really lies."""
+        self.words[self.places(span)] = words
+
+    def read(self, span: Span) -> torch.Tensor:
+        """Where it really lies."""
+        return self.words[self.places(span)]
+
+
+class Misread(Memory):
+    """Memory that is read wrong once: bits of a word, the third time that its chunk is read."""
+
+    def __init__(self, word: int, mask: int) -> None:
+        super().__init__(torch.zeros(WORDS, dtype=torch.int64))
+        self._word, self._mask, self._reads = word, mask, 0
+
+    def read(self, span: Span) -> torch.Tensor:
+        """A copy, which is wrong once."""
+        found = super().read(span).clone()
+        if 0 <= self._word - span.first < span.count:
+            self._reads += 1
+            if self._reads == 3:
+                found[self._word - span.first] ^= self._mask
+        return found
+
+
+def healthy() -> Memory:
+    """Memory without a fault."""
+    return Memory(torch.zeros(WORDS, dtype=torch.int64))
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """A memory of a thousand words has chunks and groups too."""
+    monkeypatch.setitem(memory.CHUNK, "cpu", CHUNK * patterns.WORD_BYTES)
+    monkeypatch.setattr(memory, "GROUP", GROUP)
+    return monkeypatch
+
+
+def only(small: pytest.MonkeyPatch, pattern: str, kept: int) -> None:
+    """Test with one pattern, and look closer once at so many chunks."""
+    small.setattr(patterns, "PATTERNS", {pattern: PATTERNS[pattern]})
+    small.setattr(memory, "KEPT_MISMATCHES", kept)
+    small.setattr(memory, "REPETITIONS", 1)
+
+
+def march(under_test: Memory, visits: int = MARCH) -> tuple[int, tuple[Mismatch, ...], int]:
+    """Chunks that were wrong, those that were looked at, and the bytes that were verified."""
+    test = MemoryTest(under_test, 5, Listener().stage)
+    for _ in range(visits):
+        test.step()
+    test.look()
+    found = test.verification((), {})
+    return found.mismatches, found.kept, found.verified_bytes
+
+
+def changed(mismatches: tuple[Mismatch, ...]) -> dict[int, int]:
+    """Word → the bits that were wrong, of all elements that were kept."""
+    elements = [element for mismatch in mismatches for element in mismatch.first]
+    return {element.offset: int(element.expected, 16) ^ int(element.found, 16) for element in elements}
+
+
+# ── patterns ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@EVERY_PATTERN
+def test_words_are_those_of_their_numbers(pattern: str) -> None:
+    """However a memory is cut into spans, in every round; the complement has every bit turned."""
+    for number in (0, 1, 6, 63):
+        content = Content(pattern, Round(number, 3), complement=False)
+        whole = content.words(Span(0, 200), CPU)
+        assert torch.equal(torch.cat([content.words(Span(at, 40), CPU) for at in range(0, 200, 40)]), whole)
+        assert torch.equal(~Content(pattern, Round(number, 3), complement=True).words(Span(0, 200), CPU), whole)
+
+
+def test_patterns_are_what_they_are_called() -> None:
+    """The first words of each, in the second round."""
+    expected = {
+        "own address": ["12", "13", "14"],
+        "moving inversions": ["5555555555555555"] * 3,
+        "walking ones and zeros": ["80000", "100000", "200000"],
+        "modulo 20": ["aaaaaaaaaaaaaaaa"] * 3,
+    }
+    for pattern, words in expected.items():
+        found = Content(pattern, Round(1, 3), complement=False).words(Span(18, 3), CPU)
+        assert [f"{word % (1 << 64):x}" for word in found.tolist()] == words
+    twentieth = Content("modulo 20", Round(1, 3), complement=False).words(Span(0, 60), CPU)
+    assert (twentieth == 0x5555555555555555).nonzero().flatten().tolist() == [1, 21, 41]
+
+
+@pytest.mark.parametrize(("pattern", "rounds"), [("moving inversions", 7), ("walking ones and zeros", 64)])
+def test_rounds_differ_until_all_were_done(pattern: str, rounds: int) -> None:
+    """Every background, and every place of the bit that walks, comes once before any comes again."""
+    words = [int(Content(pattern, Round(at, 3), complement=False).words(Span(9, 1), CPU)) for at in range(2 * rounds)]
+    assert len(set(words)) == rounds
+    assert words[:rounds] == words[rounds:]
+
+
+def test_random_words_are_of_the_seed_and_the_round() -> None:
+    """Half of all bits are set."""
+    made = [Content("random", turn, complement=False).words(Span(0, 1000), CPU) for turn in (Round(0, 3), Round(1, 3))]
+    other = Content("random", Round(0, 4), complement=False).words(Span(0, 1000), CPU)
+    assert not (made[0] == made[1]).any()
+    assert not (made[0] == other).any()
+    assert memory._population(made[0]) == pytest.approx(32_000, rel=0.02)
+
+
+def test_a_march_writes_everything_before_it_reads_anything() -> None:
+    """Then a group is checked whole before any of it is written, and the third walk goes back."""
+    made = patterns.visits(3, 2, 5)
+    visits = [next(made) for _ in range(6 * 3)]
+    order = [(visit.chunk, "check" if visit.check else "write", visit.content.complement) for visit in visits]
+    assert order[:3] == [(0, "write", False), (1, "write", False), (2, "write", False)]
+    assert order[3:9] == [
+        (0, "check", False),
+        (1, "check", False),
+        (0, "write", True),
+        (1, "write", True),
+        (2, "check", False),
+        (2, "write", True),
+    ]
+    assert [entry[0] for entry in order[9:15]] == [2, 2, 1, 0, 1, 0]
+    assert order[15:] == [(0, "check", False), (1, "check", False), (2, "check", False)]
+    assert [visit.chunk for visit in visits if visit.check and visit.last] == [1, 2, 2, 0, 1, 2]
+
+
+def test_marches_count_from_end_to_end() -> None:
+    """One visit too few, and the march is none."""
+    first, second = list(PATTERNS)[:2]
+    assert patterns.marches(MARCH - 1, CHUNKS)[first] == 0
+    assert patterns.marches(MARCH, CHUNKS) == {name: int(name == first) for name in PATTERNS}
+    assert patterns.marches(MARCH * 6, CHUNKS) == {name: 2 if name == first else 1 for name in PATTERNS}
+    assert patterns.marches(MARCH * 7 - 1, CHUNKS)[second] == 1
+
+
+# ── faults ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_healthy_memory_has_no_mismatch(small: pytest.MonkeyPatch) -> None:
+    """In two rounds of everything; each march verifies every byte three times."""
+    assert march(healthy(), visits=2 * MARCH * len(PATTERNS)) == (0, (), 2 * len(PATTERNS) * 3 * 8 * WORDS)
+
+
+@EVERY_PATTERN
+@pytest.mark.parametrize("count", [1, 2, 3, 4])
+def test_every_pattern_finds_bits_that_flip(small: pytest.MonkeyPatch, pattern: str, count: int) -> None:
+    """One to four of any word, once: with its place and its bits."""
+    only(small, pattern, kept=1000)
+    numbers = random.Random(f"{pattern} {count}")
+    masks = {word: sum(1 << bit for bit in numbers.sample(range(64), count)) for word in range(5, WORDS, 11)}
+    left = dict(masks)
+
+    def flip(words: torch.Tensor, span: Span) -> None:
+        for word in [word for word in left if word in range(span.first, span.first + span.count)]:
+            words[word] ^= bits.signed(left.pop(word), 64)
+
+    mismatches, kept, _ = march(Struck(flip))
+    assert changed(kept) == masks
+    assert mismatches == len(kept) == CHUNKS
+    assert sum(mismatch.elements for mismatch in kept) == len(masks)
+    assert sum(mismatch.bits for mismatch in kept) == count * len(masks)
+    assert all(mismatch.same_when_read_again and mismatch.wrong_again == 0 for mismatch in kept)
+
+
+@EVERY_PATTERN
+@pytest.mark.parametrize("value", [0, 1])
+def test_every_pattern_finds_a_bit_that_is_stuck(small: pytest.MonkeyPatch, pattern: str, value: int) -> None:
+    """Each of the 64, at 0 or at 1; it is wrong again when it is written again."""
+    only(small, pattern, kept=1000)
+    stuck = {16 * bit + 3: 1 << bit for bit in range(64)}
+    places = torch.tensor(list(stuck))
+    masks = torch.tensor([bits.signed(mask, 64) for mask in stuck.values()])
+
+    def hold(words: torch.Tensor, _: Span) -> None:
+        words[places] = words[places] | masks if value else words[places] & ~masks
+
+    _, kept, _ = march(Struck(hold))
+    assert changed(kept) == stuck
+    assert all(mismatch.wrong_again == 1 for mismatch in kept)
+
+
+@EVERY_PATTERN
+@pytest.mark.parametrize("high", [False, True])
+def test_patterns_find_address_lines_that_are_stuck(small: pytest.MonkeyPatch, pattern: str, high: bool) -> None:
+    """As the table of worker/verify/patterns.py says: what repeats within a group cannot tell its lines."""
+    only(small, pattern, kept=0)
+    found = {line for line in range(10) if march(Aliased(line, high))[0]}
+    blind = {"moving inversions": set(range(8)), "walking ones and zeros": {6, 7}}
+    assert found == set(range(10)) - blind.get(pattern, set())
+
+
+def test_an_error_of_reading_is_told_from_one_of_memory(small: pytest.MonkeyPatch) -> None:
+    """The bits that were read stay known, though they are right by then."""
+    mismatches, kept, _ = march(Misread(word=70, mask=0b101 << 40))
+    assert mismatches == 1
+    assert changed(kept) == {70: 0b101 << 40}
+    assert (kept[0].elements, kept[0].bits, kept[0].same_when_read_again, kept[0].wrong_again) == (1, 2, False, 0)
+    assert kept[0].what.startswith("memory, own address")
+
+
+def test_all_mismatches_count_and_the_first_are_kept(small: pytest.MonkeyPatch) -> None:
+    """Of a memory that holds nothing, and of a chunk with many wrong words."""
+
+    def forget(words: torch.Tensor, span: Span) -> None:
+        words[span.first : span.first + span.count] = 7
+
+    small.setattr(memory, "REPETITIONS", 1)
+    mismatches, kept, _ = march(Struck(forget))
+    assert (mismatches, len(kept)) == (3 * CHUNKS, 16)
+    assert (kept[1].elements, len(kept[1].first), kept[1].iteration) == (CHUNK, 16, CHUNKS + 1)
+    assert kept[1].bits == sum((word ^ 7).bit_count() for word in range(CHUNK, 2 * CHUNK))
+
+
+# ── taking memory ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_less_is_taken_where_there_is_not_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In steps, always whole chunks; a memory without room for one chunk is out of memory."""
+    asked: list[int] = []
+
+    def allocate(size: int) -> torch.Tensor:
+        asked.append(size)
+        if size > 700:
+            raise torch.OutOfMemoryError("no")
+        return torch.empty(size)
+
+    assert len(memory.most_of(930, less=100, chunk=64, allocate=allocate)) == 640
+    assert asked == [960, 832, 768, 640]
+    with pytest.raises(torch.OutOfMemoryError):
+        memory.most_of(930, less=400, chunk=750, allocate=allocate)
+
+
+@pytest.mark.parametrize(("tested", "named"), [(900, False), (899, True)])
+def test_less_than_nine_tenths_is_named(tested: int, named: bool) -> None:
+    """With what was had."""
+    left_out = memory._left_out(tested, 1000)
+    assert ("899 bytes were tested, 90 % of the 1000" in left_out.get("memory", "")) is named
+
+
+# ── launches ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def launch(cache: Path, small: pytest.MonkeyPatch, visits: int, injection: Injection | None = None) -> Result:
+    """A launch that tests 1 MiB in 16 chunks, with one visit to warm up."""
+    small.setitem(memory.CHUNK, "cpu", 64 * 1024)
+    measurement = msgspec.structs.replace(SHORT, warm_up_iterations=1, iterations=visits - 1)
+    assign = assignment(SPEC, Workload.MEMORY, cache, batch_size=1, measurement=measurement)
+    cell = msgspec.structs.replace(assign.cell, input_size=1, seed=11)
+    return run_here(msgspec.structs.replace(assign, cell=cell, injection=injection))
+
+
+def test_a_launch_says_what_it_verified(tmp_path: Path, small: pytest.MonkeyPatch) -> None:
+    """Every byte that was compared, and no pattern that was not marched to its end."""
+    result = launch(tmp_path, small, visits=5 * MARCH)
+    found = result.verification
+    assert found is not None
+    assert (found.mismatches, found.kept) == (0, ())
+    assert (found.checks, found.verified_bytes) == (5 * 3 * CHUNKS, 5 * 3 * 1024 * 1024)
+    assert list(found.not_tested) == ["memory"]
+    assert found.method.endswith("own address 1, moving inversions 1, walking ones and zeros 1, modulo 20 1, random 1")
+    assert found.key
+    assert result.bytes_per_iteration == {"iteration": 64 * 1024}
+    assert len(result.times_ms("iteration")) == 5 * MARCH - 1
+    assert result.memory.model_bytes == 1024 * 1024
+    sent = codec.encode(Outcome(launch=1, token="token", result=result))
+    assert codec.decode(sent, Outcome).result == result
+
+
+def test_a_pattern_that_was_cut_short_is_not_tested(tmp_path: Path, small: pytest.MonkeyPatch) -> None:
+    """By a single visit."""
+    found = launch(tmp_path, small, visits=5 * MARCH - 1).verification
+    assert found is not None
+    assert set(found.not_tested) == {"memory", "pattern random"}
+
+
+@pytest.mark.parametrize("count", [1, 4])
+@pytest.mark.parametrize("stuck", [False, True])
+def test_an_injected_fault_is_found_in_a_launch(
+    tmp_path: Path, small: pytest.MonkeyPatch, count: int, stuck: bool
+) -> None:
+    """With its word and its bits; once, or whenever the word is written."""
+    found = launch(tmp_path, small, MARCH, Injection(flip_bits=count, stuck=stuck)).verification
+    assert found is not None
+    assert found.mismatches == (3 if stuck else 1)
+    first = found.kept[0]
+    ((word, mask),) = changed((first,)).items()
+    assert (first.elements, first.bits, mask.bit_count()) == (1, count, count)
+    assert first.first[0].expected == f"{word:016x}"
+    assert first.iteration == CHUNKS - 1 + 2 * (word * 8 // 65536 // GROUP * GROUP) + word * 8 // 65536 % GROUP
+    assert (first.same_when_read_again, first.repeated, first.wrong_again) == (True, 10, 10 if stuck else 0)
+    assert first.beyond_rounding is None
+
+
+def test_a_launch_that_ends_in_a_group_looks_at_its_last_checks(tmp_path: Path, small: pytest.MonkeyPatch) -> None:
+    """What was checked is looked at, wherever the measurement ends."""
+    whole = launch(tmp_path, small, MARCH, Injection(flip_bits=1)).verification
+    assert whole is not None
+    until = whole.kept[0].iteration + 2
+    found = launch(tmp_path, small, until, Injection(flip_bits=1)).verification
+    assert found is not None
+    assert found.mismatches == 1
+    short = launch(tmp_path, small, until - 1, Injection(flip_bits=1)).verification
+    assert short is not None
+    assert (short.mismatches, short.checks) == (0, found.checks - 1)
+
+
+def test_a_mismatch_of_the_warm_up_is_called_so(small: pytest.MonkeyPatch) -> None:
+    """Its iteration is counted within its phase."""
+    listener = Listener()
+    listener.stage.enter(Phase.WARM_UP)
+    small.setattr(memory, "REPETITIONS", 1)
+
+    def hold(words: torch.Tensor, _: Span) -> None:
+        words[0] = 1
+
+    test = MemoryTest(Struck(hold), 5, listener.stage)
+    for _ in range(MARCH // 2):
+        test.step()
+    listener.stage.enter(Phase.MEASURE)
+    for _ in range(MARCH // 2):
+        test.step()
+    kept = test.verification((), {}).kept
+    assert [(one.what, one.iteration) for one in kept] == [
+        ("memory, own address, while warming up", CHUNKS),
+        ("memory, own address inverted", 2 * (CHUNKS - GROUP) + GROUP - 1),
+        ("memory, own address", MARCH // 2 - CHUNKS),
+    ]

@@ -1,0 +1,284 @@
+"""Replays of training steps on the CPU: the same bits every time, and a flipped one is found where it was flipped."""
+
+import os
+from pathlib import Path
+
+import msgspec
+import pytest
+import torch
+from torch import nn
+
+from protocol import codec
+from protocol.cell import MemoryFormat, ModelSpec, Precision, Sizes, SizeUnit, Workload
+from protocol.messages import Outcome
+from protocol.result import Result
+from protocol.verification import Injection, Verification
+from tests.fakes.assignments import BERT, LSTM, RESNET, SHORT, STYLEGAN2, UNET, assignment, run_here
+from worker.errors import NotFiniteError, UnsuitableModelError
+from worker.models import lstm
+from worker.models.base import Batch, Objective
+from worker.verify import gradients
+from worker.verify.gradients import GradientFault, Recorder
+from worker.workloads import replay, training
+
+STEPS = replay.STEPS
+ONCE, STUCK = Injection(flip_bits=1), Injection(flip_bits=1, stuck=True)
+
+
+@pytest.fixture(autouse=True)
+def one_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Models as small as these take longer on two, above all where others compute too."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
+
+
+def launch(
+    model: ModelSpec,
+    cache: Path,
+    *,
+    precision: Precision = Precision.FP32,
+    batch_size: int = 2,
+    replays: int = 2,
+    seed: int = 3,
+    injection: Injection | None = None,
+    memory_format: MemoryFormat = MemoryFormat.CONTIGUOUS,
+) -> Result:
+    """One step to warm up, the first of the reference; then whole replays."""
+    measurement = msgspec.structs.replace(SHORT, warm_up_iterations=1, iterations=replays * STEPS)
+    assign = assignment(
+        model,
+        Workload.REPLAY,
+        cache,
+        precision=precision,
+        batch_size=batch_size,
+        measurement=measurement,
+        memory_format=memory_format,
+    )
+    cell = msgspec.structs.replace(assign.cell, seed=seed)
+    return run_here(msgspec.structs.replace(assign, cell=cell, injection=injection))
+
+
+def verified(result: Result) -> Verification:
+    """What the launch verified."""
+    assert result.verification is not None
+    return result.verification
+
+
+@pytest.mark.parametrize(
+    ("model", "precision", "batch_size"),
+    [
+        (LSTM, Precision.FP32, 2),
+        (LSTM, Precision.BF16, 2),
+        (BERT, Precision.FP32, 2),
+        (BERT, Precision.BF16, 2),
+        (UNET, Precision.FP32, 2),
+        (STYLEGAN2, Precision.FP32, 4),
+    ],
+)
+def test_two_launches_give_the_same(tmp_path: Path, model: ModelSpec, precision: Precision, batch_size: int) -> None:
+    """Losses and digests to the last bit, of a recurrent model, a transformer, a CNN and one with two objectives."""
+    one, other = (verified(launch(model, tmp_path, precision=precision, batch_size=batch_size)) for _ in range(2))
+    assert (one.digests, one.losses) == (other.digests, other.losses)
+    assert (len(set(one.digests)), len(set(one.losses))) == (STEPS, STEPS)
+    assert all(float.fromhex(loss).hex() == loss for loss in one.losses)
+    assert (one.mismatches, one.kept, one.not_tested) == (0, (), {})
+    assert one.checks == 1 + STEPS
+    assert one.key == other.key != ()
+
+
+def test_another_seed_gives_something_else(tmp_path: Path) -> None:
+    """In every step."""
+    one, other = (verified(launch(LSTM, tmp_path, seed=seed, replays=1)) for seed in (3, 4))
+    assert not set(one.digests) & set(other.digests)
+    assert not set(one.losses) & set(other.losses)
+
+
+def test_a_real_cnn_is_replayed(tmp_path: Path) -> None:
+    """ResNet-18 with its images by pixel, batch normalisation and momentum; its operations are counted."""
+    small = msgspec.structs.replace(RESNET, sizes=Sizes(unit=SizeUnit.PIXELS, default=32))
+    result = launch(small, tmp_path, memory_format=MemoryFormat.CHANNELS_LAST)
+    found = verified(result)
+    assert (found.mismatches, found.checks) == (0, 1 + STEPS)
+    assert result.flops_per_iteration
+    assert found.operations == (1 + STEPS) * result.flops_per_iteration
+    assert {len(result.times_ms(name)) for name in ("iteration", "forward", "backward", "optimizer")} == {2 * STEPS}
+    assert [block.iterations for block in result.blocks] == [STEPS, STEPS]
+    assert result.loss == float.fromhex(found.losses[-1])
+    sent = codec.encode(Outcome(launch=1, token="token", result=result))
+    assert codec.decode(sent, Outcome).result == result
+
+
+def test_losses_are_those_of_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A replay is the training that is measured elsewhere: the same model, batch and optimizer from the same seed."""
+    seen: list[float] = []
+    honest = lstm.loss
+
+    def watched(module: nn.Module, batch: Batch) -> torch.Tensor:
+        loss = honest(module, batch)
+        seen.append(loss.item())
+        return loss
+
+    monkeypatch.setattr(lstm, "loss", watched)
+    measurement = msgspec.structs.replace(SHORT, warm_up_iterations=1, iterations=STEPS - 1)
+    assign = assignment(LSTM, Workload.TRAINING, tmp_path, measurement=measurement)
+    run_here(msgspec.structs.replace(assign, cell=msgspec.structs.replace(assign.cell, seed=3)))
+    trained = [loss.hex() for loss in seen[:STEPS]]
+    assert list(verified(launch(LSTM, tmp_path, replays=1)).losses) == trained
+
+
+def test_random_numbers_are_the_same_in_every_replay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As those that dropout takes."""
+    honest = lstm.loss
+    monkeypatch.setattr(
+        lstm, "loss", lambda module, batch: nn.functional.dropout(honest(module, batch) * torch.rand(()))
+    )
+    assert verified(launch(LSTM, tmp_path, replays=3)).mismatches == 0
+
+
+@pytest.mark.parametrize(
+    ("seed", "injection"), [(3, ONCE), (3, STUCK), (4, ONCE), (5, Injection(flip_bits=4, stuck=True))]
+)
+def test_a_flipped_bit_is_found_at_its_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, injection: Injection
+) -> None:
+    """With the one gradient that it was in; it is there again in ten repetitions, or it is not."""
+    struck: list[tuple[int, int]] = []
+    monkeypatch.setattr(replay, "REPETITIONS", 10 if seed == 3 else 2)
+
+    def strike(self: GradientFault, step: int, having: list[nn.Parameter]) -> None:
+        before = [parameter.grad.clone() for parameter in having if parameter.grad is not None]
+        strike_honestly(self, step, having)
+        after = [parameter.grad for parameter in having]
+        struck.extend(
+            (step, at)
+            for at, (one, other) in enumerate(zip(before, after, strict=True))
+            if other is not None and not torch.equal(one.view(torch.int32), other.view(torch.int32))
+        )
+
+    strike_honestly = GradientFault.strike
+    monkeypatch.setattr(GradientFault, "strike", strike)
+    found = verified(launch(LSTM, tmp_path, seed=seed, replays=4, injection=injection))
+    step, gradient = struck[0]
+    assert set(struck) == {(step, gradient)}
+    first = found.kept[0]
+    assert first.what.startswith(f"step {step} of a replay: 1 of 11 gradients differ, the same loss")
+    assert first.iteration == STEPS + step
+    assert (first.elements, [element.offset for element in first.first]) == (1, [gradient])
+    assert first.first[0].expected != first.first[0].found
+    assert found.mismatches == (3 if injection.stuck else 1)
+    assert first.wrong_again == (first.repeated if injection.stuck else 0)
+    assert first.repeated == (10 if seed == 3 else 2)
+    assert found.digests == verified(launch(LSTM, tmp_path, seed=seed, replays=1)).digests
+
+
+def test_steps_behind_a_mismatch_are_not_compared(tmp_path: Path) -> None:
+    """They began with other weights: they are no checks that anything was right."""
+    healthy = verified(launch(LSTM, tmp_path, replays=3))
+    struck = verified(launch(LSTM, tmp_path, replays=3, injection=ONCE))
+    step = struck.kept[0].iteration % STEPS
+    assert healthy.checks - struck.checks == STEPS - 1 - step
+
+
+def test_repetitions_take_no_longer_than_there_is_time(tmp_path: Path) -> None:
+    """Without any, the replay is repeated once."""
+    measurement = msgspec.structs.replace(SHORT, warm_up_iterations=1, iterations=2 * STEPS)
+    assign = assignment(LSTM, Workload.REPLAY, tmp_path, measurement=measurement)
+    deadlines = msgspec.structs.replace(assign.deadlines, measure=0)
+    found = verified(run_here(msgspec.structs.replace(assign, deadlines=deadlines, injection=STUCK)))
+    assert (found.kept[0].repeated, found.kept[0].wrong_again) == (1, 1)
+
+
+def test_every_bit_of_a_gradient_is_in_its_digest() -> None:
+    """Lowest, sign and all others; a gradient that is missing is told from one of zeros by nothing but its bits."""
+    module = nn.Linear(3, 5)
+    recorder = Recorder(module, steps=1, parts=1, seed=3)
+
+    def outcome(bit: int | None) -> gradients.Outcome:
+        recorder.begin()
+        for parameter in module.parameters():
+            parameter.grad = torch.full_like(parameter, 0.5)
+        if bit is not None and module.weight.grad is not None:
+            module.weight.grad.view(torch.int32)[4, 2] ^= -(1 << 31) if bit == 31 else 1 << bit
+        recorder.record(torch.tensor(1.0))
+        return recorder.outcomes()[0]
+
+    right = outcome(None)
+    found = [outcome(bit) for bit in range(32)]
+    assert all(one.differing(right) == [0] and one.digest != right.digest for one in found)
+    assert outcome(None) == right
+
+
+def test_a_replay_begins_where_the_first_began() -> None:
+    """Weights, buffers, the optimizer's past and random numbers."""
+    module = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4))
+    before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
+    part = training.Part(
+        Objective("model", lambda *_: torch.zeros(()), lambda module: module.parameters()),
+        module,
+        assignment(BERT, Workload.REPLAY, Path()),
+        torch.device("cpu"),
+    )
+    start = replay._Start(module, [part], seed=3)
+    start.restore()
+    drawn = torch.rand(2)
+    module(torch.randn(6, 3)).square().sum().backward()
+    part.optimizer.step()
+    assert part.optimizer.state
+    assert not any(torch.equal(tensor, before[name]) for name, tensor in module.state_dict().items())
+    start.restore()
+    assert all(torch.equal(tensor, before[name]) for name, tensor in module.state_dict().items())
+    assert not part.optimizer.state
+    assert all(parameter.grad is None for parameter in module.parameters())
+    assert torch.equal(torch.rand(2), drawn)
+
+
+def test_an_operator_without_deterministic_form_is_not_tested(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is named; the model is run as load, with nothing to compare."""
+    honest = lstm.loss
+
+    def scattered(module: nn.Module, batch: Batch) -> torch.Tensor:
+        torch.zeros(4).put_(torch.tensor([1]), torch.tensor([2.0]))
+        return honest(module, batch)
+
+    monkeypatch.setattr(lstm, "loss", scattered)
+    result = launch(LSTM, tmp_path)
+    found = verified(result)
+    assert found.not_tested == {"tiny-lstm": "put_ does not have a deterministic implementation"}
+    assert (found.checks, found.operations, found.digests, found.losses, found.mismatches) == (0, 0.0, (), (), 0)
+    assert len(result.times_ms("iteration")) == 2 * STEPS
+
+
+def test_other_errors_of_the_first_step_are_failures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as running out of memory."""
+
+    def broken(*_: object) -> torch.Tensor:
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(lstm, "loss", broken)
+    with pytest.raises(RuntimeError, match="broken"):
+        launch(LSTM, tmp_path)
+
+
+def test_a_replay_is_deterministic_and_leaves_no_trace(tmp_path: Path) -> None:
+    """The switches are in the result, and as before afterwards."""
+    before = torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.deterministic
+    flags = launch(LSTM, tmp_path, replays=1).environment.flags
+    assert (flags["deterministic_algorithms"], flags["cudnn.deterministic"]) == ("True", "True")
+    assert flags["cudnn.benchmark"] == "False"
+    assert (torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.deterministic) == before
+
+
+def test_nothing_is_learned_from_losses_that_are_no_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model that diverges gives NaN again and again, on sound GPUs and on broken ones."""
+    honest = lstm.loss
+    monkeypatch.setattr(lstm, "loss", lambda module, batch: honest(module, batch) * float("nan"))
+    with pytest.raises(NotFiniteError, match="nan"):
+        launch(LSTM, tmp_path)
+
+
+def test_what_cannot_be_replayed_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """fp16, whose scaler has a past of its own, and a step that cannot be taken apart."""
+    with pytest.raises(UnsuitableModelError, match="fp16"):
+        launch(LSTM, tmp_path, precision=Precision.FP16)
+    monkeypatch.setattr(lstm, "train_step", lambda module, batch: torch.tensor(0.5), raising=False)
+    with pytest.raises(UnsuitableModelError, match="tiny-lstm cannot be replayed"):
+        launch(LSTM, tmp_path)

@@ -1,0 +1,303 @@
+"""Burn-in of products, whole launches on the CPU: healthy ones, and ones with a fault of their own."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+import torch
+
+from protocol import codec
+from protocol.cell import ModelSpec, Precision, Workload
+from protocol.failure import Phase
+from protocol.messages import Assign, Outcome
+from protocol.result import Result
+from protocol.verification import KEPT_MISMATCHES, Injection, Verification
+from tests.fakes.assignments import SHORT, Listener, assignment, run_apart, run_here
+from worker.timing import HostClock
+from worker.verify import flips, products
+from worker.verify.key import key
+from worker.verify.watch import Watch, WatchedWork
+from worker.workloads import soak, truth
+
+CPU = torch.device("cpu")
+SIDE = 64
+ITERATIONS = 60
+WARM_UP = 4
+SPEC = ModelSpec(
+    name="products",
+    title="Products",
+    type="probe",
+    family="probe",
+    inputs=(),
+    parameters=0,
+    inference_gflops=0.0,
+    memory_mb=0,
+)
+FIXED = msgspec.structs.replace(SHORT, iterations=ITERATIONS, warm_up_iterations=WARM_UP)
+BOTH = pytest.mark.parametrize("workload", [Workload.SOAK, Workload.TRUTH])
+PRECISIONS = pytest.mark.parametrize("precision", list(Precision))
+
+
+@pytest.fixture(autouse=True)
+def few_outputs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of eleven products: the measurement has several, and none is of even length."""
+    monkeypatch.setattr(products, "_MOST_OUTPUTS", 11)
+
+
+def launch(tmp_path: Path, workload: Workload, precision: Precision = Precision.FP32, **changes: object) -> Assign:
+    """An assignment of fixed numbers of products; `changes` are those of its cell, and `injection`."""
+    injection = changes.pop("injection", None)
+    assign = assignment(SPEC, workload, tmp_path, precision=precision, batch_size=1, measurement=FIXED)
+    cell = msgspec.structs.replace(assign.cell, **{"input_size": SIDE, "seed": 8, **changes})
+    return msgspec.structs.replace(assign, cell=cell, injection=injection)
+
+
+def verified(result: Result) -> Verification:
+    """What a result says about it, as it arrives at the parent."""
+    sent = codec.encode(Outcome(launch=1, token="token", result=result))
+    arrived = codec.decode(sent, Outcome).result
+    assert arrived == result
+    assert arrived.verification is not None
+    return arrived.verification
+
+
+def places(precision: Precision, count: int) -> dict[int, int]:
+    """The bits that a launch with this fault flips."""
+    return flips.places(8, count, SIDE * SIDE, 16 if precision in (Precision.FP16, Precision.BF16) else 32)
+
+
+@BOTH
+@PRECISIONS
+def test_a_healthy_launch_has_nothing_wrong(tmp_path: Path, workload: Workload, precision: Precision) -> None:
+    """Every product was verified, those of the warm-up too, and the result is one of products."""
+    listener = Listener()
+    result = run_here(launch(tmp_path, workload, precision), listener)
+    found = verified(result)
+    assert listener.phases == [Phase.IMPORT, Phase.BUILD, Phase.WARM_UP, Phase.MEASURE]
+    assert (found.mismatches, found.kept) == (0, ())
+    assert found.checks == ITERATIONS + WARM_UP
+    assert result.warm_up.iterations == WARM_UP
+    assert sum(block.iterations for block in result.blocks) == ITERATIONS
+    assert result.flops_per_iteration == 2 * SIDE**3
+    assert found.operations == found.checks * 2 * SIDE**3
+    assert len(result.times_ms("iteration")) == ITERATIONS
+    assert found.method.endswith(" % of the time")
+    assert ("tf32" in found.not_tested) is (precision is Precision.TF32)
+    assert len(found.digests) == (2 if workload is Workload.SOAK else 0)
+
+
+@BOTH
+@PRECISIONS
+@pytest.mark.parametrize("count", [1, 4])
+def test_a_transient_flip_is_found(tmp_path: Path, workload: Workload, precision: Precision, count: int) -> None:
+    """Once, where it is and which bits it has; it is there when read again, and does not come back."""
+    found = verified(run_here(launch(tmp_path, workload, precision, injection=Injection(flip_bits=count))))
+    assert (found.mismatches, found.checks) == (1, ITERATIONS + WARM_UP)
+    (mismatch,) = found.kept
+    wanted = places(precision, count)
+    assert (mismatch.elements, mismatch.bits) == (len(wanted), count)
+    assert {one.offset: int(one.expected, 16) ^ int(one.found, 16) for one in mismatch.first} == wanted
+    assert len({len(one.found) for one in mismatch.first} | {len(one.expected) for one in mismatch.first}) == 1
+    assert mismatch.same_when_read_again
+    assert (mismatch.repeated, mismatch.wrong_again) == (10, 0)
+    assert mismatch.beyond_rounding is not None
+    assert ITERATIONS / 4 < mismatch.iteration < ITERATIONS * 3 / 4
+    assert mismatch.what.endswith(f"{SIDE} x {SIDE} in {precision}")
+
+
+@BOTH
+@PRECISIONS
+def test_a_stuck_flip_comes_back(tmp_path: Path, workload: Workload, precision: Precision) -> None:
+    """From the middle on every product is wrong, and so are all ten that are made to see."""
+    found = verified(run_here(launch(tmp_path, workload, precision, injection=Injection(flip_bits=2, stuck=True))))
+    first = found.kept[0].iteration
+    assert found.mismatches == ITERATIONS - first
+    assert len(found.kept) == KEPT_MISMATCHES
+    assert [mismatch.iteration for mismatch in found.kept] == list(range(first, first + KEPT_MISMATCHES))
+    assert {mismatch.wrong_again for mismatch in found.kept} == {10}
+    assert {one.offset for mismatch in found.kept for one in mismatch.first} == set(places(precision, 2))
+
+
+@pytest.mark.parametrize(("bit", "beyond"), [(30, True), (31, True), (0, False)])
+def test_whether_rounding_explains_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bit: int, beyond: bool) -> None:
+    """A high bit, never; the lowest bit of an fp32 might be another order of adding up."""
+    monkeypatch.setattr(flips, "places", lambda *_: {77: 1 << bit})
+    (mismatch,) = verified(run_here(launch(tmp_path, Workload.SOAK, injection=Injection(flip_bits=1)))).kept
+    assert (mismatch.beyond_rounding, mismatch.first[0].offset) == (beyond, 77)
+
+
+def test_where_nothing_is_rounded_every_bit_is_beyond_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lowest bit of a whole number."""
+    monkeypatch.setattr(flips, "places", lambda *_: {77: 1})
+    (mismatch,) = verified(run_here(launch(tmp_path, Workload.TRUTH, injection=Injection(flip_bits=1)))).kept
+    assert mismatch.beyond_rounding is True
+
+
+@BOTH
+def test_a_measurement_without_a_middle_is_struck_too(tmp_path: Path, workload: Workload) -> None:
+    """One that is over before half of its time was seen: the fault is never left out."""
+    assign = launch(tmp_path, workload, injection=Injection(flip_bits=1))
+    for block_s in (0.001, 1.0):
+        timed = msgspec.structs.replace(SHORT, block_s=block_s, warm_up_cap_s=0.01, min_s=0.03, max_s=0.03)
+        found = verified(run_here(msgspec.structs.replace(assign, measurement=timed)))
+        assert found.mismatches == 1
+
+
+@pytest.mark.parametrize("precision", [Precision.FP32, Precision.BF16])
+def test_launches_of_a_seed_give_the_same_digests(tmp_path: Path, precision: Precision) -> None:
+    """In this process and in another; those of another seed are others, and A·B is not B·A."""
+    assign = launch(tmp_path, Workload.SOAK, precision)
+    first = verified(run_here(assign))
+    assert verified(run_here(assign)).digests == first.digests
+    apart = run_apart(assign, {"OMP_NUM_THREADS": "2"}).result
+    assert apart is not None
+    assert (verified(apart).digests, verified(apart).key) == (first.digests, first.key)
+    other = verified(run_here(launch(tmp_path, Workload.SOAK, precision, seed=9)))
+    assert len({*first.digests, *other.digests}) == 4
+
+
+def test_the_key_says_what_results_depend_on(tmp_path: Path) -> None:
+    """Of a CPU: the processor, its instructions, the threads and torch."""
+    words = key(launch(tmp_path, Workload.SOAK).device, CPU)
+    assert words[-2:] == (f"{torch.get_num_threads()} threads", f"torch {torch.__version__}")
+    assert len(words) == 4
+
+
+@BOTH
+def test_a_slow_launch_is_slower_by_so_much(tmp_path: Path, workload: Workload) -> None:
+    """The time is slept at the end of every block, within what counts as its time."""
+    result = run_here(launch(tmp_path, workload, injection=Injection(slow_percent=50)))
+    assert verified(result).mismatches == 0
+    for block in result.blocks:
+        worked_ns, all_ns = block.enqueued_ns - block.start_ns, block.end_ns - block.start_ns
+        assert all_ns >= 1.499 * worked_ns
+    wall_ms = sum(block.end_ns - block.start_ns for block in result.blocks) / 1e6
+    spent_ms = sum(result.times_ms("iteration"))
+    assert 0.6 * wall_ms < spent_ms <= wall_ms * 1.001
+
+
+def watch_of(tmp_path: Path, made: products.Products, workload: Workload = Workload.SOAK) -> tuple[Watch, Listener]:
+    """A watch in the middle of a measurement."""
+    listener = Listener()
+    watch = Watch(made, launch(tmp_path, workload), listener.stage)
+    listener.stage.enter(Phase.MEASURE)
+    return watch, listener
+
+
+@BOTH
+def test_a_product_that_is_not_written_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workload: Workload
+) -> None:
+    """No output gets what is in it already, however long the blocks are."""
+    kind = soak.RandomProducts if workload is Workload.SOAK else truth.WholeProducts
+    made = kind(launch(tmp_path, workload).cell, CPU)
+    watch, _ = watch_of(tmp_path, made, workload)
+    work = WatchedWork({"iteration": watch.step}, watch=watch)
+    for length in (11, 11, 10, 11, 3, 11):
+        work.block(HostClock(), length)
+    assert watch.verification((), "").mismatches == 0
+    monkeypatch.setattr(made, "make", lambda *_: None)
+    work.block(HostClock(), 11)
+    assert watch.verification((), "").mismatches == 11
+
+
+def test_an_error_of_reading_is_told_from_one_of_the_product(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The digest was wrong once, and the output is right: nothing differs, and nothing is blamed on rounding."""
+    made = soak.RandomProducts(launch(tmp_path, Workload.SOAK).cell, CPU)
+    watch, _ = watch_of(tmp_path, made)
+    judge = made.judge
+
+    def misread(number: int, pair: int, output: torch.Tensor, verdicts: torch.Tensor, slot: int) -> None:
+        judge(number, pair, output, verdicts, slot)
+        if number == 4 and verdicts.numel() > 1:
+            verdicts[slot] += 1
+
+    monkeypatch.setattr(made, "judge", misread)
+    WatchedWork({"iteration": watch.step}, watch=watch).block(HostClock(), 8)
+    (mismatch,) = watch.verification((), "").kept
+    assert (mismatch.iteration, mismatch.same_when_read_again, mismatch.elements) == (4, False, 0)
+    assert (mismatch.wrong_again, mismatch.beyond_rounding) == (0, None)
+
+
+@pytest.mark.parametrize("at", [0, 1])
+def test_a_flip_in_the_reference_does_not_blame_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    """The first product of its kind, or the second, is wrong: the one that came twice is right."""
+    cell = launch(tmp_path, Workload.SOAK).cell
+    right = soak.RandomProducts(cell, CPU)
+    make, done = soak.RandomProducts.make, []
+
+    def flipping(self: soak.RandomProducts, pair: int, output: torch.Tensor) -> None:
+        make(self, pair, output)
+        done.append(pair)
+        if len(done) == at + 1:
+            output.view(torch.int32)[3, 5] ^= 1 << 20
+
+    monkeypatch.setattr(soak.RandomProducts, "make", flipping)
+    made = soak.RandomProducts(cell, CPU)
+    assert (made.digests, done) == (right.digests, [0, 0, 0, 1, 1])
+    watch, _ = watch_of(tmp_path, made)
+    (mismatch,) = watch.verification((), "").kept
+    assert (mismatch.elements, mismatch.first[0].offset, mismatch.wrong_again) == (1, 3 * SIDE + 5, 0)
+    assert mismatch.what.endswith("before warming up")
+    assert mismatch.same_when_read_again
+
+
+def test_a_device_that_never_agrees_has_a_reference_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it found is its result."""
+    make, done = soak.RandomProducts.make, []
+
+    def wild(self: soak.RandomProducts, pair: int, output: torch.Tensor) -> None:
+        make(self, pair, output)
+        done.append(pair)
+        output[0, 0] = len(done)
+
+    monkeypatch.setattr(soak.RandomProducts, "make", wild)
+    found = verified(run_here(launch(tmp_path, Workload.SOAK)))
+    assert found.mismatches == found.checks + 2 * 3
+    assert found.kept[6].what.endswith("while warming up")
+    assert {mismatch.wrong_again for mismatch in found.kept} == {10}
+
+
+def test_a_mismatch_in_the_warm_up_is_told(tmp_path: Path) -> None:
+    """Its iteration is that of the warm-up, and its words say so; the measurement's begin with 0 again."""
+    made = soak.RandomProducts(launch(tmp_path, Workload.SOAK).cell, CPU)
+    listener = Listener()
+    watch = Watch(made, launch(tmp_path, Workload.SOAK), listener.stage)
+    for phase in (Phase.WARM_UP, Phase.MEASURE):
+        listener.stage.enter(phase)
+        watch.begin(3)
+        for _ in range(3):
+            watch.step()
+        watch.outputs[1].zero_()
+        watch._verdicts[1] = 0
+        watch.look()
+    one, other = watch.verification((), "").kept
+    assert (one.iteration, other.iteration) == (1, 1)
+    assert one.what == other.what + ", while warming up"
+
+
+def test_a_cell_must_say_its_side(tmp_path: Path) -> None:
+    """And one that can be digested: what is wrong is said."""
+    with pytest.raises(ValueError, match="needs an input size"):
+        run_here(launch(tmp_path, Workload.TRUTH, input_size=None))
+    with pytest.raises(ValueError, match="choose an even input size"):
+        run_here(launch(tmp_path, Workload.SOAK, Precision.BF16, input_size=63))
+
+
+def test_blocks_fit_into_the_outputs(tmp_path: Path) -> None:
+    """However short a product is; more of them are refused rather than left unverified."""
+    watch, _ = watch_of(tmp_path, soak.RandomProducts(launch(tmp_path, Workload.SOAK).cell, CPU))
+    work = WatchedWork({"iteration": watch.step}, watch=watch)
+    assert (work.size(10.0, 0.01), work.size(0.0, 1.0), work.group(HostClock(), 0.001)) == (11, 1, 1)
+    with pytest.raises(ValueError, match="12 products, with 11 outputs"):
+        work.block(HostClock(), 12)
+
+
+def test_room_for_outputs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many as fit into the room, at least the two that take turns."""
+    monkeypatch.setattr(products, "_MOST_OUTPUTS", 256)
+    assert [products.outputs_for(size, CPU) for size in (1, 2**18, 2**20, 2**40)] == [256, 256, 64, 2]

@@ -1,0 +1,228 @@
+"""The digest: what it finds, and that it is the same by every path. Thousands of flips, none of which may be missed."""
+
+import os
+import random
+import subprocess
+import sys
+from importlib.util import find_spec
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.fakes.assignments import ROOT
+from worker.verify import bits, digest, seeded
+from worker.verify.digest import Digester
+from worker.verify.flips import places
+from worker.verify.seeded import Squares
+
+CPU = torch.device("cpu")
+SIDE = 32
+TYPES = {"fp32": torch.float32, "tf32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+TRIALS = 500
+"""For each precision and number of flips: 8,000 in all."""
+AS_TRITON_COUNTS = """
+import torch
+from worker.verify import bits, digest, seeded, triton_digest
+
+cpu = torch.device("cpu")
+for rows, columns in ((1, 1), (7, 3), (64, 512), (65, 513), (200, 700)):
+    matrix = seeded.bits(1, 2, rows * columns, cpu).to(torch.int32).view(rows, columns)
+    weights = seeded.odd(3, 4, rows, cpu), seeded.odd(3, 5, columns, cpu)
+    totals = torch.zeros(2, 3, dtype=torch.int64)
+    digest.add_stock(matrix, *weights, totals[0], 1)
+    triton_digest.add(matrix, *weights, totals[1], 1)
+    assert torch.equal(totals[0], totals[1]), (rows, columns, totals)
+    assert totals[0, 1] != 0 and not totals[0, ::2].any()
+"""
+
+
+def output(name: str, side: int = SIDE) -> torch.Tensor:
+    """A product as it comes out of a burn-in in that precision."""
+    squares = Squares(5, side, TYPES[name], CPU)
+    return torch.mm(*(squares.bell(stream, tf32=name == "tf32") for stream in range(2)))
+
+
+def flipped(matrix: torch.Tensor, masks: dict[int, int]) -> torch.Tensor:
+    """A copy with these bits of these elements flipped."""
+    copy = matrix.clone()
+    flat = bits.integers(copy).view(-1)
+    for offset, mask in masks.items():
+        flat[offset] ^= bits.signed(mask, bits.width(matrix))
+    return copy
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4])
+@pytest.mark.parametrize("name", list(TYPES))
+def test_random_flips_are_found(name: str, count: int) -> None:
+    """Any one to four bits of any elements, in every precision."""
+    right = output(name)
+    digester = Digester(right, 1)
+    healthy = digester.of(right)
+    size = bits.width(right)
+    missed = [
+        masks
+        for masks in (places(trial, count, right.numel(), size) for trial in range(TRIALS))
+        if digester.of(flipped(right, masks)) == healthy
+    ]
+    assert missed == []
+
+
+@pytest.mark.parametrize("name", ["fp32", "fp16", "bf16"])
+def test_every_single_bit_is_found(name: str) -> None:
+    """One after the other, all of them."""
+    right = output(name, 16)
+    digester = Digester(right, 2)
+    healthy = digester.of(right)
+    size = bits.width(right)
+    found = [
+        digester.of(flipped(right, {at: 1 << bit})) != healthy for at in range(right.numel()) for bit in range(size)
+    ]
+    assert all(found)
+    assert len(found) == 256 * size
+
+
+@pytest.mark.parametrize("bit", [0, 15, 30, 31])
+def test_no_two_equal_bits_cancel_out(bit: int) -> None:
+    """Of all pairs of words, the highest bit included, where a change is 2^31 times a weight: up, down, or both."""
+    rows, columns = seeded.odd(1, digest._ROWS, 64, CPU), seeded.odd(1, digest._COLUMNS, 64, CPU)
+    changes = ((rows[:, None] * columns[None, :]).flatten() << bit).tolist()
+    seen = {change * sign % 2**64 for change in changes for sign in (1, -1)}
+    assert len(seen) == 2 * 64 * 64
+    assert 0 not in seen
+
+
+@given(data=st.data())
+@settings(max_examples=300, deadline=None)
+def test_any_other_words_give_another_digest(data: st.DataObject) -> None:
+    """Whatever a few words are changed to, wherever they are."""
+    right = output("fp32", 16)
+    digester = Digester(right, 3)
+    wrong = right.clone()
+    words = wrong.view(torch.int32).view(-1)
+    for offset in data.draw(st.sets(st.integers(0, 255), min_size=1, max_size=6)):
+        words[offset] ^= bits.signed(data.draw(st.integers(1, 2**32 - 1)), 32)
+    assert digester.of(wrong) != digester.of(right)
+
+
+@given(first=st.integers(0, 255), second=st.integers(0, 255), bit=st.integers(0, 31), seed=st.integers(0, 50))
+@settings(max_examples=300, deadline=None)
+def test_the_same_bit_of_two_words(first: int, second: int, bit: int, seed: int) -> None:
+    """A plain sum or an exclusive or misses half of these, or all."""
+    right = output("fp32", 16)
+    masks = {first: 1 << bit} | {second: 1 << bit}
+    digester = Digester(right, seed)
+    assert digester.of(flipped(right, masks)) != digester.of(right)
+
+
+@given(seed=st.integers(0, 2**32), side=st.sampled_from([4, 8, 16]))
+@settings(max_examples=100, deadline=None)
+def test_words_that_changed_places_are_found(seed: int, side: int) -> None:
+    """Rows, columns, or two words: the sum of the words is the same."""
+    right = torch.arange(side * side, dtype=torch.float32).view(side, side)
+    digester = Digester(right, seed)
+    generator = random.Random(seed)
+    one, other = generator.sample(range(side), 2)
+    order = list(range(side))
+    order[one], order[other] = other, one
+    swapped = right.clone()
+    swapped[one, other], swapped[other, one] = right[other, one], right[one, other]
+    for wrong in (right[order], right[:, order], swapped):
+        assert digester.of(wrong.contiguous()) != digester.of(right)
+
+
+def test_the_digest_is_the_formula() -> None:
+    """As the module's docstring has it, in Python's whole numbers."""
+    right = output("bf16", 8)
+    rows = seeded.odd(9, digest._ROWS, 8, CPU).tolist()
+    columns = seeded.odd(9, digest._COLUMNS, 4, CPU).tolist()
+    words = right.view(torch.int32).tolist()
+    expected = sum(rows[r] * columns[c] * words[r][c] for r in range(8) for c in range(4)) % 2**64
+    assert Digester(right, 9).of(right) == expected
+
+
+def test_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An output that is digested in pieces has the digest of the whole; the last piece may be smaller."""
+    right = output("fp32", 20)
+    whole = Digester(right, 4).of(right)
+    monkeypatch.setattr(digest, "_CHUNK", 60)
+    assert Digester(right, 4).of(right) == whole
+
+
+def test_digests_are_added_to_their_slot() -> None:
+    """Beside others, which keep theirs."""
+    right = output("fp16")
+    digester = Digester(right, 4)
+    totals = torch.zeros(3, dtype=torch.int64)
+    digester.add(right, totals, 1)
+    assert [total % 2**64 for total in totals.tolist()] == [0, digester.of(right), 0]
+
+
+def test_weights_are_odd_and_of_the_seed() -> None:
+    """The same for launches of the same seed alone."""
+    right = output("fp32")
+    assert (seeded.odd(4, digest._ROWS, 1000, CPU) % 2 == 1).all()
+    assert Digester(right, 4).of(right) == Digester(right, 4).of(right) != Digester(right, 5).of(right)
+
+
+@pytest.mark.parametrize("shape", [(4, 3), (4,)])
+def test_what_cannot_be_digested_is_refused(shape: tuple[int, ...]) -> None:
+    """A row must be a whole number of 32-bit words, for no element may be left out."""
+    with pytest.raises(ValueError, match="choose an even input size"):
+        Digester(torch.zeros(shape, dtype=torch.bfloat16), 1)
+
+
+@pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
+def test_triton_counts_the_same() -> None:
+    """The kernel itself, run by Triton's interpreter on the CPU, with shapes that do not fill its tiles."""
+    done = subprocess.run(
+        [sys.executable, "-c", AS_TRITON_COUNTS],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=200,
+        cwd=ROOT,
+        env={**os.environ, "TRITON_INTERPRET": "1"},
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_random_words_are_splitmix64() -> None:
+    """The published generator's words for its seed 1234567, and the same from any place on."""
+    known = [6457827717110365317, 3203168211198807973, 9817491932198370423, 4593380528125082431]
+    start = (1234567 - seeded._mixed(seeded._mixed(0))) * pow(seeded._GOLDEN, -1, 2**64) % 2**64
+    assert [word % 2**64 for word in seeded.bits(0, 0, 4, CPU, start=start + 1).tolist()] == known
+    assert torch.equal(seeded.bits(3, 1, 100, CPU)[40:], seeded.bits(3, 1, 60, CPU, start=40))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_operands_are_random(monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype) -> None:
+    """Around zero, with the deviation that the docstring says, other ones for each stream, however they are made."""
+    squares = Squares(7, 100, dtype, CPU)
+    made = squares.bell(0, tf32=False)
+    assert made.dtype is dtype
+    assert made.float().mean().item() == pytest.approx(0, abs=0.05)
+    assert made.float().std().item() == pytest.approx(2 / 3**0.5, abs=0.05)
+    assert not torch.equal(made, squares.bell(1, tf32=False))
+    monkeypatch.setattr(seeded, "_CHUNK", 999)
+    assert torch.equal(made, squares.bell(0, tf32=False))
+
+
+def test_operands_of_tf32_have_its_bits_alone() -> None:
+    """A device that drops the others, by rounding or by cutting off, drops nothing."""
+    made = Squares(7, 50, torch.float32, CPU).bell(0, tf32=True).view(torch.int32)
+    assert not (made & 0x1FFF).any()
+    assert (made & 0x2000).any()
+
+
+def test_differences_are_counted_across_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All elements and bits; where the first are, with what was expected and found, zeros of the other sign too."""
+    monkeypatch.setattr(bits, "_CHUNK", 100)
+    right = torch.zeros(SIDE, SIDE, dtype=torch.bfloat16)
+    wrong = flipped(right, dict.fromkeys(range(90, 1000, 30), 0x8001))
+    found = bits.differences(wrong, right)
+    assert (found.elements, found.bits) == (31, 62)
+    assert [one.offset for one in found.first] == list(range(90, 90 + 16 * 30, 30))
+    assert {(one.expected, one.found) for one in found.first} == {("0000", "8001")}
+    assert bits.differences(right, right.clone()) == bits.Differences()

@@ -1,0 +1,60 @@
+"""Outputs as the bits that they are: compared, counted and written as whole numbers, never as floats.
+
+-0.0 equals 0.0 and no NaN equals itself, so that a comparison of floats overlooks the one and blames the other.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+
+from protocol.verification import KEPT_ELEMENTS, Element
+
+_INTEGERS: Final = {2: torch.int16, 4: torch.int32}
+_CHUNK: Final = 1 << 23
+"""Elements that are compared at once, so that looking closer takes little memory beside what is looked at."""
+
+
+@dataclass(frozen=True)
+class Differences:
+    """Where two outputs differ: how many elements, how many bits in all, and the first of them."""
+
+    elements: int = 0
+    bits: int = 0
+    first: tuple[Element, ...] = ()
+
+
+def integers(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor as whole numbers of the same width, sharing its memory. Raises KeyError for widths without any."""
+    return tensor.view(_INTEGERS[tensor.element_size()])
+
+
+def width(tensor: torch.Tensor) -> int:
+    """Bits of an element."""
+    return 8 * tensor.element_size()
+
+
+def signed(value: int, size: int) -> int:
+    """The signed number of `size` bits with the bits of `value`, which is not negative."""
+    return value - (1 << size) if value >> (size - 1) else value
+
+
+def differences(found: torch.Tensor, expected: torch.Tensor) -> Differences:
+    """Hold an output, contiguous, against what it had to be: same shape and type. Waits for the device."""
+    size = width(found)
+    flat, right = integers(found).flatten(), integers(expected).flatten()
+    elements = changed = 0
+    first: list[Element] = []
+    for at in range(0, flat.numel(), _CHUNK):
+        xor = flat[at : at + _CHUNK] ^ right[at : at + _CHUNK]
+        wrong = xor.nonzero().flatten()
+        elements += wrong.numel()
+        changed += sum(int((xor.bitwise_right_shift(bit) & 1).sum()) for bit in range(size)) if wrong.numel() else 0
+        for offset in (wrong[: KEPT_ELEMENTS - len(first)] + at).tolist():
+            first.append(_element(offset, int(right[offset]), int(flat[offset]), size))
+    return Differences(elements, changed, tuple(first))
+
+
+def _element(offset: int, expected: int, found: int, size: int) -> Element:
+    digits, mask = size // 4, (1 << size) - 1
+    return Element(offset=offset, expected=f"{expected & mask:0{digits}x}", found=f"{found & mask:0{digits}x}")

@@ -1,0 +1,63 @@
+"""One launch of a burn-in workload, from the device to its result: what is multiplied and verified is its own."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import torch
+
+from protocol.cell import Cell
+from protocol.failure import Phase
+from protocol.messages import Assign
+from protocol.result import Result
+from worker import devices
+from worker.stage import Stage
+from worker.verify import products
+from worker.verify.flips import NO_FAULT
+from worker.verify.key import key
+from worker.verify.products import Products
+from worker.verify.watch import Watch, WatchedWork
+from worker.workloads import common
+
+Prepare = Callable[[Cell, torch.device], Products]
+
+
+def run(assign: Assign, stage: Stage, isolation: str, prepare: Prepare) -> Result:
+    """Make and verify products for as long as the measurement lasts. A mismatch is a finding, not a failure."""
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read with the first product: the same bits each time
+    os.environ.setdefault("TRITON_CACHE_DIR", str(Path(assign.cache_folder) / "triton"))
+    stage.enter(Phase.BUILD)
+    device = common.open_device(assign, stage)
+    products.add_in_fp32()
+    clock = devices.clock_for(device)
+    stage.enter(Phase.WARM_UP)
+    with torch.inference_mode():
+        with stage.timed("warm_up"):
+            made = prepare(assign.cell, device)
+            watch = Watch(made, assign, stage)
+            share = watch.cost(clock)
+        work = WatchedWork(
+            {"iteration": watch.step}, watch=watch, slow_percent=(assign.injection or NO_FAULT).slow_percent
+        )
+        measurements = common.warm_up_and_measure(work, assign, stage, device, clock)
+        watch.end()
+    result = common.result(
+        measurements,
+        _held(made, watch),
+        assign,
+        stage,
+        isolation=isolation,
+        items=1,
+        flops=products.flops(made.side),
+    )
+    method = f"{made.method}, {100 * share:.1f} % of the time"
+    return msgspec.structs.replace(result, verification=watch.verification(key(assign.device, device), method))
+
+
+def _held(made: Products, watch: Watch) -> torch.nn.Module:
+    """What is held on the device as buffers of a module without parameters, which is how a result counts it."""
+    module = torch.nn.Module()
+    for number, tensor in enumerate((*made.tensors(), *watch.outputs)):
+        module.register_buffer(str(number), tensor)
+    return module

@@ -1,0 +1,90 @@
+"""A 64-bit digest of an output, made on the device without waiting for it: 8 bytes tell whether 128 MiB are right.
+
+    digest = Σ_r R[r] · Σ_c C[c] · word[r, c]   modulo 2^64
+
+A word is 32 bits of the output, as a signed number; R and C are random odd 64-bit weights, one for each row and each
+column of words. Sums of whole numbers are the same in any order, so every device and every path gives the same digest.
+
+What it finds. Let d be the change of a word, |d| < 2^32: at most 31 of its low bits are zero.
+- Changes in one word: always. R·C·d is zero modulo 2^64 only if d is, because R·C is odd.
+- In several words of a row: all but 2^-32 of them over the choice of the weights, since for any choice of the other
+  weights that of the last word must hit 32 given bits.
+- In several rows: all but 2^-25. Two conditions of the kind above, of which one may be half fulfilled.
+Words are of 32 bits because of words of 64 with a weight each, two flips of the highest bit are never found: 2^63 times
+an odd number is 2^63, and two of those make 2^64. Of random double flips, that misses one in 2,048. A plain sum, or an
+exclusive or, also misses what two equal bits of different words do.
+
+The weights depend on the seed and the shape alone, so that launches and GPUs may be compared by their digests.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+import torch
+
+from worker.verify import seeded
+
+_ROWS, _COLUMNS = 101, 102
+"""Streams of the seed."""
+_CHUNK: Final = 1 << 23
+"""Words that the stock operators take at once: their products are 64 MiB."""
+_WORD: Final = 1 << 64
+
+Add = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, int], None]
+"""Adds the digest of words (rows, columns) with row weights and column weights to totals[slot]."""
+
+
+class Digester:
+    """Digests of outputs of one shape. `method`: by which path, in words."""
+
+    def __init__(self, like: torch.Tensor, seed: int, *, stock: bool = False) -> None:
+        """like: an output; stock: never by Triton. Raises ValueError where a row is not a number of 32-bit words."""
+        rows, columns = words(like).shape
+        self._rows = seeded.odd(seed, _ROWS, rows, like.device)
+        self._columns = seeded.odd(seed, _COLUMNS, columns, like.device)
+        self._add: Add = add_stock
+        self.method = "stock operators"
+        if like.is_cuda and not stock:
+            self._try_triton(like)
+
+    def add(self, output: torch.Tensor, totals: torch.Tensor, slot: int) -> None:
+        """Add the output's digest to totals[slot], an int64 that was zero. Does not wait for the device."""
+        self._add(words(output), self._rows, self._columns, totals, slot)
+
+    def of(self, output: torch.Tensor) -> int:
+        """The digest, 0 to 2^64 - 1. Waits for the device."""
+        total = torch.zeros(1, dtype=torch.int64, device=output.device)
+        self.add(output, total, 0)
+        return int(total.item()) % _WORD
+
+    def _try_triton(self, like: torch.Tensor) -> None:
+        try:
+            from worker.verify import triton_digest
+
+            self._add = triton_digest.add
+            self.of(like)
+            self.method = "Triton, in one pass"
+        except Exception as error:  # noqa: BLE001 - a missing package, compiler or cache raises anything; stock works
+            self._add = add_stock
+            self.method = f"stock operators (Triton: {type(error).__name__})"
+
+
+def words(output: torch.Tensor) -> torch.Tensor:
+    """A contiguous matrix as signed 32-bit words, of shape (rows, columns), sharing its memory.
+
+    Raises ValueError where a row is not a whole number of words.
+    """
+    if output.dim() != 2 or output.shape[1] * output.element_size() % 4 or not output.is_contiguous():
+        raise ValueError(
+            f"an output of shape {tuple(output.shape)} with {output.element_size()} bytes an element cannot be "
+            "digested: it must be a contiguous matrix with rows of a multiple of 4 bytes; choose an even input size"
+        )
+    return output.view(torch.int32)
+
+
+def add_stock(matrix: torch.Tensor, rows: torch.Tensor, columns: torch.Tensor, totals: torch.Tensor, slot: int) -> None:
+    """By torch's operators, which write and read the products of words and weights once more."""
+    step = max(_CHUNK // len(columns), 1)
+    for at in range(0, len(rows), step):
+        inner = (matrix[at : at + step] * columns).sum(dim=1)  # int32 times int64 is computed as int64, and wraps
+        totals[slot].add_((inner * rows[at : at + step]).sum())

@@ -1,0 +1,82 @@
+"""What can be found out about an output that was not what it had to be, while it still lies where it was written.
+
+    read again ──▶ compared with the right one ──▶ made ten times more ──▶ a few elements computed on the CPU in fp64
+
+Looked at between blocks, where nothing is timed; takes as long as it takes.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+import torch
+
+from protocol.verification import Element, Mismatch
+from worker.verify import bits, rounding
+from worker.verify.products import Products
+
+REPETITIONS: Final = 10
+
+Strike = Callable[[torch.Tensor], None]
+"""What a fault that was injected and stays does to every output; nothing otherwise."""
+
+
+def examine(
+    products: Products, *, number: int, pair: int, output: torch.Tensor, verdict: int, iteration: int, strike: Strike
+) -> Mismatch:
+    """All about one wrong output.
+
+    number, pair: which product it is, as in Products.judge; verdict: what the verification said of it, an int64.
+    iteration: as in Mismatch.
+    """
+    at_ns = time.monotonic_ns()
+    again = _verdicts(products, number, pair, [output])
+    found = bits.differences(output, products.expected(pair))
+    return Mismatch(
+        what=products.what,
+        at_ns=at_ns,
+        iteration=iteration,
+        elements=found.elements,
+        bits=found.bits,
+        first=found.first,
+        same_when_read_again=again == [verdict],
+        repeated=REPETITIONS,
+        wrong_again=_wrong_again(products, number, pair, strike),
+        beyond_rounding=_beyond_rounding(products, pair, output, found.first),
+    )
+
+
+def _wrong_again(products: Products, number: int, pair: int, strike: Strike) -> int:
+    """How many of ten more are wrong. Each begins with zeros, so that one which was never written is wrong too."""
+    output = products.empty()
+    wrong = 0
+    for _ in range(REPETITIONS):
+        output.zero_()
+        products.make(pair, output)
+        strike(output)
+        wrong += _verdicts(products, number, pair, [output]) != [products.verdict(pair)]
+    return wrong
+
+
+def _verdicts(products: Products, number: int, pair: int, outputs: list[torch.Tensor]) -> list[int]:
+    verdicts = torch.zeros(len(outputs), dtype=torch.int64, device=outputs[0].device)
+    for slot, output in enumerate(outputs):
+        products.judge(number, pair, output, verdicts, slot)
+    said: list[int] = verdicts.tolist()
+    return said
+
+
+def _beyond_rounding(products: Products, pair: int, output: torch.Tensor, elements: tuple[Element, ...]) -> bool | None:
+    """Whether any of the elements is too far from what the CPU makes of it in fp64; None where there are none."""
+    if not elements:
+        return None
+    left, right = products.operands(pair)
+    return any(_is_beyond(products, left, right, output, element.offset) for element in elements)
+
+
+def _is_beyond(products: Products, left: torch.Tensor, right: torch.Tensor, output: torch.Tensor, offset: int) -> bool:
+    """Products of two numbers of the cell's precision are exact in fp64, and 2^-29 of fp32's error is added up."""
+    row, column = divmod(offset, products.side)
+    terms = left[row].cpu().double() * right[:, column].cpu().double()
+    exact, magnitude = terms.sum().item(), terms.abs().sum().item()
+    return rounding.is_beyond(output[row, column].item(), exact, products.allowed(exact, magnitude))

@@ -1,0 +1,104 @@
+"""Products of whole numbers that are exact in floating point, and their check in which nothing is golden.
+
+Exact: with operands up to M in magnitude and k terms, every partial sum, in whatever order, is a whole number of at
+most M^2 k < 2^24, which fp32 holds, as tensor cores' accumulators do. An output of two bytes holds whole numbers up to
+2^11 (fp16) or 2^8 (bf16) only; then M is smaller, and where even M = 1 is too much, rows of the left operand have
+fewer terms.
+
+Checked: every element must be whole (a flipped low bit would be lost where elements are converted), and for random
+vectors x of whole numbers from 1 to X, output·x must be left·(right·x) (Freivalds 1977). Both sides are computed in
+fp64, where they are exact: every partial sum is a whole number of at most M^2 k · k · X <= 2^53. So a right output is
+always found right. A row with one wrong element is always found wrong, since the difference times 1 to X is not zero;
+one with several is missed by a vector with a chance of 1/X at most: for VECTORS of them 2^-64 at a side of 8192.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+
+from worker.verify import seeded
+from worker.verify.seeded import Squares
+
+VECTORS: Final = 4
+LARGEST: Final = {torch.float32: 2**24 - 1, torch.float16: 2**11, torch.bfloat16: 2**8}
+"""Up to here every whole number can be stored."""
+_TF32_LARGEST: Final = 2**11
+_FP64_LARGEST: Final = 2**53
+_CHUNK: Final = 1 << 23
+"""Elements that are converted to fp64 at once: 64 MiB."""
+_VECTOR_STREAM: Final = 1_000
+_STAGGER: Final = 37
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """most: magnitude of the operands' elements. terms: elements of a row of the left operand that are not made zero.
+
+    largest: magnitude that no partial sum exceeds. reach: largest element of the vectors.
+    """
+
+    most: int
+    terms: int
+    largest: int
+    reach: int
+
+
+def bounds(side: int, operands: torch.dtype, output: torch.dtype) -> Bounds:
+    """The largest operands with which products of this side are exact. All in fp32 may be multiplied as tf32."""
+    limit = LARGEST[output]
+    most = min(max(math.isqrt(limit // side), 1), LARGEST[operands], _TF32_LARGEST)
+    terms = min(side, limit // most**2)
+    largest = most**2 * terms
+    return Bounds(most, terms, largest, 2 ** ((_FP64_LARGEST // (largest * side)).bit_length() - 1))
+
+
+def left_operand(squares: Squares, stream: int, limits: Bounds) -> torch.Tensor:
+    """Random whole numbers, all but `terms` of each row zero, in each row at other places."""
+    matrix = squares.whole(stream, limits.most)
+    if limits.terms < squares.side:
+        column = torch.arange(squares.side, device=squares.device)
+        matrix.mul_((column[None, :] + _STAGGER * column[:, None]) % squares.side < limits.terms)
+    return matrix
+
+
+def vectors(seed: int, number: int, side: int, limits: Bounds, device: torch.device) -> torch.Tensor:
+    """Random whole numbers from 1 to `reach` in fp64, of shape (side, VECTORS), others for each `number`."""
+    words = seeded.bits(seed, _VECTOR_STREAM + number, side * VECTORS, device)
+    return words.bitwise_and_(limits.reach - 1).add_(1).double().view(side, VECTORS)
+
+
+def count_wrong(left: torch.Tensor, right: torch.Tensor, output: torch.Tensor, vector: torch.Tensor) -> torch.Tensor:
+    """How much of `output` is wrong, an int64 of shape (): elements that are not whole, and rows that are not right.
+
+    Infinite and undefined elements are counted too. Does not wait for the device.
+    """
+    right_side = _times(left, _times(right, vector))
+    wrong = torch.zeros((), dtype=torch.int64, device=output.device)
+    for rows in _chunks(output):
+        part = output[rows].double()
+        wrong += (part != part.round()).sum()
+        wrong += (part @ vector != right_side[rows]).any(dim=1).sum()
+    return wrong
+
+
+def product(left: torch.Tensor, right: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """The exact product, computed in fp64, where partial sums of whole numbers this small are exact."""
+    output = torch.empty(len(left), right.shape[1], dtype=dtype, device=left.device)
+    wide = right.double()
+    for rows in _chunks(left):
+        output[rows] = (left[rows].double() @ wide).to(dtype)
+    return output
+
+
+def _times(matrix: torch.Tensor, vector: torch.Tensor) -> torch.Tensor:
+    result = torch.empty(len(matrix), vector.shape[1], dtype=torch.float64, device=matrix.device)
+    for rows in _chunks(matrix):
+        torch.mm(matrix[rows].double(), vector, out=result[rows])
+    return result
+
+
+def _chunks(matrix: torch.Tensor) -> list[slice]:
+    step = max(_CHUNK // matrix.shape[1], 1)
+    return [slice(at, at + step) for at in range(0, len(matrix), step)]

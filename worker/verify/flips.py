@@ -1,0 +1,54 @@
+"""The fault that a launch must show of itself: bits of an output that are flipped before it is verified.
+
+They are flipped in the middle of the measurement, in one product, or (stuck) in every product from then on, those
+included that are made to look closer.
+"""
+
+import random
+from typing import Final
+
+import torch
+
+from protocol.messages import Assign
+from protocol.verification import Injection
+from worker.verify import bits
+
+_STREAM: Final = "bits to flip"
+NO_FAULT: Final = Injection()
+
+
+def places(seed: int, count: int, elements: int, size: int) -> dict[int, int]:
+    """Offset of an element → its bits to flip: `count` different bits of `elements` elements of `size` bits."""
+    masks: dict[int, int] = {}
+    for at in random.Random(f"{_STREAM} {seed}").sample(range(elements * size), count):
+        masks[at // size] = masks.get(at // size, 0) | 1 << at % size
+    return masks
+
+
+class Flips:
+    """The bits of one launch, ready on the device."""
+
+    def __init__(self, assign: Assign, like: torch.Tensor) -> None:
+        self._injection = assign.injection or NO_FAULT
+        size = bits.width(like)
+        masks = places(assign.cell.seed, self._injection.flip_bits, like.numel(), size)
+        kind = bits.integers(like).dtype
+        self._offsets = torch.tensor(list(masks), dtype=torch.int64, device=like.device)
+        self._masks = torch.tensor([bits.signed(mask, size) for mask in masks.values()], dtype=kind, device=like.device)
+        self._struck = False
+
+    @property
+    def wanted(self) -> bool:
+        """Whether there is anything to flip, and it has not been yet."""
+        return self._injection.flip_bits > 0 and not self._struck
+
+    @property
+    def stuck(self) -> bool:
+        """Whether every product is struck by now."""
+        return self._injection.stuck and self._struck
+
+    def strike(self, output: torch.Tensor) -> None:
+        """Flip them, in place. Does not wait for the device."""
+        flat = bits.integers(output).view(-1)
+        flat[self._offsets] = flat[self._offsets] ^ self._masks
+        self._struck = True

@@ -1,0 +1,133 @@
+"""What the steps of a replay give, kept on the device until the replay is over; and the fault that proves it is found.
+
+backward ──▶ a digest of the gradient of each parameter, and the losses ──▶ … ──▶ read once, for all steps
+"""
+
+import hashlib
+import random
+import struct
+from dataclasses import dataclass
+
+import torch
+
+from protocol.messages import Assign
+from protocol.verification import Element
+from worker.verify.digest import Digester
+from worker.verify.flips import NO_FAULT, Flips
+
+_WORD: int = 1 << 64
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a step gave: the loss of each part, as hexadecimal floats, and the digest of each parameter's gradient.
+
+    The digests are int64, 0 for a parameter without a gradient. Equal where all of them are, to the last bit.
+    """
+
+    losses: tuple[str, ...]
+    gradients: tuple[int, ...]
+
+    @property
+    def loss(self) -> float:
+        """Of all parts together."""
+        return sum(map(float.fromhex, self.losses))
+
+    @property
+    def digest(self) -> str:
+        """Of all gradients together, as 16 hexadecimal digits."""
+        words = struct.pack(f"<{len(self.gradients)}q", *self.gradients)
+        return hashlib.blake2b(words, digest_size=8).hexdigest()
+
+    def differing(self, expected: "Outcome") -> list[int]:
+        """Numbers of the parameters whose gradients are not the same."""
+        pairs = zip(self.gradients, expected.gradients, strict=True)
+        return [number for number, (found, right) in enumerate(pairs) if found != right]
+
+    def element(self, number: int, expected: "Outcome") -> Element:
+        """The gradient of a parameter: its number as the offset, digests as the bits."""
+        right, found = (outcome.gradients[number] % _WORD for outcome in (expected, self))
+        return Element(offset=number, expected=f"{right:016x}", found=f"{found:016x}")
+
+
+class Recorder:
+    """Losses and digests of one replay after the other."""
+
+    def __init__(self, module: torch.nn.Module, steps: int, parts: int, seed: int) -> None:
+        """steps: of a replay; parts: of a step, each with a loss, a backward pass and parameters of its own."""
+        self._parts = parts
+        self._parameters = [parameter for parameter in module.parameters() if parameter.numel()]
+        self._digesters = [Digester(matrix(parameter.detach()), seed) for parameter in self._parameters]
+        device = self._parameters[0].device
+        self._totals = torch.zeros(steps * len(self._parameters), dtype=torch.int64, device=device)
+        self._losses = torch.zeros(steps, parts, dtype=torch.float32, device=device)
+        self._passes = 0
+
+    @property
+    def step(self) -> int:
+        """The step that is being done, counted from 0."""
+        return self._passes // self._parts
+
+    @property
+    def part(self) -> int:
+        """The part of the step that is being done."""
+        return self._passes % self._parts
+
+    def begin(self) -> None:
+        """A replay begins."""
+        self._totals.zero_()
+        self._passes = 0
+
+    def having(self) -> list[torch.nn.Parameter]:
+        """The parameters that have a gradient now."""
+        return [parameter for parameter in self._parameters if parameter.grad is not None]
+
+    def record(self, loss: torch.Tensor) -> None:
+        """A part's backward pass is done. loss: its own, a scalar. Does not wait for the device."""
+        self._losses[self.step, self.part].copy_(loss)
+        first = self.step * len(self._parameters)
+        for number, (parameter, digester) in enumerate(zip(self._parameters, self._digesters, strict=True)):
+            if parameter.grad is not None:
+                digester.add(matrix(parameter.grad), self._totals, first + number)
+        self._passes += 1
+
+    def outcomes(self) -> list[Outcome]:
+        """Of the steps done so far. Waits for the device."""
+        rows = self._totals.view(-1, len(self._parameters))[: self.step].tolist()
+        losses = self._losses[: self.step].tolist()
+        return [Outcome(tuple(map(float.hex, some)), tuple(row)) for some, row in zip(losses, rows, strict=True)]
+
+
+def matrix(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor as a contiguous matrix, which digests are made of."""
+    return tensor.contiguous().view(len(tensor) if tensor.dim() > 1 else 1, -1)
+
+
+class GradientFault:
+    """An injected fault: bits of one gradient of one step flip, in one replay or (stuck) in every one from then on."""
+
+    def __init__(self, assign: Assign, steps: int) -> None:
+        """steps: of a replay."""
+        self._assign = assign
+        self._injection = assign.injection or NO_FAULT
+        self._random = random.Random(f"gradient to flip {assign.cell.seed}")
+        self._step = self._random.randrange(steps)
+        self._now = self._struck = False
+        self._target: tuple[torch.nn.Parameter, Flips] | None = None
+
+    def begin(self, *, possible: bool) -> None:
+        """A replay begins, which is compared where it is possible."""
+        self._now = possible and self._injection.flip_bits > 0 and (self._injection.stuck or not self._struck)
+
+    def strike(self, step: int, having: list[torch.nn.Parameter]) -> None:
+        """Flip them, where it is time. having: parameters with a gradient. Does not wait for the device."""
+        if not self._now or step != self._step:
+            return
+        if self._target is None:
+            parameter = self._random.choice(having)
+            self._target = parameter, Flips(self._assign, matrix(parameter.detach()))
+        parameter, flips = self._target
+        if parameter.grad is not None:
+            parameter.grad = parameter.grad.contiguous()
+            flips.strike(parameter.grad)
+            self._struck, self._now = True, False

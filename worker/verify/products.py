@@ -1,0 +1,101 @@
+"""What a burn-in workload must be able to do with its products, and how operands are multiplied in a precision."""
+
+from typing import Final, Protocol
+
+import torch
+
+from protocol.cell import Cell
+from worker import devices
+
+_CUDA_BYTES: Final = 8 << 30
+_CPU_BYTES: Final = 64 << 20
+_MOST_OUTPUTS: Final = 256
+
+
+class Products(Protocol):
+    """Products of pairs of operands, each of which can be told right from wrong by one number.
+
+    pairs: how many different products there are; they are numbered from 0. side: of the square matrices.
+    what: one of them, in words. method: how they are verified, in words. not_tested: as in Verification.
+    odd: outputs that were wrong before any was watched: pair, verdict, output.
+    """
+
+    pairs: int
+    side: int
+    what: str
+    method: str
+    digests: tuple[str, ...]
+    not_tested: dict[str, str]
+    odd: tuple[tuple[int, int, torch.Tensor], ...]
+
+    def empty(self) -> torch.Tensor:
+        """Room for an output."""
+
+    def make(self, pair: int, output: torch.Tensor) -> None:
+        """Multiply, into `output`. Does not wait for the device."""
+
+    def judge(self, number: int, pair: int, output: torch.Tensor, verdicts: torch.Tensor, slot: int) -> None:
+        """Add to verdicts[slot] what comes of verifying `output`, product `number` of the launch. Does not wait."""
+
+    def verdict(self, pair: int) -> int:
+        """What verdicts[slot], an int64, is of an output that is right."""
+
+    def expected(self, pair: int) -> torch.Tensor:
+        """The output that is right."""
+
+    def operands(self, pair: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """What is multiplied."""
+
+    def allowed(self, exact: float, magnitude: float) -> float:
+        """How far from `exact` an element may be; magnitude: the sum of the absolute values of its terms."""
+
+    def tensors(self) -> tuple[torch.Tensor, ...]:
+        """All that is held on the device."""
+
+
+def side_of(cell: Cell) -> int:
+    """The side of the matrices. Raises ValueError where the cell does not say it."""
+    if cell.input_size is None:
+        raise ValueError(f"{cell.id}: a cell of {cell.workload} needs an input size, the side of its matrices")
+    return cell.input_size
+
+
+def flops(side: int) -> float:
+    """Operations of one product of square matrices: a multiplication and an addition for each term."""
+    return 2.0 * side**3
+
+
+def add_in_fp32() -> None:
+    """Have cuBLAS add up products of two bytes in fp32 throughout: by default it may add parts in two bytes."""
+    torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
+    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
+
+
+def can_store_fp32(device: torch.device) -> bool:
+    """Whether products of two bytes can have an output in fp32: on CUDA, from torch 2.8 on."""
+    return device.type == "cuda" and hasattr(torch.ops.aten.mm, "dtype_out")
+
+
+def multiply(left: torch.Tensor, right: torch.Tensor, output: torch.Tensor) -> None:
+    """The product, into `output`, whose type may be fp32 where `can_store_fp32`."""
+    if output.dtype is left.dtype:
+        torch.mm(left, right, out=output)
+    else:
+        torch.mm(left, right, output.dtype, out=output)
+
+
+def outputs_for(output_bytes: int, device: torch.device) -> int:
+    """How many outputs to keep at once: as many as make a block, within half of the memory that is free.
+
+    8 GiB are 64 products of 8192 x 8192 in bf16, a tenth of a second of an H200.
+    """
+    room = _CPU_BYTES
+    if device.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(device)
+        room = min(_CUDA_BYTES, free // 2)
+    return max(2, min(room // output_bytes, _MOST_OUTPUTS))
+
+
+def operand_type(cell: Cell) -> torch.dtype:
+    """Type of the operands in the cell's precision."""
+    return devices.weights_type(cell.precision, training=False)

@@ -1,0 +1,101 @@
+"""Random numbers that depend on a seed alone: not on the device, the version of torch, or the order of calls.
+
+GPUs are compared by what they make of the same operands, so the operands must be the same to the last bit. torch's own
+generators differ between CPU and CUDA, and its bell curve goes through logarithms that CPUs round differently. Here the
+number at a place is splitmix64 of the place (Steele, Lea, Flood 2014), by integer operators, whose results are exact.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+
+_GOLDEN: Final = 0x9E3779B97F4A7C15
+_FACTORS: Final = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
+_LAST_SHIFT: Final = 31
+_WORD: Final = 1 << 64
+_CHUNK: Final = 1 << 23
+"""Numbers that are made at once: 64 MiB for each of a few temporaries."""
+_PIECES_MEAN: Final = 4 * 65_535 // 2
+_TF32_HIDDEN: Final = (1 << 13) - 1
+"""The bits of an fp32 that tf32 does not have."""
+
+
+def bits(seed: int, stream: int, count: int, device: torch.device, start: int = 0) -> torch.Tensor:
+    """Random 64-bit words, int64 of shape (count,), on `device`: those from `start` on of the seed's stream."""
+    first = (_mixed(_mixed(seed % _WORD) + stream) + start * _GOLDEN) % _WORD
+    words = torch.arange(count, dtype=torch.int64, device=device)
+    words.mul_(_signed(_GOLDEN)).add_(_signed(first))
+    for shift, factor in _FACTORS:
+        _fold(words, shift)
+        words.mul_(_signed(factor))
+    return _fold(words, _LAST_SHIFT)
+
+
+def odd(seed: int, stream: int, count: int, device: torch.device) -> torch.Tensor:
+    """Random odd 64-bit words, int64 of shape (count,)."""
+    return bits(seed, stream, count, device).bitwise_or_(1)
+
+
+@dataclass(frozen=True)
+class Squares:
+    """Random matrices of shape (side, side), a different one for each stream of the seed."""
+
+    seed: int
+    side: int
+    dtype: torch.dtype
+    device: torch.device
+
+    def whole(self, stream: int, most: int) -> torch.Tensor:
+        """Whole numbers from -most to most, which the type must be able to hold."""
+
+        def numbers(words: torch.Tensor) -> torch.Tensor:
+            positive = words.bitwise_right_shift_(1).bitwise_and_(_WORD // 4 - 1)
+            return positive.remainder_(2 * most + 1).sub_(most)
+
+        return self._filled(stream, numbers)
+
+    def bell(self, stream: int, *, tf32: bool) -> torch.Tensor:
+        """Numbers that are near to normally distributed, with a deviation of 1.15.
+
+        Each is the sum of the four 16-bit pieces of a random word, scaled by a power of two: exact in fp32, and rounded
+        once to the type. Not zeros and not ones, which make products faster than they are (worker/probes/base.py).
+        tf32: without the bits that tf32 does not have, so that how a device drops them changes nothing.
+        """
+
+        def numbers(words: torch.Tensor) -> torch.Tensor:
+            total = torch.full_like(words, -_PIECES_MEAN)
+            for shift in range(0, 64, 16):
+                total.add_(words.bitwise_right_shift(shift).bitwise_and_(0xFFFF))
+            scaled = total.to(torch.float32).mul_(2.0**-15)
+            if tf32:
+                scaled.view(torch.int32).bitwise_and_(~_TF32_HIDDEN)
+            return scaled
+
+        return self._filled(stream, numbers)
+
+    def _filled(self, stream: int, numbers: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
+        flat = torch.empty(self.side**2, dtype=self.dtype, device=self.device)
+        for at in range(0, len(flat), _CHUNK):
+            part = flat[at : at + _CHUNK]
+            part.copy_(numbers(bits(self.seed, stream, len(part), self.device, start=at)))
+        return flat.view(self.side, self.side)
+
+
+def _mixed(value: int) -> int:
+    """What `bits` does to a word, for one number of Python's."""
+    value = (value + _GOLDEN) % _WORD
+    for shift, factor in _FACTORS:
+        value = (value ^ (value >> shift)) * factor % _WORD
+    return value ^ (value >> _LAST_SHIFT)
+
+
+def _fold(words: torch.Tensor, shift: int) -> torch.Tensor:
+    """Words ^ (words >> shift), in place; torch's shift brings in the sign, which is masked off."""
+    return words.bitwise_xor_(words.bitwise_right_shift(shift).bitwise_and_((1 << (64 - shift)) - 1))
+
+
+def _signed(word: int) -> int:
+    """The int64 of the same bits."""
+    return word - _WORD if word >= _WORD // 2 else word

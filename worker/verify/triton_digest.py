@@ -1,0 +1,52 @@
+"""The digest of worker/verify/digest.py in one pass: the output is read once, and nothing is written but a sum.
+
+A program takes ROWS rows of COLUMNS words, STEP rows at a time. Each of its lanes adds up words times their rows'
+weights; the columns' weights come in once, at the end. One atomic addition a program: whole numbers, so that their
+order changes nothing. Imported only where Triton is, and compiled when it is first called.
+"""
+
+from typing import Final
+
+import torch
+import triton  # type: ignore[import-untyped]  # it has no annotations
+import triton.language as tl  # type: ignore[import-untyped]  # it has no annotations
+
+_ROWS: Final = 64
+_COLUMNS: Final = 512
+_STEP: Final = 8
+"""A tile of 16 KiB for 128 threads; an output of 8192 x 8192 in bf16 makes 1,024 programs."""
+
+
+@triton.jit(do_not_specialize=["slot"])  # type: ignore[untyped-decorator]  # Triton annotates nothing
+def _digest(  # type: ignore[no-untyped-def]  # noqa: ANN202, PLR0917 - Triton's own language, called by position
+    matrix,  # noqa: ANN001 - a pointer to Triton
+    row_weights,  # noqa: ANN001 - a pointer to Triton
+    column_weights,  # noqa: ANN001 - a pointer to Triton
+    totals,  # noqa: ANN001 - a pointer to Triton
+    slot,  # noqa: ANN001 - a number that is never compiled in
+    rows,  # noqa: ANN001 - a number to Triton
+    columns,  # noqa: ANN001 - a number to Triton
+    height: tl.constexpr,
+    width: tl.constexpr,
+    step: tl.constexpr,
+):
+    column = tl.program_id(0) * width + tl.arange(0, width)
+    beside = column < columns
+    sums = tl.zeros((step, width), tl.int64)
+    for at in range(0, height, step):
+        row = tl.program_id(1) * height + at + tl.arange(0, step)
+        below = row < rows
+        places = row.to(tl.int64)[:, None] * columns + column[None, :]
+        words = tl.load(matrix + places, mask=below[:, None] & beside[None, :], other=0)
+        weights = tl.load(row_weights + row, mask=below, other=0)
+        sums += words.to(tl.int64) * weights[:, None]
+    sums = sums * tl.load(column_weights + column, mask=beside, other=0)[None, :]
+    tl.atomic_add(totals + slot, tl.sum(sums))
+
+
+def add(matrix: torch.Tensor, rows: torch.Tensor, columns: torch.Tensor, totals: torch.Tensor, slot: int) -> None:
+    """As digest.add_stock, to the last bit. Does not wait for the device."""
+    grid = (triton.cdiv(len(columns), _COLUMNS), triton.cdiv(len(rows), _ROWS))
+    _digest[grid](
+        matrix, rows, columns, totals, slot, len(rows), len(columns), height=_ROWS, width=_COLUMNS, step=_STEP
+    )

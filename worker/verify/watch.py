@@ -1,0 +1,198 @@
+"""Every product of a measurement verified, without waiting for the device inside a block.
+
+    block:    make 0 → verify 0 → make 1 → verify 1 → …           each product into an output of its own
+    between:  read the verdicts, one number a product; look closer where one is wrong; next block, same outputs
+
+A block has no more products than there are outputs. So a wrong output still lies where it was written when the host
+comes to look, and reading it again really reads that memory: no copy is made of it, which would cost bandwidth with
+every product, or hide an error of the memory. All wrong outputs of a block are there, not the first alone.
+
+An output never gets the same product twice in a row: one that was not written at all would look right otherwise.
+Products of the warm-up are verified like all others; a Mismatch counts its iteration within its phase.
+"""
+
+import time
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import Final
+
+import msgspec
+import torch
+
+from protocol.failure import Phase
+from protocol.messages import Assign
+from protocol.verification import KEPT_MISMATCHES, Mismatch, Verification
+from worker import timing
+from worker.measure import Work
+from worker.stage import Stage
+from worker.timing import Clock, TimedBlock
+from worker.verify import evidence
+from worker.verify.flips import NO_FAULT, Flips
+from worker.verify.products import Products, flops, outputs_for
+
+_WARMING_UP: Final = ", while warming up"
+_BEFORE: Final = ", before warming up"
+_COSTED: Final = 5
+"""Products that are timed with and without verification, before the warm-up."""
+
+
+@dataclass(frozen=True)
+class _Made:
+    """A product of the current block: its number in the launch, its pair, and its iteration of the phase."""
+
+    number: int
+    pair: int
+    iteration: int
+
+
+class Watch:
+    """Makes products, verifies them, and keeps what was found. One for each launch."""
+
+    def __init__(self, products: Products, assign: Assign, stage: Stage) -> None:
+        self._products, self._assign, self._stage = products, assign, stage
+        first = products.empty()
+        count = outputs_for(first.nbytes, first.device)
+        self.outputs = [first, *(products.empty() for _ in range(count - 1))]
+        self._verdicts = torch.zeros(count, dtype=torch.int64, device=first.device)
+        self._held: list[int | None] = [None] * count
+        self._flips = Flips(assign, first)
+        self._strike_at: int | None = None
+        self._made: list[_Made] = []
+        self._number = 0
+        self._done = {Phase.WARM_UP: 0, Phase.MEASURE: 0}
+        self._measuring_since: float | None = None
+        self._mismatches = 0
+        self._kept: list[Mismatch] = []
+        for pair, verdict, output in products.odd:
+            self._wrong(_Made(0, pair, 0), output, verdict=verdict, when=_BEFORE)
+
+    def begin(self, iterations: int) -> None:
+        """A block of so many products comes. Raises ValueError for more than there are outputs."""
+        if iterations > len(self.outputs):
+            raise ValueError(f"a block of {iterations} products, with {len(self.outputs)} outputs to keep them in")
+        self._verdicts.zero_()
+        self._made = []
+        self._strike_at = iterations // 2 if self._flips.wanted and self._is_middle(iterations) else None
+
+    def step(self) -> None:
+        """One product, and its verification. Does not wait for the device."""
+        slot, done = len(self._made), self._done[self._stage.phase]
+        pair = self._number % self._products.pairs
+        if pair == self._held[slot]:
+            pair = (pair + 1) % self._products.pairs
+        made, output = _Made(self._number, pair, done + slot), self.outputs[slot]
+        self._products.make(pair, output)
+        if self._flips.stuck or slot == self._strike_at:
+            self._flips.strike(output)
+        self._products.judge(made.number, pair, output, self._verdicts, slot)
+        self._held[slot] = pair
+        self._made.append(made)
+        self._number += 1
+
+    def look(self) -> None:
+        """The block is over: look at what its verifications said."""
+        phase = self._stage.phase
+        for slot, verdict in enumerate(self._verdicts[: len(self._made)].tolist()):
+            made = self._made[slot]
+            if verdict != self._products.verdict(made.pair):
+                when = _WARMING_UP if phase is Phase.WARM_UP else ""
+                self._wrong(made, self.outputs[slot], verdict=verdict, when=when)
+        self._done[phase] += len(self._made)
+
+    def end(self) -> None:
+        """The measurement is over. Had no block its middle, as one may take all of it, one more product is struck."""
+        if self._flips.wanted:
+            self.begin(1)
+            self.step()
+            self.look()
+
+    def verification(self, key: tuple[str, ...], method: str) -> Verification:
+        """What was verified. checks: products of warm-up and measurement, each of which was."""
+        return Verification(
+            key=key,
+            digests=self._products.digests,
+            method=method,
+            checks=self._number,
+            operations=self._number * flops(self._products.side),
+            mismatches=self._mismatches,
+            kept=tuple(self._kept),
+            not_tested=self._products.not_tested,
+        )
+
+    def cost(self, clock: Clock) -> float:
+        """Share of an iteration's time that its verification takes, 0 to 1, on a device that is not warm yet."""
+        output = self.outputs[0]
+
+        def make() -> None:
+            self._products.make(0, output)
+
+        def judge() -> None:
+            self._products.judge(0, 0, output, self._verdicts, 0)
+
+        timing.time_block(clock, (make, judge), 1)  # loads what is loaded when it is first used
+        spans_ms = timing.time_block(clock, (make, judge), _COSTED).spans_ms
+        self._held[0] = 0
+        make_ms, judge_ms = median(spans_ms[::2]), median(spans_ms[1::2])
+        return judge_ms / (make_ms + judge_ms)
+
+    def _is_middle(self, iterations: int) -> bool:
+        """Whether the block that begins now is to have the middle of the measurement in it, as far as can be told."""
+        asked = self._assign.measurement
+        if self._stage.phase is not Phase.MEASURE:
+            return False
+        if asked.iterations is not None:
+            return 2 * (self._done[Phase.MEASURE] + iterations) >= asked.iterations
+        now = time.monotonic()
+        self._measuring_since = self._measuring_since or now
+        return 2 * (now - self._measuring_since + asked.block_s) >= asked.max_s
+
+    def _wrong(self, made: _Made, output: torch.Tensor, *, verdict: int, when: str) -> None:
+        self._mismatches += 1
+        if len(self._kept) == KEPT_MISMATCHES:
+            return
+        found = evidence.examine(
+            self._products,
+            number=made.number,
+            pair=made.pair,
+            output=output,
+            verdict=verdict,
+            iteration=made.iteration,
+            strike=self._strike_again,
+        )
+        self._kept.append(msgspec.structs.replace(found, what=found.what + when))
+
+    def _strike_again(self, output: torch.Tensor) -> None:
+        if self._flips.stuck:
+            self._flips.strike(output)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WatchedWork(Work):
+    """Work whose every step is a watched product: blocks that fit into the outputs, looked at when they are over."""
+
+    watch: Watch
+    slow_percent: float = NO_FAULT.slow_percent
+
+    def block(self, clock: Clock, iterations: int, group: int = 1) -> TimedBlock:
+        """One timed block, and what is to be seen after it, untimed."""
+        self.watch.begin(iterations)
+        block = self._slowed(super().block(clock, iterations, group))
+        self.watch.look()
+        return block
+
+    def size(self, duration_s: float, iteration_ms: float, group: int = 1) -> int:
+        """As of all work, but no more than there are outputs."""
+        return min(super().size(duration_s, iteration_ms, group), len(self.watch.outputs))
+
+    def group(self, clock: Clock, iteration_ms: float, iterations: int | None = None) -> int:
+        """Each product is timed by itself."""
+        return 1
+
+    def _slowed(self, block: TimedBlock) -> TimedBlock:
+        """The block as of a device that is so much slower: the time is really slept, and counts as its last span's."""
+        if self.slow_percent <= 0:
+            return block
+        time.sleep(block.wall_ms / 1e3 * self.slow_percent / 100)
+        end_ns = time.monotonic_ns()
+        spans_ms = [*block.spans_ms[:-1], block.spans_ms[-1] + (end_ns - block.end_ns) / 1e6]
+        return replace(block, end_ns=end_ns, spans_ms=spans_ms)

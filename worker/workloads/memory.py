@@ -1,0 +1,286 @@
+"""A test of the device's memory: patterns written to as much of it as can be had, and every bit read back.
+
+    take 92 % of what is free ──▶ march pattern after pattern, round after round, until the time is up
+    chunk:  write: make its words, copy them          check: make its words, exclusive or, count what is not zero
+    group:  16 chunks are checked ──▶ look at the counts, and closer at what is wrong ──▶ only then overwritten
+
+An iteration is one visit to one chunk, a write or a check, so that all move the same bytes. What a chunk must hold is
+made anew at each visit (worker/verify/patterns.py): beside the memory under test there are a few chunks of scratch. The
+device counts wrong words, and keeps where the first is and which bits were wrong when it was read; the host waits for
+that once a group. Visits of the warm-up count like all others; a Mismatch counts its iteration within its phase.
+
+Offsets are words of 64 bits within the memory under test, never physical rows. A fault of the memory shows as a wrong
+word that is wrong again when it is read again; one of reading, or of a cache, as one that is right by then. Before it
+is read again, other memory is read, so that it does not come from a cache.
+"""
+
+import math
+import random
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+import torch
+
+from protocol.cell import Cell
+from protocol.failure import Phase
+from protocol.messages import Assign
+from protocol.result import Result
+from protocol.verification import KEPT_ELEMENTS, KEPT_MISMATCHES, Element, Injection, Mismatch, Verification
+from worker import devices
+from worker.measure import Work
+from worker.stage import Stage
+from worker.verify import bits, flips, key, patterns
+from worker.verify.patterns import WORD_BYTES, Memory, Span, Visit
+from worker.workloads import common
+
+_MIB: Final = 1024 * 1024
+CHUNK: Final = {"cuda": 64 * _MIB, "cpu": _MIB}
+"""Bytes. Of a GPU, as many as keep it busy for longer than the host takes to ask for them."""
+GROUP: Final = 16
+"""Chunks that are checked before the host looks: once in two milliseconds or so."""
+CPU_MIB: Final = 64
+SHARE: Final = 0.92
+"""Of what is free. The rest is for scratch, and for what libraries take later."""
+LEAST_SHARE: Final = 0.9
+"""Less is named in the result."""
+_LESS: Final = 0.02
+"""Of what is free: by so much less is tried where there was not enough."""
+_SCRATCH: Final = 5
+"""Chunks that a visit may take beside the memory under test."""
+_CACHED: Final = {"cuda": 256 * _MIB, "cpu": 64 * _MIB}
+"""Bytes to read until nothing is in a cache that was there before: twice the largest."""
+REPETITIONS: Final = 10
+_WORD_BITS: Final = 64
+_ALL: Final = (1 << _WORD_BITS) - 1
+
+
+def run(assign: Assign, stage: Stage, isolation: str) -> Result:
+    """Test the memory for as long as the measurement lasts. What it found is in the result's verification."""
+    stage.enter(Phase.BUILD)
+    device = common.open_device(assign, stage)
+    stage.enter(Phase.WARM_UP)
+    with torch.inference_mode():
+        with stage.timed("warm_up"):
+            words, free = _taken(device, assign.cell)
+            memory = _memory(words, assign)
+            test = MemoryTest(memory, assign.cell.seed, stage)
+            devices.synchronize(device)
+        work = Work({"iteration": test.step}, waits=True)
+        measurements = common.warm_up_and_measure(work, assign, stage, device)
+        with stage.timed("measure"):
+            test.look()
+    held = torch.nn.Module()
+    held.register_buffer("memory", words)
+    result = common.result(measurements, held, assign, stage, isolation=isolation, items=1)
+    return msgspec.structs.replace(
+        result,
+        bytes_per_iteration={"iteration": test.chunk_bytes},
+        verification=test.verification(key.key(assign.device, device), _left_out(words.nbytes, free)),
+    )
+
+
+# ── taking the memory ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _taken(device: torch.device, cell: Cell) -> tuple[torch.Tensor, int | None]:
+    """The words to test, int64 of shape (n,), a whole number of chunks; and how many bytes were free, of a GPU.
+
+    cell.input_size: MiB to test, None for most of what is free. Raises torch.OutOfMemoryError where not a chunk is.
+    """
+    chunk = CHUNK[device.type]
+
+    def allocate(size: int) -> torch.Tensor:
+        words = torch.empty(size // WORD_BYTES, dtype=torch.int64, device=device)
+        torch.empty(_SCRATCH * chunk, dtype=torch.uint8, device=device)
+        return words
+
+    asked = None if cell.input_size is None else cell.input_size * _MIB
+    if device.type != "cuda":
+        return allocate(asked or CPU_MIB * _MIB), None
+    free, _ = torch.cuda.mem_get_info(device)
+    most = min(math.ceil(SHARE * free), asked or free)
+    return most_of(most, less=math.ceil(_LESS * free), chunk=chunk, allocate=allocate), free
+
+
+def most_of(size: int, *, less: int, chunk: int, allocate: Callable[[int], torch.Tensor]) -> torch.Tensor:
+    """What `allocate` gives of `size` bytes, or of less in steps of `less`, always a whole number of chunks.
+
+    Raises torch.OutOfMemoryError where it refuses a single chunk too.
+    """
+    while True:
+        wanted = math.ceil(size / chunk) * chunk
+        try:
+            return allocate(wanted)
+        except torch.OutOfMemoryError:
+            if wanted == chunk:
+                raise
+        torch.cuda.empty_cache()
+        size = max(size - less, chunk)
+
+
+def _left_out(tested: int, free: int | None) -> dict[str, str]:
+    """What of the memory is not tested → why."""
+    if free is None:
+        return {"memory": f"{tested // _MIB} MiB were tested, and no more: it is the host's memory"}
+    if tested >= LEAST_SHARE * free:
+        return {}
+    share = f"{100 * tested / free:.0f} %"
+    return {"memory": f"{tested} bytes were tested, {share} of the {free} that were free: more was not to be had"}
+
+
+class _Flipped(Memory):
+    """Memory with an injected fault: bits of one word flip after it was written, once or (stuck) every time."""
+
+    def __init__(self, words: torch.Tensor, injection: Injection, seed: int) -> None:
+        super().__init__(words)
+        self._word = random.Random(f"word to flip {seed}").randrange(len(words))
+        self._mask = bits.signed(flips.places(seed, injection.flip_bits, 1, _WORD_BITS)[0], _WORD_BITS)
+        self._wanted, self._stuck = True, injection.stuck
+
+    def write(self, span: Span, words: torch.Tensor) -> None:
+        super().write(span, words)
+        if self._wanted and 0 <= self._word - span.first < span.count:
+            self.words[self._word].bitwise_xor_(self._mask)
+            self._wanted = self._stuck
+
+
+def _memory(words: torch.Tensor, assign: Assign) -> Memory:
+    if assign.injection is None or not assign.injection.flip_bits:
+        return Memory(words)
+    return _Flipped(words, assign.injection, assign.cell.seed)
+
+
+# ── testing it ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True)
+class _Checked:
+    """A check whose outcome nobody has looked at yet. iteration: of its phase."""
+
+    visit: Visit
+    phase: Phase
+    iteration: int
+
+
+@dataclass(frozen=True)
+class _Wrong:
+    """What the device kept of a check: how many words were wrong; of the first, its place in the chunk and its bits."""
+
+    elements: int
+    place: int
+    changed: int
+
+
+class MemoryTest:
+    """The march through one memory, and what it found. One for each launch. chunk_bytes: what a visit moves."""
+
+    def __init__(self, memory: Memory, seed: int, stage: Stage) -> None:
+        """memory: of a whole number of chunks."""
+        self.chunk_bytes = CHUNK[memory.device.type]
+        self._memory, self._stage = memory, stage
+        self._chunks = memory.words.nbytes // self.chunk_bytes
+        self._visits = patterns.visits(self._chunks, GROUP, seed)
+        self._seen = torch.zeros(GROUP, 3, dtype=torch.int64, device=memory.device)
+        self._checked: list[_Checked] = []
+        self._done: Counter[Phase] = Counter()
+        self._checks = self._mismatches = 0
+        self._kept: list[Mismatch] = []
+
+    def step(self) -> None:
+        """One visit. Waits for the device where it is the last check of a group."""
+        visit, phase = next(self._visits), self._stage.phase
+        span = self._span(visit.chunk)
+        words = visit.content.words(span, self._memory.device)
+        if visit.check:
+            self._check(span, words, self._seen[len(self._checked)])
+            self._checked.append(_Checked(visit, phase, self._done[phase]))
+            if visit.last:
+                self.look()
+        else:
+            self._memory.write(span, words)
+        self._done[phase] += 1
+
+    def look(self) -> None:
+        """See what came of the checks since the last look. Waits for the device."""
+        for checked, (elements, place, changed) in zip(self._checked, self._seen.tolist(), strict=False):
+            if elements:
+                self._mismatches += 1
+                if len(self._kept) < KEPT_MISMATCHES:
+                    self._kept.append(self._examined(checked, _Wrong(elements, place, changed)))
+        self._checks += len(self._checked)
+        self._checked = []
+
+    def verification(self, key: tuple[str, ...], left_out: dict[str, str]) -> Verification:
+        """What was verified. checks: of a chunk each."""
+        marches = patterns.marches(self._done.total(), self._chunks)
+        return Verification(
+            key=key,
+            method="every bit compared on the device, times from end to end: "
+            + ", ".join(f"{name} {times}" for name, times in marches.items()),
+            checks=self._checks,
+            verified_bytes=self._checks * self.chunk_bytes,
+            mismatches=self._mismatches,
+            kept=tuple(self._kept),
+            not_tested=left_out
+            | {f"pattern {name}": "the time was up before its end" for name, times in marches.items() if not times},
+        )
+
+    def _span(self, chunk: int) -> Span:
+        count = self.chunk_bytes // WORD_BYTES
+        return Span(chunk * count, count)
+
+    def _check(self, span: Span, words: torch.Tensor, seen: torch.Tensor) -> None:
+        """Into `seen`, as in _Wrong. `words` is overwritten. Does not wait for the device."""
+        changed = words.bitwise_xor_(self._memory.read(span))
+        wrong = changed != 0
+        place = wrong.view(torch.uint8).argmax()
+        torch.stack((wrong.sum(), place, changed.take(place)), out=seen)
+
+    def _examined(self, checked: _Checked, wrong: _Wrong) -> Mismatch:
+        """All about a chunk that is wrong. Leaves in it what it must hold, as far as the memory lets it."""
+        at_ns = time.monotonic_ns()
+        content, span = checked.visit.content, self._span(checked.visit.chunk)
+        words = content.words(span, self._memory.device)
+        changed = self._read_again(checked.visit.chunk, words)
+        same = int(changed.count_nonzero()) == wrong.elements and int(changed[wrong.place]) == wrong.changed
+        places = changed.nonzero()[:KEPT_ELEMENTS, 0].tolist() if same else [wrong.place]
+        phase = "" if checked.phase is Phase.MEASURE else ", while warming up"
+        return Mismatch(
+            what=f"memory, {content.pattern}{' inverted' if content.complement else ''}{phase}",
+            at_ns=at_ns,
+            iteration=checked.iteration,
+            elements=wrong.elements,
+            bits=_population(changed) if same else (wrong.changed & _ALL).bit_count(),
+            first=tuple(
+                _element(span.first + place, int(words[place]), int(changed[place]) if same else wrong.changed)
+                for place in places
+            ),
+            same_when_read_again=same,
+            repeated=REPETITIONS,
+            wrong_again=sum(self._wrong_again(checked.visit.chunk, words) for _ in range(REPETITIONS)),
+        )
+
+    def _read_again(self, chunk: int, words: torch.Tensor) -> torch.Tensor:
+        """What is wrong in the chunk by now, as exclusive or; read from the memory, not from a cache."""
+        others = [other for other in range(self._chunks) if other != chunk]
+        for other in others[: _CACHED[self._memory.device.type] // self.chunk_bytes]:
+            self._memory.read(self._span(other)).sum()
+        return words ^ self._memory.read(self._span(chunk))
+
+    def _wrong_again(self, chunk: int, words: torch.Tensor) -> bool:
+        """Whether it is wrong when it was written once more."""
+        self._memory.write(self._span(chunk), words)
+        return bool(self._read_again(chunk, words).any())
+
+
+def _population(words: torch.Tensor) -> int:
+    """Bits that are set, in all words together."""
+    return sum(int((words.bitwise_right_shift(bit) & 1).sum()) for bit in range(_WORD_BITS))
+
+
+def _element(offset: int, expected: int, changed: int) -> Element:
+    return Element(offset=offset, expected=f"{expected & _ALL:016x}", found=f"{(expected ^ changed) & _ALL:016x}")

@@ -1,0 +1,277 @@
+"""Real work, verified: the same few training steps of a real model again and again, each to the last bit as before.
+
+    restore weights, optimizer, random numbers ──▶ step 0 ──▶ step 1 ──▶ … ──▶ step 7 ──▶ compare      one replay
+                                                     └─────────┴─ its loss, and a digest of every gradient
+
+Everything comes from the cell's seed, and every operator is made to be deterministic. So the first replay says what
+each step gives: its losses and digests go to the parent, which holds them against other GPUs of the same key and other
+rounds. All later replays are held against it here. An iteration is a step, a block a replay; what is kept of a step
+stays on the device until the block is over.
+
+A step that differs is a mismatch. The steps behind it began with other weights, so that they say nothing and are not
+compared. Its elements are gradients: the number of the parameter as their offset, their digests as the bits. How many
+bits differ is not known (0), and gradients are gone before they could be read again: `same_when_read_again` is always
+true here.
+
+Where torch has no deterministic form of an operator, the model is run as load, but nothing is compared: it is named as
+not tested. torch is asked strictly, because asked to warn alone it keeps the form of attention that is not
+deterministic (aten/native/transformers/cuda/attention_backward.cu).
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, cast
+
+import msgspec
+import torch
+
+from protocol.cell import Precision
+from protocol.failure import Phase
+from protocol.messages import Assign
+from protocol.result import Result
+from protocol.verification import KEPT_ELEMENTS, KEPT_MISMATCHES, Mismatch, Verification
+from worker import devices, finite, flops
+from worker.errors import UnsuitableModelError
+from worker.measure import Work
+from worker.stage import Stage
+from worker.timing import Clock, TimedBlock
+from worker.verify.gradients import GradientFault, Outcome, Recorder
+from worker.verify.key import key
+from worker.workloads import common
+from worker.workloads.training import Part, SplitStep, parts_of
+
+STEPS: Final = 8
+"""Of a replay."""
+REPETITIONS: Final = 10
+_REFUSED: Final = "does not have a deterministic implementation"
+_METHOD: Final = f"loss and 64-bit digests of all gradients of {STEPS} training steps, replayed"
+
+
+def run(assign: Assign, stage: Stage, isolation: str) -> Result:
+    """Replay training steps of the cell. A mismatch is a finding, not a failure.
+
+    Raises UnsuitableModelError in fp16, and for a model whose code does a whole step; NotFiniteError when a loss of the
+    first replay is NaN or infinite.
+    """
+    os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # read with the first product: the same bits each time
+    os.environ.setdefault("TRITON_CACHE_DIR", str(Path(assign.cache_folder) / "triton"))
+    family = common.family_of(assign, stage)
+    if assign.cell.precision is Precision.FP16 or hasattr(family, "train_step"):
+        raise UnsuitableModelError(
+            f"{assign.model.name} cannot be replayed in {assign.cell.precision}: a replay needs a step that is made of "
+            "forward, backward and optimizer, in fp32, tf32 or bf16"
+        )
+    with deterministic():
+        device, module = common.opened(family, assign, stage, training=True)
+        with stage.timed("build"):
+            parts = parts_of(family, module, assign, device)
+            devices.synchronize(device)
+        stage.enter(Phase.WARM_UP)
+        with stage.timed("build"):
+            dtype = devices.weights_type(assign.cell.precision, training=True)
+            batch = common.make_batch(family, assign, device, dtype)
+        step = SplitStep(parts, module, batch, partial(devices.autocast, device, assign.cell.precision))
+        with stage.timed("warm_up"):
+            replays = Replays(module, parts, step.work(), assign, stage)
+            refused = _refused(step)
+        work = step.work() if refused else replays.work()
+        measurements = common.warm_up_and_measure(work, assign, stage, device)
+        with stage.timed("measure"):
+            operations = flops.count(step.gradients, measurements.iteration_ms)
+        result = common.result(
+            measurements,
+            module,
+            assign,
+            stage,
+            isolation=isolation,
+            items=common.items(family, assign, batch),
+            flops=operations,
+            loss=finite.total(step.losses()) if refused else replays.loss,
+        )
+    not_tested = {assign.model.name: refused} if refused else {}
+    verification = replays.verification(key(assign.device, device), operations or 0.0, not_tested)
+    return msgspec.structs.replace(result, verification=verification)
+
+
+@contextmanager
+def deterministic() -> Iterator[None]:
+    """Have torch use deterministic operators alone, or raise RuntimeError where there is none."""
+    cudnn, memory = torch.backends.cudnn, cast("Any", torch.utils.deterministic)  # torch declares not all of it
+    before = torch.are_deterministic_algorithms_enabled(), cudnn.deterministic, cudnn.benchmark
+    fills = memory.fill_uninitialized_memory
+    torch.use_deterministic_algorithms(mode=True)
+    cudnn.deterministic, cudnn.benchmark = True, False
+    memory.fill_uninitialized_memory = False  # it would write all memory that a step takes once more
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before[0])
+        cudnn.deterministic, cudnn.benchmark = before[1:]
+        memory.fill_uninitialized_memory = fills
+
+
+def _refused(step: SplitStep) -> str | None:
+    """Try the step; why it cannot be deterministic, in torch's words, None where it can. If not, torch is let go."""
+    try:
+        step.gradients()
+    except RuntimeError as error:
+        reason = str(error).partition(", but you set")[0]
+        if _REFUSED not in reason:
+            raise
+        torch.use_deterministic_algorithms(mode=False)
+        return reason
+    return None
+
+
+class _Start:
+    """Where every replay begins: weights and buffers as they are now, optimizers without a past, the seed."""
+
+    def __init__(self, module: torch.nn.Module, parts: Sequence[Part], seed: int) -> None:
+        tensors = (*module.parameters(), *module.buffers())
+        self._kept = [(tensor, tensor.detach().clone()) for tensor in tensors]
+        self._parts = parts
+        self._seed = seed
+
+    def restore(self) -> None:
+        """Begin anew. Does not wait for the device."""
+        with torch.no_grad():
+            for tensor, kept in self._kept:
+                tensor.copy_(kept)
+        for part in self._parts:
+            part.optimizer.state.clear()
+            part.optimizer.zero_grad(set_to_none=True)
+        torch.manual_seed(self._seed)
+
+
+class Replays:
+    """The replays of one launch, and what was found in them."""
+
+    def __init__(
+        self, module: torch.nn.Module, parts: Sequence[Part], work: Work, assign: Assign, stage: Stage
+    ) -> None:
+        """work: of the training step."""
+        self._assign, self._stage = assign, stage
+        self._start = _Start(module, parts, assign.cell.seed)
+        self._recorder = Recorder(module, STEPS, len(parts), assign.cell.seed)
+        self._parts, self._backward = parts, work.steps["backward"]
+        self._steps = work.steps | {"backward": self._recorded}
+        self._fault = GradientFault(assign, STEPS)
+        self._expected: list[Outcome] = []
+        self._phase, self._done = Phase.WARM_UP, 0
+        self._checks = self._mismatches = 0
+        self._kept: list[Mismatch] = []
+        self._left_s = min(assign.deadlines.warm_up, assign.deadlines.measure) / 2
+        """For repetitions, which no measurement counts with: half of what a phase may take beyond it."""
+
+    def work(self) -> Work:
+        """What is measured; at least two replays, the second of which can be compared."""
+        return ReplayedWork(self._steps, passes=len(self._parts), least=2 * STEPS, begin=self.begin, end=self.end)
+
+    def begin(self) -> None:
+        """A replay begins."""
+        self._start.restore()
+        self._recorder.begin()
+        self._fault.begin(possible=len(self._expected) == STEPS and self._stage.phase is Phase.MEASURE)
+
+    def end(self) -> None:
+        """A replay is over, or as many steps of it as were asked for: compare them, and keep those that are new."""
+        if self._stage.phase is not self._phase:
+            self._phase, self._done = self._stage.phase, 0
+        outcomes = self._recorder.outcomes()
+        compared = list(zip(outcomes, self._expected, strict=False))
+        wrong = next((at for at, (found, expected) in enumerate(compared) if found != expected), None)
+        if wrong is None:
+            self._checks += len(compared)
+            self._expected += outcomes[len(compared) :]
+            finite.total({f"step {at}": outcome.loss for at, outcome in enumerate(self._expected)})
+        else:
+            self._checks += wrong + 1
+            self._mismatches += 1
+            if len(self._kept) < KEPT_MISMATCHES:
+                self._kept.append(self._examined(wrong, outcomes[wrong]))
+        self._done += len(outcomes)
+
+    def verification(self, key: tuple[str, ...], operations: float, not_tested: dict[str, str]) -> Verification:
+        """What was verified. checks: of a step each, which takes so many operations."""
+        return Verification(
+            key=key,
+            digests=tuple(outcome.digest for outcome in self._expected),
+            losses=tuple(outcome.loss.hex() for outcome in self._expected),
+            method=_METHOD,
+            checks=self._checks,
+            operations=self._checks * operations,
+            mismatches=self._mismatches,
+            kept=tuple(self._kept),
+            not_tested=not_tested,
+        )
+
+    @property
+    def loss(self) -> float:
+        """Of the last step of a replay, as it must be."""
+        return self._expected[-1].loss
+
+    def _recorded(self) -> None:
+        """A backward pass, and what is kept of it."""
+        self._backward()
+        self._fault.strike(self._recorder.step, self._recorder.having())
+        self._recorder.record(self._parts[self._recorder.part].loss.detach())
+
+    def _examined(self, step: int, found: Outcome) -> Mismatch:
+        """All about a step that differs."""
+        at_ns, expected = time.monotonic_ns(), self._expected[step]
+        differing = found.differing(expected)
+        wrong = self._repeated(step)
+        phase = "" if self._phase is Phase.MEASURE else ", while warming up"
+        loss = "the same loss" if found.losses == expected.losses else f"a loss of {found.loss}, not {expected.loss}"
+        return Mismatch(
+            what=f"step {step} of a replay: {len(differing)} of {len(found.gradients)} gradients differ, {loss}{phase}",
+            at_ns=at_ns,
+            iteration=self._done + step,
+            elements=len(differing),
+            bits=0,
+            first=tuple(found.element(at, expected) for at in differing[:KEPT_ELEMENTS]),
+            same_when_read_again=True,
+            repeated=len(wrong),
+            wrong_again=sum(wrong),
+        )
+
+    def _repeated(self, step: int) -> list[bool]:
+        """Whether the replay differs again up to this step, ten times, or as often as there is time for."""
+        wrong: list[bool] = []
+        while len(wrong) < REPETITIONS and (self._left_s > 0 or not wrong):
+            begin = time.monotonic()
+            self.begin()
+            for _ in range((step + 1) * len(self._parts)):
+                for one in self._steps.values():
+                    one()
+            wrong.append(self._recorder.outcomes() != self._expected[: step + 1])
+            self._left_s -= time.monotonic() - begin
+        return wrong
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayedWork(Work):
+    """Work whose blocks are replays. begin, end: called before and after each, untimed."""
+
+    begin: Callable[[], None]
+    end: Callable[[], None]
+
+    def block(self, clock: Clock, iterations: int, group: int = 1) -> TimedBlock:
+        """One replay, or the first steps of one."""
+        self.begin()
+        block = super().block(clock, iterations, group)
+        self.end()
+        return block
+
+    def size(self, duration_s: float, iteration_ms: float, group: int = 1) -> int:
+        """All steps of a replay, however long they take."""
+        return STEPS
+
+    def group(self, clock: Clock, iteration_ms: float, iterations: int | None = None) -> int:
+        """Each step is timed by itself."""
+        return 1

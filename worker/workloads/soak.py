@@ -1,0 +1,100 @@
+"""Burn-in under load: products of two random matrices, A·B and B·A in turn, each verified to the last bit.
+
+The same operands give the same bits, on this GPU and on every other with the same key (worker/verify/key.py). So each
+product is held against the first of its kind by its digest (worker/verify/digest.py), and the parent holds the digests
+of launches against each other. What is measured is the product and its digest together.
+
+The first of its kind is made again until two agree: a flip in it would make all others look wrong. A GPU that is wrong
+in the same way every time is found by the others, or by truth.py.
+"""
+
+from typing import Final
+
+import torch
+
+from protocol.cell import Cell, Precision
+from protocol.messages import Assign
+from protocol.result import Result
+from worker.stage import Stage
+from worker.verify import burning, products, rounding
+from worker.verify.bits import signed
+from worker.verify.digest import Digester
+from worker.verify.seeded import Squares
+
+_TRIES: Final = 4
+"""Products of a kind that are made in search of two that agree."""
+_DIGEST_BITS: Final = 64
+_NO_TF32: Final = {"tf32": "a CPU multiplies in fp32"}
+
+
+def run(assign: Assign, stage: Stage, isolation: str) -> Result:
+    """Measure the cell: matrices of side `input_size`, in its precision, of its seed."""
+    return burning.run(assign, stage, isolation, RandomProducts)
+
+
+class RandomProducts:
+    """A·B and B·A of random numbers, with references made on the same device; as products.Products."""
+
+    pairs = 2
+
+    def __init__(self, cell: Cell, device: torch.device) -> None:
+        """Waits for the device. Raises ValueError where the cell says no side, or one that cannot be digested."""
+        self._precision, self.side = cell.precision, products.side_of(cell)
+        tf32 = cell.precision is Precision.TF32
+        squares = Squares(cell.seed, self.side, products.operand_type(cell), device)
+        self._left, self._right = (squares.bell(stream, tf32=tf32) for stream in range(self.pairs))
+        self._digester = Digester(self.empty(), cell.seed)
+        self.what = f"product of {self.side} x {self.side} in {cell.precision}"
+        self.method = f"64-bit digest by {self._digester.method}"
+        self.not_tested = _NO_TF32 if tf32 and device.type == "cpu" else {}
+        found = [self._reference(pair) for pair in range(self.pairs)]
+        self._references = tuple(reference for reference, _, _ in found)
+        self._digests = tuple(digest for _, digest, _ in found)
+        self.digests = tuple(f"{digest:016x}" for digest in self._digests)
+        self.odd = tuple(odd for _, _, odds in found for odd in odds)
+
+    def empty(self) -> torch.Tensor:
+        """Of the operands' type."""
+        return torch.empty_like(self._left)
+
+    def make(self, pair: int, output: torch.Tensor) -> None:
+        """A·B or B·A."""
+        torch.mm(*self.operands(pair), out=output)
+
+    def judge(self, number: int, pair: int, output: torch.Tensor, verdicts: torch.Tensor, slot: int) -> None:
+        """The verdict is the digest."""
+        self._digester.add(output, verdicts, slot)
+
+    def verdict(self, pair: int) -> int:
+        """The reference's digest."""
+        return signed(self._digests[pair], _DIGEST_BITS)
+
+    def expected(self, pair: int) -> torch.Tensor:
+        """The reference."""
+        return self._references[pair]
+
+    def operands(self, pair: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """A and B, or B and A."""
+        return (self._right, self._left) if pair else (self._left, self._right)
+
+    def allowed(self, exact: float, magnitude: float) -> float:
+        """What rounding explains."""
+        return rounding.bound(self._precision, self.side, exact, magnitude, self._left.dtype)
+
+    def tensors(self) -> tuple[torch.Tensor, ...]:
+        """Operands and references."""
+        return (self._left, self._right, *self._references)
+
+    def _reference(self, pair: int) -> tuple[torch.Tensor, int, list[tuple[int, int, torch.Tensor]]]:
+        """Output and digest that came twice (the last ones, where none did), and the outputs that differ from them."""
+        made: dict[int, torch.Tensor] = {}
+        for _ in range(_TRIES):
+            output = self.empty()
+            self.make(pair, output)
+            digest = self._digester.of(output)
+            again = digest in made
+            made[digest] = output
+            if again:
+                break
+        reference = made.pop(digest)
+        return reference, digest, [(pair, signed(other, _DIGEST_BITS), output) for other, output in made.items()]

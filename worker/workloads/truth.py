@@ -1,0 +1,87 @@
+"""Burn-in of truth: products of whole numbers that are exact in floating point, right or wrong without any reference.
+
+Every iteration multiplies another pair of a small pool and checks the output by itself (worker/verify/exact.py), so a
+GPU that is wrong in the same way every time is found, and so are all GPUs of a node that are wrong alike. Outputs are
+in fp32 where torch can store them so, because the operands may then be larger: more bits of the multipliers and of the
+accumulators are used.
+"""
+
+from typing import Final
+
+import torch
+
+from protocol.cell import Cell, Precision
+from protocol.messages import Assign
+from protocol.result import Result
+from worker.stage import Stage
+from worker.verify import burning, exact, products
+from worker.verify.seeded import Squares
+
+_LEFTS: Final = 5
+_RIGHTS: Final = 3
+_NO_TF32: Final = {"tf32": "a CPU multiplies in fp32"}
+_NO_FP32_OUTPUT: Final = "an output in fp32 needs CUDA and torch 2.8: operands are small, so that this type holds it"
+_SIGN_OF_ZERO: Final = "as whole numbers 0.0 and -0.0 are the same"
+
+
+def run(assign: Assign, stage: Stage, isolation: str) -> Result:
+    """Measure the cell: matrices of side `input_size`, in its precision, of its seed."""
+    return burning.run(assign, stage, isolation, WholeProducts)
+
+
+class WholeProducts:
+    """Products of whole numbers, each checked by itself; as products.Products."""
+
+    pairs = _LEFTS * _RIGHTS
+    digests: tuple[str, ...] = ()
+    odd: tuple[tuple[int, int, torch.Tensor], ...] = ()
+    method = f"whole elements, and Freivalds' check with {exact.VECTORS} vectors"
+
+    def __init__(self, cell: Cell, device: torch.device) -> None:
+        """Raises ValueError where the cell says no side."""
+        self.side, self._seed, self._device = products.side_of(cell), cell.seed, device
+        dtype = products.operand_type(cell)
+        self._stored = torch.float32 if products.can_store_fp32(device) else dtype
+        self.limits = exact.bounds(self.side, dtype, self._stored)
+        squares = Squares(cell.seed, self.side, dtype, device)
+        self._lefts = [exact.left_operand(squares, stream, self.limits) for stream in range(_LEFTS)]
+        self._rights = [squares.whole(_LEFTS + stream, self.limits.most) for stream in range(_RIGHTS)]
+        self.what = f"product of whole numbers, {self.side} x {self.side} in {cell.precision}"
+        self.not_tested = {"sign of zero": _SIGN_OF_ZERO}
+        if self._stored is not torch.float32:
+            self.not_tested["accumulators beyond the output's bits"] = _NO_FP32_OUTPUT
+        if cell.precision is Precision.TF32 and device.type == "cpu":
+            self.not_tested |= _NO_TF32
+
+    def empty(self) -> torch.Tensor:
+        """In fp32 where that can be."""
+        return torch.empty(self.side, self.side, dtype=self._stored, device=self._device)
+
+    def make(self, pair: int, output: torch.Tensor) -> None:
+        """One of the lefts times one of the rights."""
+        products.multiply(*self.operands(pair), output)
+
+    def judge(self, number: int, pair: int, output: torch.Tensor, verdicts: torch.Tensor, slot: int) -> None:
+        """The verdict is how much is wrong, by vectors that are others for each number."""
+        vector = exact.vectors(self._seed, number, self.side, self.limits, self._device)
+        verdicts[slot].add_(exact.count_wrong(*self.operands(pair), output, vector))
+
+    def verdict(self, pair: int) -> int:
+        """Nothing is wrong."""
+        return 0
+
+    def expected(self, pair: int) -> torch.Tensor:
+        """Computed when it is asked for, in fp64 on the device."""
+        return exact.product(*self.operands(pair), self._stored)
+
+    def operands(self, pair: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Consecutive pairs differ in both."""
+        return self._lefts[pair % _LEFTS], self._rights[pair % _RIGHTS]
+
+    def allowed(self, exact: float, magnitude: float) -> float:
+        """Nothing is rounded."""
+        return 0.0
+
+    def tensors(self) -> tuple[torch.Tensor, ...]:
+        """All operands."""
+        return (*self._lefts, *self._rights)
