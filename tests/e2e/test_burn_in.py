@@ -1,4 +1,4 @@
-"""The burn-in from end to end, on CPU devices: a verdict for each, found faults blamed on the right one, time that counts."""
+"""The burn-in from end to end, on CPU devices: a verdict for each, faults blamed on the right one, time that counts."""
 
 import json
 import os
@@ -48,7 +48,7 @@ def test_a_healthy_node_passes_with_evidence(tmp_path: Path) -> None:
 
 
 def test_flipped_bits_are_found_and_blamed_on_the_right_device(tmp_path: Path) -> None:
-    """FAIL for the device that was told to flip bits, in products and in memory; the other is tainted, and not blamed."""
+    """FAIL for the device that was told to flip bits, in products and in memory; the other is tainted, not blamed."""
     assert burn_in(tmp_path, "90s", "--inject", "flip:1:1:2").wait(timeout=200) == 3
     first, second = report(tmp_path)["burn_in"]["gpus"]
     assert (first["verdict"], second["verdict"]) == ("UNKNOWN", "FAIL")
