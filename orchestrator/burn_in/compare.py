@@ -12,6 +12,7 @@ half of the GPUs of a key, somebody is wrong and comparing cannot tell who: noth
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 Digests = tuple[str, ...]
 
@@ -116,5 +117,4 @@ def _deviations(
 
 def _first_difference(found: Digests, expected: Digests) -> int:
     """Position of the first digest that differs; that of the first one missing where one is shorter."""
-    pairs = zip(found, expected, strict=False)
-    return next((at for at, (one, other) in enumerate(pairs) if one != other), min(len(found), len(expected)))
+    return next(at for at, (one, other) in enumerate(zip_longest(found, expected)) if one != other)

@@ -206,7 +206,8 @@ class MemoryTest:
 
     def look(self) -> None:
         """See what came of the checks since the last look. Waits for the device."""
-        for checked, (elements, place, changed) in zip(self._checked, self._seen.tolist(), strict=False):
+        seen = self._seen[: len(self._checked)].tolist()
+        for checked, (elements, place, changed) in zip(self._checked, seen, strict=True):
             if elements:
                 self._mismatches += 1
                 if len(self._kept) < KEPT_MISMATCHES:
