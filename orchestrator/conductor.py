@@ -222,7 +222,7 @@ class Conductor:
             uuid = live.next.device
             who = "" if self._shares else self.foreign.during(uuid, live.spec.requested_ns)
             broken = " and ".join(self._devices[other].label for other in self._hazards.broken_beside(uuid))
-            outcome = classify.collateral(validity.beside(outcome, who), broken)
+            outcome = classify.outside(validity.beside(outcome, who), self._hazards.grave(uuid), broken)
             self._hazards.ended(uuid, outcome)
             xids = self._hazards.since(uuid, live.spec.requested_ns)
             outcome = clues.with_clues(outcome, live, self.samples.get(uuid), xids)

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator.cli.options import DisplayParams
-from orchestrator.cli.streams import complain
+from orchestrator.cli.streams import complain, say
 from orchestrator.errors import StorageError, UserError
 from orchestrator.processes.signals import StopSignals
 from protocol.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from orchestrator.hooks import End
-    from orchestrator.report.model import Report
+    from orchestrator.report.model import CellCounts, Report
     from protocol.paths import RunPaths
 
 
@@ -36,18 +36,8 @@ class Ending:
         """A run with a report in one line, for standard output and for those who are told."""
         if self.paths is None or self.report is None:
             return ""
-        cells = self.report.summary.cells
-        missed = {
-            "failed": cells.failed,
-            "missing": cells.missing,
-            "dropped": cells.dropped,
-            "degraded": cells.degraded,
-        }
-        words = [f"{cells.ok} of {cells.planned} cells ok", *(f"{n} {word}" for word, n in missed.items() if n)]
-        verdict = (
-            f"{self.paths.folder.name}: {self.report.verdict.word}, {', '.join(words)}, exit code {int(self.code)}"
-        )
-        return f"{verdict}; report: {self.report_path}"
+        verdict, cells = self.report.verdict.word, self.report.summary.cells
+        return in_one_line(self.paths.folder.name, verdict, cells, int(self.code), self.report_path)
 
     def as_told(self, error: BaseException | None) -> "End":
         """The same for a command of the user's. error: what ended it instead."""
@@ -62,9 +52,18 @@ class Ending:
         )
 
 
+def in_one_line(run: str, verdict: str, cells: "CellCounts", code: int, report: Path | str | None) -> str:
+    """How a run ended, by its report. run: the name of its folder."""
+    missed = {"failed": cells.failed, "missing": cells.missing, "dropped": cells.dropped, "degraded": cells.degraded}
+    words = [f"{cells.ok} of {cells.planned} cells ok", *(f"{n} {word}" for word, n in missed.items() if n)]
+    return f"{run}: {verdict}, {', '.join(words)}, exit code {code}; report: {report}"
+
+
 @contextmanager
 def announced(params: DisplayParams, *, rehearsal: bool = False) -> Iterator[Ending]:
     """Around everything that a command does. rehearsal: nothing is run, so nobody is told.
+
+    A run that ends by an error, and so without a report, gets its last line of standard output here.
 
     Raises ConfigError for a command that cannot be called, before anything else is done.
     """
@@ -82,10 +81,23 @@ def announced(params: DisplayParams, *, rehearsal: bool = False) -> Iterator[End
             raise
         finally:
             stop_signals.spare(0)
+            if error is not None:
+                _broke_off(ending, error)
             if not rehearsal:
                 end = ending.as_told(error)
                 _tell("--on-failure", on_failure if end.exit_code else (), end, ending.paths)
                 _tell("--on-finish", on_finish, end, ending.paths)
+
+
+def _broke_off(ending: Ending, error: BaseException) -> None:
+    """Print the end of a run without a report in one line; what was refused has not ended, as it was not begun."""
+    if ending.paths is None or ending.report is not None or isinstance(error, UserError):
+        return
+    folder = ending.paths.folder
+    try:
+        say(f"{folder.name}: ended early, exit code {int(_code_of(error))}; run: {folder}")
+    except StorageError as unsaid:
+        complain(f"warning: {unsaid}")
 
 
 def _tell(option: str, words: tuple[str, ...], end: "End", paths: "RunPaths | None") -> None:

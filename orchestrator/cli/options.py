@@ -58,6 +58,15 @@ class RunParams(DisplayParams):
     dry_run: bool
 
 
+def a_file(_context: click.Context, _option: click.Parameter, value: str | None) -> str | None:
+    """What -o says. Raises BadParameter for the sign of standard output."""
+    if value == "-":
+        raise click.BadParameter(
+            "reports are files, and '-' is none. Leave -o out, then `cat` the report in the folder of the run"
+        )
+    return value
+
+
 DISPLAY_OPTIONS: Final = (
     click.option("-v", "--verbose", is_flag=True, default=None, help="Tell every step."),
     click.option("--quiet", is_flag=True, help="Tell failures and warnings alone, and the end in one line."),
@@ -148,6 +157,7 @@ RUN_OPTIONS: Final = (
         "--output",
         metavar="FILE",
         type=click.Path(),
+        callback=a_file,
         help="The report's file (a folder is refused); an older one is kept beside it. "
         "[default: ./benchmark_report.json]",
     ),

@@ -20,7 +20,7 @@ import click
 
 from orchestrator import HOW_TO_INSTALL
 from orchestrator.cli import lists
-from orchestrator.cli.streams import StdoutError, complain, occupy_closed, printable, refused
+from orchestrator.cli.streams import StdoutError, as_json, complain, occupy_closed, printable, refused, speaking
 from orchestrator.errors import StorageError, UserError
 from protocol.exit_codes import MEANING, ExitCode
 
@@ -84,7 +84,9 @@ class Program(Command, click.Group):
     def main(self, *args: Any, **extra: Any) -> Any:  # noqa: ANN401  # handed on to click as they came
         """Parse, run, and end the process."""
         occupy_closed()
-        return super().main(*args, **extra)
+        words = args[0] if args else extra.get("args")
+        with speaking(sys.argv[1:] if words is None else words):
+            return super().main(*args, **extra)
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: object
@@ -176,8 +178,8 @@ def write_exit_codes(formatter: click.HelpFormatter) -> None:
 
 
 def wrapped(text: str) -> str:
-    """Folded to the width of the terminal below "error: "; as it is where stderr is a file, for grep."""
-    if not sys.stderr.isatty():
+    """Folded to the width of the terminal below "error: "; as it is where stderr is a file or JSON, for grep."""
+    if as_json() or not sys.stderr.isatty():
         return text
     width = min(shutil.get_terminal_size().columns, 120)
     return textwrap.fill(text, width, subsequent_indent=" " * 7, break_long_words=False, break_on_hyphens=False)

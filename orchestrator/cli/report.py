@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from orchestrator.cli import complete
+from orchestrator.cli.options import a_file
 from orchestrator.cli.program import Command
 from orchestrator.cli.streams import complain, say
 from orchestrator.configuration.naming import counted
@@ -27,6 +28,7 @@ Examples:
     "--output",
     metavar="FILE",
     type=click.Path(),
+    callback=a_file,
     help="The report's file (a folder is refused); an older one is kept beside it. [default: in the folder of the run; "
     "while the run goes on, as text on standard output]",
 )

@@ -92,7 +92,7 @@ def _measure(context: click.Context, params: RunParams, preset: str | None, endi
         return ExitCode.PASSED
     cuda_probe.require(devices)
     ending.stop_signals.spare(1)  # from here on there is a run, which ends with a report
-    paths = folders.make_run(Path(configuration.runs_folder), datetime.now())
+    ending.paths = paths = folders.make_run(Path(configuration.runs_folder), datetime.now())
     stored = StoredRun(
         tool_version=TOOL_VERSION,
         run_id=paths.folder.name,

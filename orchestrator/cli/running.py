@@ -1,5 +1,6 @@
 """Works on a run from the command line: shows it while it goes on, and says at the end what came of it."""
 
+import errno
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -53,8 +54,12 @@ def work(
             display.tell(Notice(level="info", message=f"note: {note}"))
         rendered = all(paths.report(kind).exists() for kind in stored.configuration.formats)
         over = not left and rendered and run.is_over(paths)
-        report = reporting.make(paths) if over else run.execute(stored, paths, display, look, ending.stop_signals)
-        code = ExitCode(report.verdict.exit_code)
+        uncopied = None
+        try:
+            report = reporting.make(paths) if over else run.execute(stored, paths, display, look, ending.stop_signals)
+            code = ExitCode(report.verdict.exit_code)
+        except reporting.NotCopied as error:
+            report, code, uncopied = error.report, ExitCode.INTERNAL, error
         if params["strict"]:
             code = _strict(code, report)
         reports = _reports(stored, paths)
@@ -69,13 +74,34 @@ def work(
     except StorageError as error:
         display.tell(_broken_off(stored, ExitCode.INTERNAL))
         raise StorageError(
-            f"{error}. Free space, then `gpubench-orchestrate report {paths.folder}` makes the report of what was "
+            f"{error}. {_remedy(error)}, then `gpubench-orchestrate report {paths.folder}` makes the report of what was "
             f"measured, and `gpubench-orchestrate resume {paths.folder}` measures the rest."
         ) from error
+    except BaseException:
+        display.tell(_broken_off(stored, ExitCode.INTERNAL))
+        raise
     finally:
         display.close()
     _summarise(reports, ending.line(), () if params["quiet"] else _in_full(reports, paths, report))
+    if uncopied is not None:
+        raise StorageError(
+            f"{uncopied}. The run itself is over and its report is in {', '.join(map(str, reports))}: only the copy that "
+            f"-o asked for could not be written. {_remedy(uncopied)}, then `gpubench-orchestrate report {paths.folder} "
+            "-o FILE` writes it, or name another place there."
+        ) from uncopied
     return code
+
+
+def _remedy(error: StorageError) -> str:
+    """What to do about a disk that refused."""
+    cause = error.__cause__
+    match cause.errno if isinstance(cause, OSError) else errno.ENOSPC:
+        case errno.ENOSPC | errno.EDQUOT:
+            return "Free space"
+        case errno.EACCES | errno.EPERM | errno.EROFS:
+            return "See to it that you may write there"
+        case _:
+            return "Mend that"
 
 
 def _in_full(reports: "Sequence[Path]", paths: "RunPaths", report: "Report") -> "Sequence[str]":
@@ -110,7 +136,10 @@ def _reports(stored: "StoredRun", paths: "RunPaths") -> "list[Path]":
     found = []
     for kind in stored.configuration.formats:
         path, own = target(Path(stored.configuration.output_path), kind), paths.report(kind)
-        taken = not path.exists() or path.read_bytes() != own.read_bytes()
+        try:
+            taken = path.read_bytes() != own.read_bytes()
+        except OSError:  # missing, or in a folder that is closed to us
+            taken = True
         found.append(own if taken else path)
     return found
 

@@ -10,6 +10,7 @@ from orchestrator.cli import complete, look
 from orchestrator.cli.program import RunCommand, table
 from orchestrator.cli.streams import say
 from orchestrator.errors import DeviceError
+from orchestrator.processes.signals import StopSignals
 
 if TYPE_CHECKING:
     from orchestrator.machine.seen import Look
@@ -40,17 +41,25 @@ def command(context: click.Context, /, gpu_ids: str | None, *, as_json: bool) ->
     Takes about a minute, on all devices at once. The faults are real, the workers and the orchestrator those of every
     run; no report is written. Ends with 5 where one row is wrong or something is left behind. Ctrl-C ends it, with 4.
     """
+    with StopSignals(leaving=True) as stop_signals:
+        stop_signals.spare(0)
+        outcome = _injected(gpu_ids, context.find_root().meta["command"], stop_signals)
+        stop_signals.spare(0)
+        say(_as_json(outcome) if as_json else _describe(outcome))
+    context.exit(outcome.exit_code)
+
+
+def _injected(gpu_ids: str | None, words: tuple[str, ...], stop_signals: StopSignals) -> "Outcome":
+    """The self-test of the devices that are meant. words: the command line. Raises UserError where it cannot be had."""
     from orchestrator import selftest, terminal
 
     seen = look.once()
     devices = _devices(gpu_ids, seen)
     display = terminal.make(quiet=False, verbose=False, log_format="text", stream=sys.stderr)
     try:
-        outcome = selftest.inject(devices, display, context.find_root().meta["command"], seen)
+        return selftest.inject(devices, display, words, stop_signals, seen)
     finally:
         display.close()
-    say(_as_json(outcome) if as_json else _describe(outcome))
-    context.exit(outcome.exit_code)
 
 
 def _devices(gpu_ids: str | None, seen: "Look") -> "tuple[Device, ...]":

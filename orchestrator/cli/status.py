@@ -1,16 +1,22 @@
 """`status`: where a run in another terminal stands, read from its folder alone."""
 
 from datetime import datetime
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 import click
 
+from orchestrator.cli.ending import in_one_line
 from orchestrator.cli.options import which_run
 from orchestrator.cli.program import Command
 from orchestrator.cli.streams import say
+from orchestrator.configuration.naming import counted
 
 if TYPE_CHECKING:
     from orchestrator.disk.standing import Status
+
+SHOWN_LOST: Final = 3
+"""So many missing files are named."""
 
 
 @click.command("status", cls=Command, short_help="Where a run stands.")
@@ -58,8 +64,23 @@ def describe(status: "Status") -> str:
     if status.last_failure:
         lines.append(f"Failed    {clean(status.last_failure)}")
     lines += [f"Report    {path}" for path in status.reports] if status.standing is Standing.OVER else []
+    if status.lost:
+        lines.append(
+            f"Damaged   {counted(len(status.lost), 'result file')} that the journal promises not there: "
+            f"{clean(', '.join(status.lost[:SHOWN_LOST]))}{', …' if len(status.lost) > SHOWN_LOST else ''}. "
+            f"Put them back, or `gpubench-orchestrate resume {status.folder}` measures them again"
+        )
+    if status.outcome is not None:
+        told = status.outcome
+        line = in_one_line(Path(status.folder).name, told.verdict, told.cells, told.exit_code, told.report)
+        lines.append(f"Verdict   {clean(line)}")
+    elif status.no_outcome:
+        lines.append(
+            f"Verdict   {clean(status.no_outcome)}; `gpubench-orchestrate report {status.folder}` makes it from what "
+            "was measured"
+        )
     if stops:
         lines.append(STOPPING.format(folder=status.folder))
     elif status.standing in WHAT_NEXT:
-        lines.append(WHAT_NEXT[status.standing].format(folder=status.folder))
+        lines.append(WHAT_NEXT[status.standing].format(folder=status.folder, pid=status.pid))
     return "\n".join(lines)

@@ -68,7 +68,7 @@ def _follow(stored: "StoredRun", paths: "RunPaths") -> "Status":
     outlet = Outlet(sys.stdout)
     display = Plain(outlet, quiet=False, verbose=False)
     told = {attempt.start.launch for attempt in attempts if attempt.end is not None}
-    spent_s, stops = 0.0, status.stop_asked_s is not None
+    spent_s, stops, stood = 0.0, status.stop_asked_s is not None, status.standing
     while status.standing in standing.GOES_ON and not outlet.gone:
         _wait(status.pid, max(LOOK_EVERY_S, spent_s / SHARE))
         began = time.monotonic()
@@ -79,6 +79,9 @@ def _follow(stored: "StoredRun", paths: "RunPaths") -> "Status":
         if status.stop_asked_s is not None and not stops:
             stops = True
             display.tell(Notice(level="warning", message="asked to stop: nothing new begins, what runs has up to 20 s"))
+        if status.standing is not stood and standing.Standing.FROZEN in (status.standing, stood):
+            display.tell(Notice(level="warning", message=f"the process {status.pid} is {status.standing}"))
+        stood = status.standing
         display.show(_snapshot(stored, status))
     display.close()
     return status

@@ -2,7 +2,8 @@
 
     sampler ── XidSeen, GpuBroken ──▶ heard ── health.verdict.reaction ──▶ a failure that takes the GPU out, or nothing
 
-An Xid that asks for no more than a new process is kept: it explains a launch that fails on that GPU.
+A launch that fails while such a failure of its GPU is known failed of it, whatever it ended in (classify.outside). An
+Xid that asks for no more than a new process is kept: it explains a launch that fails on that GPU.
 """
 
 from orchestrator.deciding.policy import HARDWARE
@@ -17,6 +18,7 @@ class Hazards:
     def __init__(self) -> None:
         self._last_ns: dict[str, dict[int, int]] = {}
         self._broken: dict[str, None] = {}
+        self._grave: dict[str, Failure] = {}
 
     def is_news(self, message: XidSeen | GpuBroken) -> bool:
         """Whether nothing like it was heard of this GPU: an Xid may come a thousand times."""
@@ -33,7 +35,16 @@ class Hazards:
         if not reaction.quarantine:
             return None
         self._broken[message.uuid] = None
-        return Failure(category=category, message=reaction.reason, phase=Phase.MEASURE)
+        failure = Failure(category=category, message=reaction.reason, phase=Phase.MEASURE)
+        self._grave.setdefault(message.uuid, failure)
+        return failure
+
+    def grave(self, uuid: str) -> Failure | None:
+        """The first failure that ended the use of a GPU, None where it may be used: nothing begins there after it.
+
+        So it came during the launch that is ending there, or right after it.
+        """
+        return self._grave.get(uuid)
 
     def ended(self, uuid: str, failure: Failure) -> None:
         """A launch on a GPU has failed: its hardware may be why."""

@@ -14,8 +14,17 @@ from orchestrator import merge, report
 from orchestrator.configuration.resolved import ReportFormat, StoredRun
 from orchestrator.disk import archive, evidence, journal, lock
 from orchestrator.disk.lock import Life
+from orchestrator.errors import StorageError
 from orchestrator.report.model import Report
 from protocol.paths import RunPaths
+
+
+class NotCopied(StorageError):
+    """The report is in the run's folder, and could not be written to where the user wants it as well."""
+
+    def __init__(self, why: str, report: Report) -> None:
+        super().__init__(why)
+        self.report = report
 
 
 def make(paths: RunPaths, stored: StoredRun | None = None) -> Report:
@@ -33,10 +42,16 @@ def make(paths: RunPaths, stored: StoredRun | None = None) -> Report:
 
 
 def write(stored: StoredRun, paths: RunPaths) -> Report:
-    """Write the report into the run's folder in every format, and to where the user wants it in those asked for."""
+    """Write the report into the run's folder in every format, and to where the user wants it in those asked for.
+
+    Raises StorageError when the disk refuses; NotCopied where that was only of the second.
+    """
     made = make(paths, stored)
     report.write(made, paths, ReportFormat)
-    report.publish(made, Path(stored.configuration.output_path), stored.configuration.formats)
+    try:
+        report.publish(made, Path(stored.configuration.output_path), stored.configuration.formats)
+    except StorageError as error:
+        raise NotCopied(str(error), made) from error.__cause__
     return made
 
 

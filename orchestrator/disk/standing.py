@@ -2,7 +2,8 @@
 
     run.yaml ─ what is planned ─┐
     journal ── what was tried ──┼──▶ look ─▶ Status ─▶ describe, or JSON
-    lock ───── who works on it ─┘
+    lock ───── who works on it ─┤
+    report ─── what came of it ─┘
 
 Nothing is asked of the process itself and nothing is written: to be looked at does not disturb a run. What only the
 process knows (the phase of a cell, how far it is) is not told here.
@@ -10,21 +11,22 @@ process knows (the phase of a cell, how far it is) is not told here.
 
 import enum
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Final
 
 import msgspec
 
-from orchestrator.configuration.resolved import StoredRun
+from orchestrator.configuration.resolved import ReportFormat, StoredRun
 from orchestrator.deciding.slots import scopes
 from orchestrator.deciding.stopping import GENTLE_GRACE_S, GENTLE_S
-from orchestrator.disk import archive, journal, lock
+from orchestrator.disk import archive, bounded, journal, lock
 from orchestrator.disk.archive import Archive, Attempt
 from orchestrator.disk.records import Record, Segment, StopAsked
 from orchestrator.machine import host
 from orchestrator.report.files import target
+from orchestrator.report.model import CellCounts, Verdict
 from protocol.cell import Cell, Mode
 from protocol.failure import Category
 from protocol.paths import RunPaths
@@ -37,6 +39,7 @@ class Standing(enum.StrEnum):
 
     NOT_BEGUN = "not begun"
     RUNNING = "running"
+    FROZEN = "stopped (SIGSTOP, state T): it does not answer"
     OVER = "over"
     INTERRUPTED = "stopped before its end"
     BROKEN = "broken off: gpubench could not go on"
@@ -44,11 +47,12 @@ class Standing(enum.StrEnum):
     ELSEWHERE = "taken by a process that cannot be seen from here"
 
 
-GOES_ON: Final = frozenset({Standing.RUNNING, Standing.ELSEWHERE})
+GOES_ON: Final = frozenset({Standing.RUNNING, Standing.FROZEN, Standing.ELSEWHERE})
 """Something may still come of these by itself."""
 
 WHAT_NEXT: Final = {
     Standing.RUNNING: "`gpubench-orchestrate watch {folder}` follows it, `gpubench-orchestrate stop {folder}` ends it",
+    Standing.FROZEN: "`kill -CONT {pid}` lets it go on",
     Standing.INTERRUPTED: "`gpubench-orchestrate resume {folder}` goes on with it",
     Standing.BROKEN: "its log files say why; `gpubench-orchestrate resume {folder}` tries again",
     Standing.DIED: "`gpubench-orchestrate resume {folder}` goes on with it, and `gpubench-orchestrate report {folder}` "
@@ -56,6 +60,9 @@ WHAT_NEXT: Final = {
     Standing.ELSEWHERE: "look on the host, or in the container, where it was begun",
 }
 """What a person may do about it."""
+
+_ENDED: Final = frozenset({Standing.OVER, Standing.INTERRUPTED, Standing.BROKEN})
+"""Its process has written that it was through, so that there should be a report."""
 
 STOPPING: Final = "`gpubench-orchestrate stop {folder}` once more stops it now"
 """The same while it stops."""
@@ -74,6 +81,15 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     for_s: float
 
 
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What the report in the run's folder says came of it. report: that file."""
+
+    verdict: str
+    exit_code: int
+    cells: CellCounts
+    report: str
+
+
 class Status(msgspec.Struct, frozen=True, kw_only=True):
     """A run, now.
 
@@ -82,7 +98,9 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     process that works on it. started: seconds since the epoch. limit_s, limit_left_s: from the start of that process to
     its end; None without a limit, and the latter where nobody works. eta_s: at most the limit; None until every device
     has ended a launch. stop_asked_s: since when it stops because somebody asked for that. taken_out: devices that were
-    given up, and why. last_failure: of those launches that have no result. reports: files that are there.
+    given up, and why. last_failure: of those launches that have no result. reports: files that are there. outcome: of a
+    run that has ended; where its report cannot tell, no_outcome says why. lost: result files that the journal promises
+    and that are not there, looked for once nobody works on the run; what is in the others is not looked at.
     """
 
     run_id: str
@@ -107,18 +125,25 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     taken_out: dict[str, str] = {}
     last_failure: str = ""
     reports: tuple[str, ...] = ()
+    outcome: Outcome | None = None
+    no_outcome: str = ""
+    lost: tuple[str, ...] = ()
 
 
 def look(stored: StoredRun, paths: RunPaths) -> tuple[Status, tuple[Attempt, ...]]:
-    """How the run stands, and every attempt so far. Raises RunFolderError for a run that cannot be read."""
+    """How the run stands, and every attempt so far.
+
+    Raises RunFolderError for a run that cannot be read; so is one that holds launches and no journal.
+    """
     holder = lock.holder(paths)
     alive = None if holder is None else lock.life(holder)
-    records = journal.read(paths.journal) if paths.journal.exists() else ()
-    run = archive.assemble(stored, paths, records) if records else None  # a folder is there before its run begins
+    begun = paths.launches.is_dir()  # a folder is there before its run begins
+    records = journal.read(paths.journal) if begun or paths.journal.exists() else ()
+    run = archive.assemble(stored, paths, records) if begun or records else None
     status = Status(
         run_id=stored.run_id,
         folder=str(paths.folder),
-        standing=_standing(run, alive),
+        standing=_standing(run, alive, holder),
         pid=holder.pid if holder is not None and alive is not lock.Life.ENDED else None,
         host=holder.hostname if holder is not None and alive is not lock.Life.ENDED else None,
         planned=sum(map(len, stored.plan.order.values())),
@@ -132,6 +157,12 @@ def look(stored: StoredRun, paths: RunPaths) -> tuple[Status, tuple[Attempt, ...
     now_ns = time.monotonic_ns()
     if status.standing in GOES_ON:
         status = msgspec.structs.replace(status, stop_asked_s=_stop_asked_s(records, now_ns))
+    else:
+        status = msgspec.structs.replace(status, lost=tuple(_lost(run)))
+    if status.standing in _ENDED:
+        found = _outcome(run)
+        outcome, why = (found, "") if isinstance(found, Outcome) else (None, found)
+        status = msgspec.structs.replace(status, outcome=outcome, no_outcome=why)
     return _filled(status, run, now_ns), run.attempts
 
 
@@ -140,9 +171,9 @@ def cell_words(cell: Cell) -> str:
     return f"{cell.model} {cell.workload} {cell.precision}"
 
 
-def _standing(run: Archive | None, alive: lock.Life | None) -> Standing:
-    if alive is lock.Life.ALIVE:
-        return Standing.RUNNING
+def _standing(run: Archive | None, alive: lock.Life | None, holder: lock.Holder | None) -> Standing:
+    if holder is not None and alive is lock.Life.ALIVE:
+        return Standing.FROZEN if host.process_state(holder.pid).startswith("T") else Standing.RUNNING
     if run is None:
         return Standing.NOT_BEGUN
     if run.finished is None:
@@ -150,6 +181,51 @@ def _standing(run: Archive | None, alive: lock.Life | None) -> Standing:
     if run.finished.broken:
         return Standing.BROKEN
     return Standing.INTERRUPTED if run.finished.interrupted else Standing.OVER
+
+
+def _lost(run: Archive) -> Iterator[str]:
+    """Result files that the journal promises and that are not there."""
+    for attempt in run.attempts:
+        path = run.folder(attempt).result
+        if attempt.promised is not None and not _is_there(path):
+            yield str(path)
+
+
+class _Made(msgspec.Struct, frozen=True, kw_only=True):
+    """Of a report's metadata: which run it is of, and when it was made, by the number of segments."""
+
+    run_id: str
+    segments: tuple[msgspec.Raw, ...]
+
+
+class _Summary(msgspec.Struct, frozen=True, kw_only=True):
+    cells: CellCounts
+
+
+class _Told(msgspec.Struct, frozen=True, kw_only=True):
+    """What is read of a report."""
+
+    metadata: _Made
+    summary: _Summary
+    verdict: Verdict
+
+
+def _outcome(run: Archive) -> Outcome | str:
+    """What the report in the run's folder says; why it says nothing, where it is missing, damaged or an older one."""
+    path = run.paths.report(ReportFormat.JSON)
+    try:
+        told = msgspec.json.decode(bounded.read(path), type=_Told)
+    except FileNotFoundError:
+        return f"the report {path} is missing"
+    except OSError as error:
+        return f"the report {path} cannot be read: {error.strerror}"
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return f"the report {path} is damaged"
+    if (told.metadata.run_id, len(told.metadata.segments)) != (run.stored.run_id, len(run.segments)):
+        return f"the report {path} was made before the run was gone on with, or is of another run"
+    return Outcome(
+        verdict=told.verdict.word, exit_code=told.verdict.exit_code, cells=told.summary.cells, report=str(path)
+    )
 
 
 def _limit_left_s(stored: StoredRun, holder: lock.Holder | None) -> float | None:

@@ -107,22 +107,23 @@ def follow(records: Iterable[HealthRecord]) -> Courses:
     xids: dict[str, tuple[Heard, ...]] = {}
     looks: dict[str, list[Look]] = {}
     before: dict[str, int] = {}
-    boot, kernel_log = "", False
+    boot, hearing = "", _Hearing()
     for record in records:
         match record:
             case Watch():
-                boot, kernel_log, before = record.boot_id, record.kernel_log, {}
-                _deafen(gpus, record.deaf, kernel_log=kernel_log)
+                boot, before = record.boot_id, {}
+                hearing = _Hearing(record.deaf, record.unlogged, record.kernel_log)
+                hearing.tell(gpus)
             case Deafened():
-                kernel_log = kernel_log and record.kernel_log
-                _deafen(gpus, record.deaf, kernel_log=kernel_log)
+                hearing = hearing.less(record)
+                hearing.tell(gpus)
             case XidSeen():
                 xids[record.uuid] = (*xids.get(record.uuid, ()), Heard(record.xid, boot, record.at_ns))
             case Vitals():
                 course = gpus.setdefault(record.uuid, Course())
                 course.broken = course.broken or record.broken
                 course.damaged = course.damaged or record.damaged
-                if not kernel_log:
+                if not hearing.kernel_log:
                     course.unheard[KERNEL_LOG] = "it may not be read"
                 course.take(record.values, record.refusals, _seconds(before, record.uuid, record.at_ns))
                 looks.setdefault(record.uuid, []).append(Look(boot, record.at_ns))
@@ -132,13 +133,30 @@ def follow(records: Iterable[HealthRecord]) -> Courses:
     return Courses(gpus=gpus, node=node, xids=xids, looks={uuid: tuple(its) for uuid, its in looks.items()})
 
 
-def _deafen(gpus: dict[str, Course], deaf: Mapping[str, str], *, kernel_log: bool) -> None:
-    """What was not heard once stays unheard, whatever a later telemetry process can hear."""
-    for uuid, why in deaf.items():
-        course = gpus.setdefault(uuid, Course())
-        course.unheard[EVENTS] = why
-        if not kernel_log:
-            course.deaf = why
+class _Hearing(NamedTuple):
+    """What one telemetry process does not hear, as Watch and Deafened tell it. It only ever gets less."""
+
+    deaf: Mapping[str, str] = {}
+    unlogged: Mapping[str, str] = {}
+    kernel_log: bool = False
+
+    def less(self, record: Deafened) -> "_Hearing":
+        """What it hears from then on."""
+        return _Hearing(
+            {**self.deaf, **record.deaf},
+            {**self.unlogged, **record.unlogged},
+            self.kernel_log and record.kernel_log,
+        )
+
+    def tell(self, gpus: dict[str, Course]) -> None:
+        """What was not heard once stays unheard, whatever a later telemetry process can hear."""
+        for uuid, why in self.unlogged.items():
+            gpus.setdefault(uuid, Course()).unheard[KERNEL_LOG] = why
+        for uuid, why in self.deaf.items():
+            course = gpus.setdefault(uuid, Course())
+            course.unheard[EVENTS] = why
+            if not self.kernel_log or uuid in self.unlogged:
+                course.deaf = why
 
 
 def _seconds(before: dict[str, int], who: str, at_ns: int) -> float:

@@ -26,11 +26,15 @@ _XID: Final = re.compile(rb"NVRM: Xid \(PCI:([0-9a-fA-F:.]+)(?: GPU-I:(\d+))?(?:
 
 
 class KernelLog:
-    """The log, read as it grows. slots: PCI address as NVML writes it → who of the run is on that GPU."""
+    """The log, read as it grows. slots: PCI address as NVML writes it → who of the run is on that GPU.
+
+    gap: why some of it was not heard although it can be read; empty while all was.
+    """
 
     def __init__(self, slots: Mapping[str, Occupants], path: Path = KMSG) -> None:
         self._slots = {_slot(kernel_name(address)): there for address, there in slots.items()}
         self._fd = _opened(path)
+        self.gap = ""
 
     @property
     def readable(self) -> bool:
@@ -59,7 +63,8 @@ class KernelLog:
             try:
                 record = os.read(self._fd, _RECORD_BYTES)
             except BrokenPipeError:
-                continue  # records were overwritten before they were read: go on with what is left
+                self.gap = "records were overwritten before they were read"  # go on with what is left
+                continue
             except BlockingIOError:
                 return  # nothing has come
             except OSError:

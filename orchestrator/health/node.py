@@ -43,9 +43,9 @@ def look(pci_addresses: Iterable[str], sysfs: Path = SYSFS) -> NodeVitals:
 
 
 def kernel_name(pci_address: str) -> str:
-    """NVML's "00000000:1B:00.0" as the kernel writes it: "0000:1b:00.0"."""
+    """NVML's "00000000:1B:00.0" as the kernel writes it: "0000:1b:00.0". Domains may have more than four digits."""
     domain, _, rest = pci_address.lower().partition(":")
-    return f"{domain[-4:]}:{rest}"
+    return f"{domain.lstrip('0').zfill(4)}:{rest}"
 
 
 def _total(path: Path) -> int | None:

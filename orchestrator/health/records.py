@@ -1,7 +1,7 @@
 """What the telemetry process writes about health: one frame a record in telemetry/health.records, in order of time.
 
     Watch        it begins to look: on which boot, and of which GPUs it can hear Xid events
-    Deafened     it can no longer hear them
+    Deafened     it can no longer hear them, or may have missed some
     Vitals       one GPU at the beginning, every ten seconds, and at the end
     XidSeen      an error of the driver, as soon as it is heard
     NodeVitals   the error counters of the machine itself, as often as those of the GPUs
@@ -31,24 +31,27 @@ class _Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 class Watch(_Record, frozen=True, kw_only=True):
     """A telemetry process begins. deaf: GPUs whose Xids cannot be heard through NVML, by UUID, and why.
 
-    kernel_log: Xids are heard through the kernel's log too, of all GPUs.
+    kernel_log: the kernel's log is read too, which tells the Xids of all GPUs but those in unlogged: UUID → why not.
     """
 
     at_ns: int
     boot_id: str
     deaf: dict[str, str] = {}
     kernel_log: bool = False
+    unlogged: dict[str, str] = {}
 
 
 class Deafened(_Record, frozen=True, kw_only=True):
     """From now on the Xids of some GPUs may not be heard through NVML: UUID → why.
 
-    kernel_log: whether those in the kernel's log still are, if they were before.
+    kernel_log: whether those in the kernel's log still are, if they were before. unlogged: GPUs of which they are not
+    all the same, or were not at some time: UUID → why.
     """
 
     at_ns: int
     deaf: dict[str, str]
     kernel_log: bool = True
+    unlogged: dict[str, str] = {}
 
 
 class Vitals(_Record, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from orchestrator.health import node, xids
 from orchestrator.health.course import Course
@@ -44,6 +44,7 @@ class HealthWatch:
         self._nvml = nvml
         self._uuids = tuple(uuids)
         self._file = FrameFile(path)
+        self._unlogged: dict[str, str] = {}
         self._slots = self._occupied()
         self._events = _Events(nvml, self._uuids)
         self._kernel_log = KernelLog(self._slots, kernel_log)
@@ -51,7 +52,7 @@ class HealthWatch:
         self._by_kernel: dict[tuple[str, int], int] = {}
         self._kept: Counter[tuple[str, xids.XidKind]] = Counter()
         self._told: set[tuple[str, int]] = set()
-        self._hears: tuple[dict[str, str], bool] = ({}, False)
+        self._hears = _Hears({}, {}, kernel_log=False)
         self._courses: dict[str, Course] = {}
         self._broken: set[str] = set()
         self._looked: dict[str, int] = {}
@@ -62,8 +63,8 @@ class HealthWatch:
         """Look if it is time for it. Returns errors that are new. Raises OSError when the disk refuses."""
         if not self._begun:
             self._begun = True
-            deaf, kernel_log = self._hears = self._hearing()
-            self._write(Watch(at_ns=now_ns, boot_id=host.boot_id(), deaf=deaf, kernel_log=kernel_log))
+            self._hears = self._hearing()
+            self._write(Watch(at_ns=now_ns, boot_id=host.boot_id(), **self._hears._asdict()))
         heard = self._listen()
         if now_ns < self._next_ns:
             return heard
@@ -100,13 +101,15 @@ class HealthWatch:
         for event in told:
             self._write(event)
         if self._hearing() != self._hears:
-            deaf, kernel_log = self._hears = self._hearing()
-            self._write(Deafened(at_ns=now_ns, deaf=deaf, kernel_log=kernel_log))
+            self._hears = self._hearing()
+            self._write(Deafened(at_ns=now_ns, **self._hears._asdict()))
         return told
 
-    def _hearing(self) -> tuple[dict[str, str], bool]:
-        """GPUs that cannot be heard through NVML and why, and whether the kernel's log can be read."""
-        return dict(self._events.deaf), self._kernel_log.readable
+    def _hearing(self) -> "_Hears":
+        """What can be heard now. A gap in the kernel's log may have held an error of any GPU."""
+        gap = self._kernel_log.gap
+        unlogged = {**dict.fromkeys(self._uuids if gap else (), gap), **self._unlogged}
+        return _Hears(dict(self._events.deaf), unlogged, self._kernel_log.readable)
 
     def _keeps(self, uuid: str, xid: int) -> bool:
         """Whether an error is written and told, which counts it."""
@@ -139,21 +142,34 @@ class HealthWatch:
         return (GpuBroken(uuid=uuid, reason=reason, at_ns=seen.at_ns, lost=bool(seen.broken)),)
 
     def _occupied(self) -> dict[str, mig.Occupants]:
-        """PCI address of each GPU that tells it → who of the run is on it."""
+        """PCI address of each GPU that tells it → who of the run is on it. The kernel's log tells of no other."""
         found: dict[str, list[str]] = {}
         for uuid in self._uuids:
             found.setdefault(self._slot(uuid), []).append(uuid)
         return {slot: mig.occupants(self._nvml, uuids) for slot, uuids in found.items() if slot}
 
     def _slot(self, uuid: str) -> str:
-        """The PCI address of a GPU; empty where NVML does not tell."""
+        """The PCI address of a GPU; empty where NVML does not tell, with the reason noted."""
         try:
-            return self._nvml.ask(uuid, lambda lib, gpu: str(lib.nvmlDeviceGetPciInfo(gpu).busId))
-        except NvmlError:
-            return ""
+            address = self._nvml.ask(uuid, lambda lib, gpu: str(lib.nvmlDeviceGetPciInfo(gpu).busId))
+        except NvmlError as error:
+            address, why = "", refused(error)
+        else:
+            why = "NVML tells an empty one"
+        if not address:
+            self._unlogged[uuid] = f"its PCI address is unknown: {why}"
+        return address
 
     def _write(self, record: HealthRecord) -> None:
         self._file.append(codec.encode(record))
+
+
+class _Hears(NamedTuple):
+    """What Watch and Deafened tell of the two sources of Xids, by their names for it."""
+
+    deaf: dict[str, str]
+    unlogged: dict[str, str]
+    kernel_log: bool
 
 
 class _Events:

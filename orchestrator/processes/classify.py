@@ -57,6 +57,39 @@ _OF_CUDA: Final = frozenset({Category.CUDA_STICKY, Category.CUDA_ERROR, Category
 """Kinds of failure that CUDA's start-up may end in."""
 
 
+_OF_HARDWARE: Final = frozenset(
+    {
+        Category.DEVICE_UNAVAILABLE,
+        Category.CUDA_STICKY,
+        Category.CUDA_ERROR,
+        Category.EXCEPTION,
+        Category.NOT_FINITE,
+        Category.CRASHED,
+        Category.KILLED,
+        Category.DEADLINE,
+        Category.NO_OUTCOME,
+    }
+)
+"""Kinds of failure that a GPU may lead to whose hardware fails."""
+
+
+def outside(failure: Failure, hazard: Failure | None, broken: str) -> Failure:
+    """The failure as it is to be read by what the driver has said of GPUs.
+
+    hazard: the grave one of its own GPU, None where there is none. It is the cause then, and what the launch ended in
+    is kept as evidence (`ended_as`). broken: as for `collateral`.
+    """
+    if hazard is None or failure.category not in _OF_HARDWARE:
+        return collateral(failure, broken)
+    ended_as = f"{failure.category}: {failure.message}"
+    return msgspec.structs.replace(
+        failure,
+        category=hazard.category,
+        message=hazard.message,
+        evidence={"ended_as": ended_as} | failure.evidence,
+    )
+
+
 def collateral(failure: Failure, broken: str) -> Failure:
     """The failure as it is to be read after the hardware of other GPUs, named in `broken`, has failed.
 

@@ -6,6 +6,8 @@
         ▼                 ▼               ENDING (SIGTERM) ──grace──▶ KILLED (SIGKILL) ──60 s──▶ OVER (unkillable)
       OVER             DRAINING ──1 s or Reported──▶ OVER
 
+What the driver says of a GPU may come just after what CUDA did to a launch there, and is the cause. So a failure that
+CUDA tells is held back as long as a process that has died is: WORKING ──Reported──▶ HELD ──1 s, stop──▶ REPORTED.
 The loop feeds events with the time they happened at, and carries out the actions. A launch gives exactly one
 conclusion: a result, or the earliest failure that explains its end.
 """
@@ -22,6 +24,7 @@ from protocol.result import Result
 
 DRAIN_S: Final = 1.0
 """A process's death may be seen before its last message: the pidfd was first in 4 of 600 launches."""
+HELD_BACK: Final = frozenset({Category.CUDA_STICKY, Category.CUDA_ERROR, Category.DEVICE_UNAVAILABLE})
 UNKILLABLE_S: Final = 60.0
 TERM_GRACE_S: Final = 10.0
 
@@ -32,6 +35,7 @@ class Status(enum.Enum):
     REQUESTED = enum.auto()
     BORN = enum.auto()
     WORKING = enum.auto()
+    HELD = enum.auto()
     REPORTED = enum.auto()
     ENDING = enum.auto()
     KILLED = enum.auto()
@@ -42,7 +46,7 @@ class Status(enum.Enum):
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
     """One launch, now. deadline: monotonic seconds at which something must have happened.
 
-    cause: why the orchestrator is ending it. concluded: the outcome was handed on; nothing may be concluded twice.
+    cause: why the orchestrator is ending it. held: the failure that is held back. concluded: nothing may be so twice.
     """
 
     deadlines: Deadlines
@@ -52,6 +56,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     fraction: float = 0.0
     deadline: float
     cause: Failure | None = None
+    held: Failure | None = None
     concluded: bool = False
     exit: Exit | None = None
 
@@ -193,15 +198,24 @@ def _progressed(launch: Launch, fraction: float, now: float) -> tuple[Launch, tu
 
 def _reported(launch: Launch, outcome: Result | Failure, now: float) -> tuple[Launch, tuple[Action, ...]]:
     """An outcome counts when it comes before the launch was given up; also from a process that has died since."""
+    doubtful = isinstance(outcome, Failure) and outcome.category in HELD_BACK
     match launch.status:
+        case Status.WORKING if doubtful:
+            return _with(launch, status=Status.HELD, held=outcome, deadline=now + DRAIN_S), ()
         case Status.WORKING:
-            deadline = now + launch.deadlines.allowance(Phase.FINISH, launch.measurement)
-            reported = _with(launch, status=Status.REPORTED, phase=Phase.FINISH, deadline=deadline, concluded=True)
-            return reported, (Conclude(outcome),)
-        case Status.DRAINING if not launch.concluded:
+            return _told(launch, outcome, now)
+        case Status.DRAINING if doubtful:
+            return _with(launch, held=launch.held or outcome), ()
+        case Status.DRAINING if launch.held is None:
             return _with(launch, status=Status.OVER, concluded=True), (Conclude(outcome), Forget())
         case _:
             return launch, ()
+
+
+def _told(launch: Launch, outcome: Result | Failure | None, now: float) -> tuple[Launch, tuple[Action, ...]]:
+    until = now + launch.deadlines.allowance(Phase.FINISH, launch.measurement)
+    launch = _with(launch, status=Status.REPORTED, phase=Phase.FINISH, deadline=until, concluded=True)
+    return launch, (Conclude(outcome),)
 
 
 def _died(launch: Launch, exit_: Exit, now: float) -> tuple[Launch, tuple[Action, ...]]:
@@ -212,7 +226,7 @@ def _died(launch: Launch, exit_: Exit, now: float) -> tuple[Launch, tuple[Action
             return _with(launch, status=Status.OVER), (Forget(),)
         case Status.ENDING | Status.KILLED:
             return _over(launch, launch.cause)
-        case Status.REQUESTED | Status.BORN | Status.WORKING:
+        case Status.REQUESTED | Status.BORN | Status.WORKING | Status.HELD:
             return _with(launch, status=Status.DRAINING, deadline=now + DRAIN_S), ()
         case _:
             return launch, ()
@@ -225,6 +239,10 @@ def _stop(
     match launch.status:
         case Status.REQUESTED:
             return _over(launch, failure)
+        case Status.HELD:  # what it told came first
+            launch, told = _told(launch, launch.held, now)
+            launch, actions = _stop(launch, failure, now, immediately=immediately, grace_s=grace_s)
+            return launch, told + actions
         case Status.BORN | Status.WORKING | Status.REPORTED if not immediately:
             return _with(launch, status=Status.ENDING, cause=failure, deadline=now + grace_s), (Terminate(),)
         case Status.BORN | Status.WORKING | Status.REPORTED | Status.ENDING:
@@ -245,8 +263,10 @@ def _late(launch: Launch, now: float) -> tuple[Launch, tuple[Action, ...]]:
             return _with(launch, status=Status.KILLED, deadline=now + UNKILLABLE_S), (Kill(),)
         case Status.KILLED:
             return _unkillable(launch)
+        case Status.HELD:
+            return _told(launch, launch.held, now)
         case Status.DRAINING:
-            return _over(launch, None)
+            return _over(launch, launch.held)
         case Status.OVER:
             return launch, ()
 

@@ -21,6 +21,7 @@ import msgspec
 from orchestrator import run
 from orchestrator.disk import archive, folders
 from orchestrator.machine.seen import Look
+from orchestrator.processes.signals import StopSignals
 from orchestrator.selftest import accounts, campaign, faults, leftovers
 from orchestrator.selftest.campaign import Injection
 from orchestrator.selftest.judge import Account, judge
@@ -65,19 +66,26 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
         return ExitCode.INCOMPLETE if self.interrupted else ExitCode.PASSED
 
 
-def inject(devices: Sequence[Device], display: Display, command: tuple[str, ...], look: Look | None = None) -> Outcome:
-    """Inject every fault into every device, all devices at once. look: as for run.execute. Raises as that does.
+def inject(
+    devices: Sequence[Device],
+    display: Display,
+    command: tuple[str, ...],
+    stop_signals: StopSignals,
+    look: Look | None = None,
+) -> Outcome:
+    """Inject every fault into every device, all devices at once. stop_signals, look: as for run.execute.
 
-    The run's folder is removed, unless something in it is worth reading: a row that is wrong.
+    The run's folder is removed, unless something in it is worth reading: a row that is wrong. Raises as run.execute.
     """
     began = time.monotonic()
+    stop_signals.spare(1)  # from here on there is a run, which ends with a table
     with _temporary() as folder:
         paths, told = folders.make_run(folder, datetime.now()), folder / "injected"
         stored, injections = campaign.prepare(faults.FAULTS, devices, paths.folder, told, command)
         archive.store(stored, paths)
         display.tell(_announcement(injections, devices))
         watch = Watch(display, paths)
-        report = run.execute(stored, paths, watch, look)
+        report = run.execute(stored, paths, watch, look, stop_signals)
         loaded, moments = archive.load(paths), accounts.moments(told)
         rows = tuple(_row(one, accounts.read(loaded, report, one, moments, watch.seen)) for one in injections)
         outcome = Outcome(

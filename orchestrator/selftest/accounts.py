@@ -9,7 +9,7 @@ from orchestrator.deciding.slots import scopes
 from orchestrator.disk.archive import Archive, Attempt
 from orchestrator.report.model import Report
 from orchestrator.selftest.campaign import Injection
-from orchestrator.selftest.judge import Account, Try
+from orchestrator.selftest.judge import Account, Told, Try
 from orchestrator.selftest.watching import Seen
 
 _FRAME: Final = '  File "'
@@ -28,6 +28,7 @@ def read(
     return Account(
         status=next(entry.status for entry in report.cells if entry.cell == cell.id),
         tries=tuple(_try(archive, one, moments, seen) for one in archive.attempts if one.start.cell == cell.id),
+        reported=tuple(Told(one.category, one.message, one.phase) for one in report.failures if one.cell == cell.id),
         skipped=not archive.skipped.keys().isdisjoint(scopes(cell)),
         taken_out=archive.taken_out.get(device, "") if last == [cell.id] else "",
     )

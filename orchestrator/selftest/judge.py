@@ -42,14 +42,24 @@ class Try(msgspec.Struct, frozen=True, kw_only=True):
     disk_bytes: int = 0
 
 
+class Told(msgspec.Struct, frozen=True):
+    """What is said of a process that failed."""
+
+    category: str | None
+    message: str
+    phase: str | None
+
+
 class Account(msgspec.Struct, frozen=True, kw_only=True):
     """What the orchestrator said of one injected fault.
 
-    skipped: its model is. taken_out: why its device is, where this was the last that ran on it.
+    status: in the report. reported: its failures there, earliest first. skipped: its model is. taken_out: why its
+    device is, where this was the last that ran on it.
     """
 
     status: Status
     tries: tuple[Try, ...]
+    reported: tuple[Told, ...]
     skipped: bool = False
     taken_out: str = ""
 
@@ -114,6 +124,7 @@ def _wrong(expected: Expected, account: Account) -> Iterator[str]:
         )
     if account.status is not expected.status:
         yield f"status: expected {expected.status}, not {account.status}"
+    yield from _reported_otherwise(account)
     for one in account.tries:
         yield from _keeps_too_much(one)
 
@@ -129,6 +140,21 @@ def _tells_little(expected: Expected, account: Account) -> Iterator[str]:
     least = min(one.output_bytes for one in account.failed)
     if expected.prints and least < _PRINTED_BYTES:
         yield f"output: {least} bytes were kept of what has no end, and {_PRINTED_BYTES} are the least"
+
+
+def _reported_otherwise(account: Account) -> Iterator[str]:
+    """What is expected was asked of the journal: the report, which people read, has to say the same."""
+    written = tuple(Told(one.category, one.message, one.phase) for one in account.failed)
+    if len(written) != len(account.reported):
+        yield f"report: {len(account.reported)} failures, and {len(written)} in the journal"
+        return
+    for told, true in zip(account.reported, written, strict=True):
+        if told != true:
+            yield f"report: it says {_words(told)}, and the journal {_words(true)}"
+
+
+def _words(told: Told) -> str:
+    return f'{told.category} in {told.phase}: "{told.message}"'
 
 
 def _keeps_too_much(one: Try) -> Iterator[str]:

@@ -44,6 +44,26 @@ faults.FAULTS = tuple(map(broken, faults.FAULTS))
 """
 
 
+MISNAMED = """
+import msgspec
+from orchestrator.merge import summary
+failures = summary.failures
+summary.failures = lambda *_: (msgspec.structs.replace(one, category="exception") for one in failures(*_))
+"""
+"""The report calls every fault the same."""
+
+SIGNALLED = """
+import os, signal
+from {module} import {name} as before
+def signalled(*words, **named):
+    os.kill(os.getpid(), signal.SIGTERM)
+    return before(*words, **named)
+import {module}
+{module}.{name} = signalled
+"""
+"""The command is sent SIGTERM when it gets there."""
+
+
 def selftest(
     folder: Path, *options: str, faults: tuple[str, ...] = QUICK, change: str = ""
 ) -> subprocess.CompletedProcess[str]:
@@ -94,6 +114,31 @@ def test_a_wrong_row_ends_with_5(tmp_path: Path) -> None:
     assert "kill (SIGKILL) on cpu:0: category: expected crashed, not killed, cause unknown" in lines
     (run,) = kept(tmp_path)
     assert lines[-1].endswith(f"The run is kept in {run}")
+
+
+def test_a_report_that_misnames_is_wrong(tmp_path: Path) -> None:
+    """Also where the journal is right: the report is what people read."""
+    done = selftest(tmp_path, faults=("kill (SIGKILL)", "exception"), change=MISNAMED)
+    assert done.returncode == 5, done.stdout + done.stderr
+    assert [line.split()[0] for line in done.stdout.splitlines() if line.endswith("WRONG")] == ["kill"]
+    assert 'report: it says exception in measure: "killed by SIGKILL, cause unknown"' in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "begun"),
+    [
+        ("orchestrator.machine.devices", "resolve", False),
+        ("orchestrator.disk.folders", "make_run", True),
+        ("orchestrator.machine.readiness", "check", True),
+    ],
+)
+def test_sigterm_before_the_first_fault_ends_it_in_order(tmp_path: Path, module: str, name: str, begun: bool) -> None:
+    """Exit code 4 and the word `interrupted`, not the signal's end; where there is a run, its table too."""
+    done = selftest(tmp_path, change=SIGNALLED.format(module=module, name=name))
+    assert done.returncode == 4, done.stdout + done.stderr
+    assert ("Interrupted: 0 of 5 faults" in done.stdout) is begun
+    assert ("error: interrupted" in done.stderr) is not begun
+    assert list(tmp_path.glob("gpubench-selftest-*")) == []
 
 
 def test_a_report_under_injection_is_tainted(tmp_path: Path) -> None:

@@ -1,17 +1,21 @@
 """What is done about a launch that is over: whose fault it was, and whether its device is used again."""
 
+import select
+import signal
+import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
+import protocol
 from orchestrator.deciding.slots import SlotStatus
 from orchestrator.disk import journal
 from orchestrator.disk.records import End, TakenOut
-from orchestrator.processes.fleet import Concluded, Gone
+from orchestrator.processes.fleet import Concluded, Gone, Live
 from protocol.failure import Category, Failure, Phase
-from protocol.messages import GpuBroken
-from tests.fakes.conducting import conducting
+from protocol.messages import GpuBroken, Hello, Outcome, XidSeen
+from tests.fakes.conducting import Held, conducting
 from tests.fakes.results import result
 from tests.fakes.runs import gpus
 
@@ -67,3 +71,67 @@ def test_a_gpu_that_breaks_is_taken_out_with_what_runs_there(tmp_path: Path, los
     assert [(one.device, one.reason) for one in read if isinstance(one, TakenOut)] == [(GPU, "it is broken")]
     (failure,) = [one.failure for one in read if isinstance(one, End) and one.failure is not None]
     assert (failure.category, failure.message) == (category, "it is broken")
+
+
+XID = XidSeen(uuid=GPU, xid=79, at_ns=1)
+LOST = GpuBroken(uuid=GPU, reason="GPU is lost", at_ns=1, lost=True)
+STICKY = Failure(category=Category.CUDA_STICKY, message="CUDA error 999", phase=Phase.MEASURE, code=999)
+HARDWARE = (Category.DEVICE_HARDWARE, "Xid 79: reboot the machine")
+
+
+def working(held: Held, process: subprocess.Popen[bytes]) -> Live:
+    """The launch on GPU, whose worker is `process` and has begun."""
+    live, fleet = held.live[GPU], held.conductor.fleet
+    hello = Hello(
+        launch=live.spec.launch,
+        token=live.spec.token,
+        version=protocol.VERSION,
+        pid=process.pid,
+        root=live.spec.root,
+    )
+    held.conductor.carry_out(fleet.hear(hello, time.monotonic()))
+    return live
+
+
+def ended_as(held: Held) -> list[tuple[Category, str]]:
+    """How the launches have failed."""
+    ends = [one.failure for one in journal.read(held.paths.journal) if isinstance(one, End)]
+    return [(failure.category, failure.message) for failure in ends if failure is not None]
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [(XID, HARDWARE), (LOST, (Category.DEVICE_LOST, "GPU is lost")), (None, (Category.CRASHED, "killed by SIGABRT"))],
+)
+def test_an_abort_just_before_the_drivers_word_is_the_gpus(
+    tmp_path: Path, word: XidSeen | GpuBroken | None, expected: tuple[Category, str]
+) -> None:
+    """The second in which a dead process's last message is waited for is waited for the driver too."""
+    with conducting(tmp_path / "run", gpus(2)) as held, subprocess.Popen(["sleep", "60"], process_group=0) as process:
+        live, fleet = working(held, process), held.conductor.fleet
+        process.send_signal(signal.SIGABRT)
+        assert live.pidfd is not None
+        select.select([live.pidfd], [], [], 10)
+        now = time.monotonic()
+        held.conductor.carry_out(fleet.died(live.pidfd, now))
+        if word is not None:
+            held.conductor.beware(word)
+        held.conductor.carry_out(fleet.time_passed(now + 1))
+        assert ended_as(held) == [expected]
+
+
+@pytest.mark.parametrize("heard", [True, False])
+def test_what_cuda_tells_just_before_the_drivers_word_is_the_gpus(tmp_path: Path, heard: bool) -> None:
+    """A worker's last words are held back for that second; without the driver's they stand."""
+    with conducting(tmp_path / "run", gpus(2)) as held, subprocess.Popen(["sleep", "60"], process_group=0) as process:
+        live, fleet = working(held, process), held.conductor.fleet
+        now = time.monotonic()
+        told = Outcome(launch=live.spec.launch, token=live.spec.token, failure=STICKY)
+        held.conductor.carry_out(fleet.hear(told, now))
+        assert ended_as(held) == []
+        if heard:
+            held.conductor.beware(XID)
+        else:
+            held.conductor.carry_out(fleet.time_passed(now + 1))
+        assert ended_as(held) == [HARDWARE if heard else (Category.CUDA_STICKY, "CUDA error 999")]
+        process.kill()

@@ -35,6 +35,17 @@ def test_other_gpus_that_broke_are_known() -> None:
     assert hazards.broken_beside(GPU) == ("GPU-3",)
 
 
+def test_the_first_grave_failure_of_a_gpu_is_known() -> None:
+    """Of that GPU alone, and not what leaves it usable."""
+    hazards = Hazards()
+    hazards.heard(xid(13))
+    assert hazards.grave(GPU) is None
+    first = hazards.heard(xid(79))
+    hazards.heard(GpuBroken(uuid=GPU, reason="it is lost", at_ns=0, lost=True))
+    assert hazards.grave(GPU) == first
+    assert hazards.grave("GPU-2") is None
+
+
 @pytest.mark.parametrize("number", [13, 31, 45, 63, 94, 999])
 def test_others_end_nothing(number: int) -> None:
     """A fault of the application, and what nobody knows, is only kept."""

@@ -33,6 +33,7 @@ ROWS = [
     ("pcie_width", {"pcie_width": 8}, Verdict.WARN, Action.MONITOR),
     ("nvlinks", {"nvlinks_up": 17}, Verdict.FAIL, Action.RESET),
     ("nvlink_errors", {"nvlink_errors": 1}, Verdict.WARN, Action.MONITOR),
+    ("fabric", {"fabric_state": 1}, Verdict.FAIL, Action.REBOOT),
     ("fabric", {"fabric_state": 2}, Verdict.FAIL, Action.REBOOT),
     ("fabric", {"fabric_status": 999}, Verdict.FAIL, Action.REBOOT),
 ]
@@ -82,6 +83,17 @@ def test_below_its_limit_a_signal_is_well(harmless: dict[str, int]) -> None:
 def test_a_moment_of_heat_is_no_failure() -> None:
     """One look above the limit warns; only two in a row, so ten seconds, fail."""
     assert verdict.of_gpu(case(course({}, {"gpu_margin_c": -1}, {})), ()).verdict is Verdict.WARN
+
+
+@pytest.mark.parametrize(("seconds", "expected"), [(9.9, State.WARN), (10.0, State.FAIL)])
+@pytest.mark.parametrize("signal", ["gpu_temperature", "memory_temperature"])
+def test_ten_seconds_of_heat_are_a_failure(signal: str, seconds: float, expected: State) -> None:
+    """A margin that is spent fails from ten seconds on, however well it was before and after; a shorter time warns."""
+    made = Course()
+    spent = WELL | {"gpu_margin_c": 0, "memory_margin_c": 0}
+    for values, passed in ((WELL, 0.0), (spent, 10.0), (spent, seconds), (WELL, 10.0)):
+        made.take(values, {}, passed)
+    assert state(verdict.of_gpu(case(made), ()), signal) is expected
 
 
 def test_an_idle_link_at_a_low_generation_is_well() -> None:

@@ -13,7 +13,7 @@ from orchestrator.health import node, records
 from orchestrator.health.course import Courses, follow
 from orchestrator.health.records import Deafened, HealthRecord, NodeVitals, Vitals, Watch
 from orchestrator.sampling.telemetry import Telemetry
-from protocol.messages import DeviceFree, Digest, GpuBroken, Unavailable, XidSeen
+from protocol.messages import DeviceFree, Digest, ForeignSeen, GpuBroken, Unavailable, XidSeen
 from protocol.paths import RunPaths
 from tests.fakes.nvml import FakeNvml, uuid
 from tests.fakes.telemetry import hear
@@ -76,6 +76,16 @@ def test_a_look_after_every_launch(fake: FakeNvml, telemetry: Telemetry, tmp_pat
     assert len(looks) > 2
     times = [look.at_ns for look in looks[:-1]]  # without the last one, which comes when it comes
     assert all(later - earlier >= 1_000_000_000 for earlier, later in pairwise(times))
+
+
+def test_a_launch_is_not_over_before_it_is_known_who_was_beside_it(fake: FakeNvml, telemetry: Telemetry) -> None:
+    """A process that came since the last look is told of before the answer that lets the launch's result be judged."""
+    said: list[type] = []
+    at_work(telemetry)  # with which a look fell together: the next one is half a second off
+    fake.set({"gpu.1.compute": f"{os.getppid()} 4096"})
+    telemetry.await_free(uuid(1), 0, 10.0)
+    hear(telemetry, lambda message: said.append(type(message)) or isinstance(message, DeviceFree))
+    assert [one for one in said if one is not Digest] == [ForeignSeen, DeviceFree]
 
 
 def test_an_xid_is_heard_said_and_kept(fake: FakeNvml, telemetry: Telemetry, tmp_path: Path) -> None:

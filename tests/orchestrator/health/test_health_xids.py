@@ -87,6 +87,11 @@ def watch(*, events: bool, log: bool) -> Watch:
 
 DEAF, UNREAD = "NVML's events not heard (no permission)", "the kernel's log not heard (it may not be read)"
 LOST_LOG = Deafened(at_ns=SECOND_NS, deaf={}, kernel_log=False)
+UNADDRESSED = Watch(at_ns=0, boot_id="b", kernel_log=True, unlogged={"a": "its PCI address is unknown"})
+MISSED = Deafened(at_ns=SECOND_NS, deaf={}, unlogged={"a": "overwritten"})
+NO_EVENTS = Deafened(at_ns=2 * SECOND_NS, deaf={"a": "no permission"})
+UNADDRESSED_WORDS = "the kernel's log not heard (its PCI address is unknown)"
+MISSED_WORDS = "the kernel's log not heard (overwritten)"
 
 
 @pytest.mark.parametrize(
@@ -101,6 +106,12 @@ LOST_LOG = Deafened(at_ns=SECOND_NS, deaf={}, kernel_log=False)
             (watch(events=False, log=True), Deafened(at_ns=1, deaf={"a": "no permission"}, kernel_log=False)),
             *(State.UNREADABLE, f"{DEAF}, {UNREAD}"),
         ),
+        ((watch(events=False, log=True), LOST_LOG), State.UNREADABLE, f"{DEAF}, {UNREAD}"),
+        ((UNADDRESSED,), State.PASS, f"NVML's events heard, {UNADDRESSED_WORDS}"),
+        ((UNADDRESSED, NO_EVENTS), State.UNREADABLE, f"{DEAF}, {UNADDRESSED_WORDS}"),
+        ((watch(events=True, log=True), MISSED), State.PASS, f"NVML's events heard, {MISSED_WORDS}"),
+        ((watch(events=False, log=True), MISSED), State.UNREADABLE, f"{DEAF}, {MISSED_WORDS}"),
+        ((watch(events=True, log=True), MISSED, NO_EVENTS), State.UNREADABLE, f"{DEAF}, {MISSED_WORDS}"),
     ],
 )
 def test_a_deaf_source_of_xids_is_stated(records: tuple[HealthRecord, ...], expected: State, said: str) -> None:

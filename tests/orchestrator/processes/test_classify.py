@@ -74,3 +74,36 @@ def test_start_up_after_another_gpu_broke(category: Category, phase: Phase, brok
     found = classify.collateral(Failure(category=category, message="m", phase=phase), broken)
     assert found.category is expected
     assert ("GPU 1 had failed before" in found.message) is (category is not expected)
+
+
+XID = Failure(category=Category.DEVICE_HARDWARE, message="Xid 79: reboot the machine", phase=Phase.MEASURE)
+
+
+@pytest.mark.parametrize(
+    ("category", "expected"),
+    [
+        (Category.CRASHED, Category.DEVICE_HARDWARE),
+        (Category.CUDA_STICKY, Category.DEVICE_HARDWARE),
+        (Category.DEADLINE, Category.DEVICE_HARDWARE),
+        (Category.NOT_FINITE, Category.DEVICE_HARDWARE),
+        (Category.DEVICE_LOST, Category.DEVICE_LOST),
+        (Category.STOPPED, Category.STOPPED),
+        (Category.IMPORT_ERROR, Category.IMPORT_ERROR),
+        (Category.HOST_OUT_OF_MEMORY, Category.HOST_OUT_OF_MEMORY),
+    ],
+)
+def test_the_gpu_is_the_cause_of_what_its_hardware_may_lead_to(category: Category, expected: Category) -> None:
+    """What the launch ended in is evidence then; what no GPU can do to a process keeps its name."""
+    ended = Failure(category=category, message="m", phase=Phase.BUILD, signal=6, evidence={"stderr": "last words"})
+    found = classify.outside(ended, XID, "GPU 1")
+    assert found.category is expected
+    if expected is not category:
+        assert (found.message, found.phase, found.signal) == (XID.message, Phase.BUILD, 6)
+        assert found.evidence == {"ended_as": f"{category}: m", "stderr": "last words"}
+
+
+def test_without_a_hazard_of_its_own_another_gpus_may_be_why() -> None:
+    """A crash at the start, after another GPU broke, is a consequence; by itself it is a crash."""
+    crash = Failure(category=Category.CRASHED, message="m", phase=Phase.BUILD)
+    assert classify.outside(crash, None, "GPU 1").category is Category.DEVICE_UNAVAILABLE
+    assert classify.outside(crash, None, "") == crash

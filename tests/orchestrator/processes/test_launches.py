@@ -36,6 +36,7 @@ from protocol.messages import Deadlines, Measurement
 DEADLINES = Deadlines(start=5, import_=6, build=7, warm_up=8, measure=9, finish=4)
 MEASUREMENT = Measurement(relative_half_width=0.02, block_s=0.05, warm_up_cap_s=1, min_s=0.3, max_s=1.5)
 FAILURE = Failure(category=Category.EXCEPTION, message="m", phase=Phase.BUILD)
+STICKY = Failure(category=Category.CUDA_STICKY, message="CUDA error 999", phase=Phase.MEASURE)
 STOPPED = Failure(category=Category.INTERRUPTED, message="s", phase=Phase.MEASURE)
 CLEAN = Exit(code=0, signal=None)
 KILLED = Exit(code=None, signal=9)
@@ -150,6 +151,37 @@ def test_a_result_survives_a_worker_that_cannot_be_killed() -> None:
     assert life(TimePassed(), 75.0) == (Forget(unkillable=True),)
 
 
+@pytest.mark.parametrize("category", sorted(launches.HELD_BACK))
+def test_what_cuda_tells_is_held_back_for_a_second(category: Category) -> None:
+    """The driver's word on the GPU may come after it; meanwhile the worker waits, and has its time to leave then."""
+    told = msgspec.structs.replace(STICKY, category=category)
+    life = Life().working()
+    assert life(Reported(told), 1.0) == ()
+    assert life(Reported(FAILURE), 1.1) == life(TimePassed(), 1.9) == ()
+    assert life(TimePassed(), 2.0) == (Conclude(told),)
+    assert life(TimePassed(), 5.9) == ()
+    assert life(Died(CLEAN), 5.9) == (Forget(),)
+
+
+@pytest.mark.parametrize("first", [Reported(STICKY), Died(KILLED)])
+def test_what_is_held_back_is_told_when_the_process_has_died(first: Event) -> None:
+    """In whatever order the two are seen: it is the outcome, a second after the process has gone."""
+    life = Life().working()
+    assert life(first, 1.0) == ()
+    assert life(Died(KILLED) if first == Reported(STICKY) else Reported(STICKY), 1.5) == ()
+    assert life(Reported(FAILURE), 1.6) == ()
+    assert life(TimePassed(), 2.5) == (Conclude(STICKY), Forget())
+
+
+@pytest.mark.parametrize(("now", "action"), [(False, Terminate()), (True, Kill())])
+def test_what_is_held_back_is_told_before_the_launch_is_ended(now: bool, action: Action) -> None:
+    """It came first; whoever ends the launch does not wait for the second."""
+    life = Life().working()
+    life(Reported(STICKY), 1.0)
+    assert life(Stop(STOPPED, now=now), 1.1) == (Conclude(STICKY), action)
+    assert life(Died(KILLED), 1.2) == (Forget(),)
+
+
 @pytest.mark.parametrize("event", [NotBorn(FAILURE), Stop(STOPPED), Stop(STOPPED, now=True)])
 def test_a_launch_that_was_never_born_ends_at_once(event: Event) -> None:
     """There is no process to wait for."""
@@ -167,6 +199,7 @@ EVENTS = st.sampled_from(
         Entered(Phase.MEASURE),
         Progressed(0.5),
         Reported(FAILURE),
+        Reported(STICKY),
         Died(CLEAN),
         Died(KILLED),
         TimePassed(),

@@ -14,7 +14,7 @@ from orchestrator.processes.link import Link
 from orchestrator.processes.logs import CAP_BYTES
 from orchestrator.selftest import Outcome, Row, campaign, leftovers
 from orchestrator.selftest.faults import FAULTS, Done, Fault
-from orchestrator.selftest.judge import Account, Try, judge
+from orchestrator.selftest.judge import Account, Told, Try, judge
 from orchestrator.selftest.table import as_builtins, details, rows
 from orchestrator.selftest.watching import Seen, Watch
 from orchestrator.view import CellEnded, DeviceLine, Notice, Snapshot
@@ -36,7 +36,16 @@ FAILED = Try(
     output_bytes=0,
     phase="measure",
 )
-RIGHT = Account(status=Status.FAILED, tries=(FAILED, msgspec.structs.replace(FAILED, seconds=1.5)))
+
+
+def said(status: Status, tries: tuple[Try, ...], *, taken_out: str = "", skipped: bool = False) -> Account:
+    """An account whose report says what the journal does."""
+    told = tuple(Told(one.category, one.message, one.phase) for one in tries if one.category is not None)
+    return Account(status=status, tries=tries, reported=told, taken_out=taken_out, skipped=skipped)
+
+
+RIGHT = said(Status.FAILED, (FAILED, msgspec.structs.replace(FAILED, seconds=1.5)))
+TOLD = RIGHT.reported[0]
 
 
 def account(
@@ -44,7 +53,7 @@ def account(
 ) -> Account:
     """The right account of KILL, with its second try changed."""
     second = msgspec.structs.replace(FAILED, **changes)
-    return Account(status=status, tries=(FAILED, second), taken_out=taken_out, skipped=skipped)
+    return said(status, (FAILED, second), taken_out=taken_out, skipped=skipped)
 
 
 def test_what_is_as_expected_is_right() -> None:
@@ -54,16 +63,16 @@ def test_what_is_as_expected_is_right() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "words"),
+    ("found", "words"),
     [
-        (Account(status=Status.MISSING, tries=()), "it was never tried"),
+        (said(Status.MISSING, ()), "it was never tried"),
         (account(injected=False), "it did not happen in every process"),
         (
             account(category="crashed"),
             "category: expected killed, cause unknown, not killed, cause unknown and crashed",
         ),
         (account(signal="SIGTERM"), "ended by: expected SIGKILL, not SIGKILL and SIGTERM"),
-        (Account(status=Status.FAILED, tries=(FAILED,) * 3), "tries: expected 2, not 3"),
+        (said(Status.FAILED, (FAILED,) * 3), "tries: expected 2, not 3"),
         (account(batch_size=2), "expected to be tried again, not half the batch"),
         (account(skipped=True), "expected to be tried again, not model skipped"),
         (account(taken_out="it is lost"), "expected to be tried again, not device taken out (it is lost)"),
@@ -77,15 +86,41 @@ def test_what_is_as_expected_is_right() -> None:
         ),
     ],
 )
-def test_each_deviation_is_told(said: Account, words: str) -> None:
+def test_each_deviation_is_told(found: Account, words: str) -> None:
     """One thing is otherwise than expected, and one sentence says which."""
-    assert judge(KILL.expected, said) == (words,)
+    assert judge(KILL.expected, found) == (words,)
+
+
+WRITTEN = 'and the journal killed, cause unknown in measure: "killed by SIGKILL, cause unknown"'
+
+
+@pytest.mark.parametrize(
+    ("reported", "words"),
+    [
+        (
+            (TOLD, msgspec.structs.replace(TOLD, category="exception")),
+            f'report: it says exception in measure: "killed by SIGKILL, cause unknown", {WRITTEN}',
+        ),
+        (
+            (msgspec.structs.replace(TOLD, message="?"), TOLD),
+            f'report: it says killed, cause unknown in measure: "?", {WRITTEN}',
+        ),
+        (
+            (TOLD, msgspec.structs.replace(TOLD, phase="build")),
+            f'report: it says killed, cause unknown in build: "killed by SIGKILL, cause unknown", {WRITTEN}',
+        ),
+        ((TOLD,), "report: 1 failures, and 2 in the journal"),
+    ],
+)
+def test_a_report_that_says_otherwise_than_the_journal_is_wrong(reported: tuple[Told, ...], words: str) -> None:
+    """Category, message and phase of each failure, and none is left out."""
+    assert judge(KILL.expected, msgspec.structs.replace(RIGHT, reported=reported)) == (words,)
 
 
 def test_a_fault_that_is_not_noticed_is_wrong() -> None:
     """A result where there should be none is told as nothing said."""
     missed = msgspec.structs.replace(FAILED, category=None, signal=None)
-    wrong = judge(KILL.expected, Account(status=Status.OK, tries=(missed,)))
+    wrong = judge(KILL.expected, said(Status.OK, (missed,)))
     assert "category: expected killed, cause unknown, not nothing" in wrong
     assert "status: expected failed, not ok" in wrong
 
@@ -123,8 +158,7 @@ def test_endless_output_leaves_its_stacks_and_some_of_it_and_is_held(
     changes: dict[str, object], words: tuple[str, ...]
 ) -> None:
     """What is printed between two looks at the log is no fault, however quick the disk; that nothing was cut is one."""
-    said = Account(status=Status.FAILED, tries=(msgspec.structs.replace(HUNG, **changes),))
-    assert judge(HANG.expected, said) == words
+    assert judge(HANG.expected, said(Status.FAILED, (msgspec.structs.replace(HUNG, **changes),))) == words
 
 
 def test_stacks_and_output_are_asked_of_some_faults_alone() -> None:
@@ -190,16 +224,16 @@ def test_programs_read_what_is_asked_and_what_was_said() -> None:
     (row,) = as_builtins(outcome(RIGHT))["faults"]
     asked = {key: row["expected"][key] for key in ("phase", "message", "stacks", "output")}
     assert asked == {"phase": "measure", "message": "killed by SIGKILL", "stacks": False, "output": False}
-    said = {key: row["said"][key] for key in ("phases", "stacks", "output_bytes", "log_disk_bytes")}
-    assert said == {"phases": ["measure"], "stacks": False, "output_bytes": 0, "log_disk_bytes": 0}
+    found = {key: row["said"][key] for key in ("phases", "stacks", "output_bytes", "log_disk_bytes")}
+    assert found == {"phases": ["measure"], "stacks": False, "output_bytes": 0, "log_disk_bytes": 0}
 
 
 def outcome(*accounts: Account, left_behind: tuple[str, ...] = (), interrupted: bool = False) -> Outcome:
     """A self-test of so many kills, each on a device of its own."""
     _, injections = campaign.prepare((KILL,), cpus(len(accounts)), Path("run"), Path("told"), ())
     found = tuple(
-        Row(injection=one, account=said, wrong=judge(KILL.expected, said))
-        for one, said in zip(injections, accounts, strict=True)
+        Row(injection=one, account=account, wrong=judge(KILL.expected, account))
+        for one, account in zip(injections, accounts, strict=True)
     )
     return Outcome(rows=found, left_behind=left_behind, interrupted=interrupted, seconds=3.0, folder=None)
 
