@@ -54,7 +54,7 @@ def execute(
 
     look: at its GPUs, of a run that was planned just now, and on which CUDA was tried; None to do both here. Raises
     UserError when it cannot be worked on here (in use, another plan, GPUs that are busy, a driver that hangs, CUDA that
-    does not work), StorageError when the disk refuses; reporting.NotCopied where the run is over and its report is in
+    does not work), StorageError when the disk refuses; reporting.CopyError where the run is over and its report is in
     its folder, only not where the user wants it.
     stop_signals: those of the command, None where it has caught none yet. A run that was asked to stop before it began
     begins nothing, and is reported.

@@ -58,7 +58,7 @@ def work(
         try:
             report = reporting.make(paths) if over else run.execute(stored, paths, display, look, ending.stop_signals)
             code = ExitCode(report.verdict.exit_code)
-        except reporting.NotCopied as error:
+        except reporting.CopyError as error:
             report, code, uncopied = error.report, ExitCode.INTERNAL, error
         if params["strict"]:
             code = _strict(code, report)
@@ -74,8 +74,8 @@ def work(
     except StorageError as error:
         display.tell(_broken_off(stored, ExitCode.INTERNAL))
         raise StorageError(
-            f"{error}. {_remedy(error)}, then `gpubench-orchestrate report {paths.folder}` makes the report of what was "
-            f"measured, and `gpubench-orchestrate resume {paths.folder}` measures the rest."
+            f"{error}. {_remedy(error)}, then `gpubench-orchestrate report {paths.folder}` makes the report of what "
+            f"was measured, and `gpubench-orchestrate resume {paths.folder}` measures the rest."
         ) from error
     except BaseException:
         display.tell(_broken_off(stored, ExitCode.INTERNAL))
@@ -85,9 +85,9 @@ def work(
     _summarise(reports, ending.line(), () if params["quiet"] else _in_full(reports, paths, report))
     if uncopied is not None:
         raise StorageError(
-            f"{uncopied}. The run itself is over and its report is in {', '.join(map(str, reports))}: only the copy that "
-            f"-o asked for could not be written. {_remedy(uncopied)}, then `gpubench-orchestrate report {paths.folder} "
-            "-o FILE` writes it, or name another place there."
+            f"{uncopied}. The run itself is over, and its report is in {', '.join(map(str, reports))}: only the copy "
+            f"at -o could not be written. {_remedy(uncopied)}, or choose another place: `gpubench-orchestrate report "
+            f"{paths.folder} -o FILE` writes it."
         ) from uncopied
     return code
 

@@ -79,7 +79,7 @@ def describe(status: "Status") -> str:
             f"Verdict   {clean(status.no_outcome)}; `gpubench-orchestrate report {status.folder}` makes it from what "
             "was measured"
         )
-    if stops:
+    if stops and status.standing is not Standing.FROZEN:
         lines.append(STOPPING.format(folder=status.folder))
     elif status.standing in WHAT_NEXT:
         lines.append(WHAT_NEXT[status.standing].format(folder=status.folder, pid=status.pid))

@@ -19,7 +19,7 @@ from orchestrator.report.model import Report
 from protocol.paths import RunPaths
 
 
-class NotCopied(StorageError):
+class CopyError(StorageError):
     """The report is in the run's folder, and could not be written to where the user wants it as well."""
 
     def __init__(self, why: str, report: Report) -> None:
@@ -44,14 +44,14 @@ def make(paths: RunPaths, stored: StoredRun | None = None) -> Report:
 def write(stored: StoredRun, paths: RunPaths) -> Report:
     """Write the report into the run's folder in every format, and to where the user wants it in those asked for.
 
-    Raises StorageError when the disk refuses; NotCopied where that was only of the second.
+    Raises StorageError when the disk refuses; CopyError where that was only of the second.
     """
     made = make(paths, stored)
     report.write(made, paths, ReportFormat)
     try:
         report.publish(made, Path(stored.configuration.output_path), stored.configuration.formats)
     except StorageError as error:
-        raise NotCopied(str(error), made) from error.__cause__
+        raise CopyError(str(error), made) from error.__cause__
     return made
 
 

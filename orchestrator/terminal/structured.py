@@ -55,7 +55,7 @@ class Structured:
 
     def tell(self, event: CellEnded | Notice) -> None:
         """Write what happened."""
-        if self._quiet and not is_loud(event):
+        if self._quiet and not is_loud(event) and not _is_end(event):
             return
         if isinstance(event, Notice):
             level = event.level if event.level in _LEVELS else "info"
@@ -75,6 +75,11 @@ class Structured:
     def close(self) -> None:
         """Send what the reader did not take yet."""
         self._outlet.close()
+
+
+def _is_end(told: CellEnded | Notice) -> bool:
+    """Whether it is what a collector waits for, as a person with --quiet still gets the end in one line."""
+    return isinstance(told, Notice) and told.event == "run_ended"
 
 
 def _named(told: CellEnded | DeviceLine) -> dict[str, Any]:

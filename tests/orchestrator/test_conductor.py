@@ -4,6 +4,8 @@ import select
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -79,6 +81,16 @@ STICKY = Failure(category=Category.CUDA_STICKY, message="CUDA error 999", phase=
 HARDWARE = (Category.DEVICE_HARDWARE, "Xid 79: reboot the machine")
 
 
+@contextmanager
+def worker_process() -> Iterator[subprocess.Popen[bytes]]:
+    """A process in a group of its own, which is ended in any case."""
+    with subprocess.Popen(["sleep", "60"], process_group=0) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
 def working(held: Held, process: subprocess.Popen[bytes]) -> Live:
     """The launch on GPU, whose worker is `process` and has begun."""
     live, fleet = held.live[GPU], held.conductor.fleet
@@ -107,7 +119,7 @@ def test_an_abort_just_before_the_drivers_word_is_the_gpus(
     tmp_path: Path, word: XidSeen | GpuBroken | None, expected: tuple[Category, str]
 ) -> None:
     """The second in which a dead process's last message is waited for is waited for the driver too."""
-    with conducting(tmp_path / "run", gpus(2)) as held, subprocess.Popen(["sleep", "60"], process_group=0) as process:
+    with conducting(tmp_path / "run", gpus(2)) as held, worker_process() as process:
         live, fleet = working(held, process), held.conductor.fleet
         process.send_signal(signal.SIGABRT)
         assert live.pidfd is not None
@@ -123,7 +135,7 @@ def test_an_abort_just_before_the_drivers_word_is_the_gpus(
 @pytest.mark.parametrize("heard", [True, False])
 def test_what_cuda_tells_just_before_the_drivers_word_is_the_gpus(tmp_path: Path, heard: bool) -> None:
     """A worker's last words are held back for that second; without the driver's they stand."""
-    with conducting(tmp_path / "run", gpus(2)) as held, subprocess.Popen(["sleep", "60"], process_group=0) as process:
+    with conducting(tmp_path / "run", gpus(2)) as held, worker_process() as process:
         live, fleet = working(held, process), held.conductor.fleet
         now = time.monotonic()
         told = Outcome(launch=live.spec.launch, token=live.spec.token, failure=STICKY)
@@ -134,4 +146,3 @@ def test_what_cuda_tells_just_before_the_drivers_word_is_the_gpus(tmp_path: Path
         else:
             held.conductor.carry_out(fleet.time_passed(now + 1))
         assert ended_as(held) == [HARDWARE if heard else (Category.CUDA_STICKY, "CUDA error 999")]
-        process.kill()

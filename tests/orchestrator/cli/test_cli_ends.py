@@ -1,6 +1,9 @@
 """How commands end: the exit code, and what is said with it."""
 
+import errno
+import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -10,10 +13,15 @@ import pytest
 from click.testing import Result
 from msgspec.structs import replace
 
-from orchestrator import run
+from orchestrator import report, run
 from orchestrator.cli import program
+from orchestrator.configuration.resolved import StoredRun
+from orchestrator.disk import archive, reporting
+from orchestrator.errors import StorageError, UserError
 from orchestrator.machine import seen
+from orchestrator.report.model import Report
 from protocol.exit_codes import ExitCode
+from protocol.paths import RunPaths
 from tests.fakes.commands import TINY
 from tests.fakes.nvml import ROOT
 from tests.fakes.runs import FakeRun, shipped
@@ -30,6 +38,83 @@ def test_a_disk_that_refuses_ends_with_five(invoke: Invoke, executed: list[objec
         f"error: disk full. Free space, then `gpubench-orchestrate report {paths.folder}` makes the report of what was "
         f"measured, and `gpubench-orchestrate resume {paths.folder}` measures the rest.\n"
     )
+    assert ended.stdout == f"{paths.folder.name}: ended early, exit code 5; run: {paths.folder}\n"
+
+
+def test_a_disk_that_refuses_the_plan_ends_with_the_line_too(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the moment in which the run has a folder."""
+
+    def store(*_: object) -> None:
+        raise StorageError("disk full")
+
+    monkeypatch.setattr(archive, "store", store)
+    ended = invoke(*TINY, "--quiet")
+    [folder] = Path("runs").absolute().iterdir()
+    assert (ended.exit_code, ended.stderr) == (ExitCode.INTERNAL, "error: disk full\n")
+    assert ended.stdout == f"{folder.name}: ended early, exit code 5; run: {folder}\n"
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [(errno.ENOSPC, "Free space, or"), (errno.EACCES, "See to it that you may write there, or"), (errno.EIO, "Mend")],
+)
+@pytest.mark.parametrize("options", [("--quiet",), ("--quiet", "--log-format", "json")])
+def test_a_report_that_cannot_be_copied_is_no_run_that_broke_off(
+    invoke: Invoke, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, refusal: tuple[int, str], options: tuple[str, ...]
+) -> None:
+    """The run is over and its report is in its folder; why only -o has none; nothing is said of measuring the rest."""
+    number, remedy = refusal
+
+    def refuse(*_: object) -> None:
+        cause = OSError(number, os.strerror(number))
+        raise StorageError(f"/out.json: cannot be written: {cause.strerror}") from cause
+
+    def execute(stored: StoredRun, paths: RunPaths, *_: object) -> Report:
+        made = FakeRun(paths.folder, models=shipped("lstm"))
+        made.finish()
+        return reporting.write(made.stored, made.paths)
+
+    monkeypatch.setattr(report, "publish", refuse)
+    monkeypatch.setattr(run, "execute", execute)
+    told = tmp_path / "told"
+    hook = ("--on-failure", f"sh -c 'echo $GPUBENCH_EXIT_CODE $GPUBENCH_VERDICT $GPUBENCH_REPORT > {told}'")
+    ended = invoke(*TINY, *options, *hook)
+    [folder] = (tmp_path / "runs").iterdir()
+    file = folder / "report.json"
+    assert ended.exit_code == ExitCode.INTERNAL
+    assert re.fullmatch(rf"{folder.name}: incomplete, .*, exit code 5; report: {file}\n", ended.stdout)
+    *before, error = ended.stderr.splitlines()
+    if "json" in options:
+        over, said = json.loads(before[-1]), json.loads(error)
+        assert (over["event"], over["exit_code"], over["verdict"]) == ("run_ended", 5, "incomplete")
+        assert over["reports"] == [str(file)]
+        assert (said["level"], said["message"][:10]) == ("error", "/out.json:")
+    assert os.strerror(number) in error
+    assert f"The run itself is over, and its report is in {file}: only the copy at -o could not be written." in error
+    assert remedy in error
+    assert ("Free space" in error) is (number == errno.ENOSPC)
+    assert "resume" not in error
+    assert told.read_text() == f"5 incomplete {file}\n"
+
+
+def test_what_is_refused_ends_without_a_line(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing was run, so nothing has ended."""
+
+    def execute(*_: object) -> None:
+        raise UserError("in use")
+
+    monkeypatch.setattr(run, "execute", execute)
+    ended = invoke(*TINY, "--quiet")
+    assert (ended.exit_code, ended.stdout, ended.stderr) == (ExitCode.USAGE, "", "error: in use\n")
+
+
+@pytest.mark.parametrize("words", [("run",), ("report", "some-run", "-f", "txt")])
+def test_a_report_does_not_go_to_a_file_called_dash(invoke: Invoke, tmp_path: Path, words: tuple[str, ...]) -> None:
+    """Refused, with what to do instead; nothing is written."""
+    ended = invoke(*words, "-o", "-")
+    assert (ended.exit_code, ended.stdout) == (ExitCode.USAGE, "")
+    assert "-o/--output: reports are files, and '-' is none. Leave -o out, then `cat` the report in" in ended.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_mistake_of_ours_ends_with_five_and_says_where_to_report(
@@ -90,10 +175,10 @@ def pretend(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., No
     def end(**cells: int) -> None:
         made = FakeRun(tmp_path / "pretended", models=shipped("lstm"))
         made.finish()
-        report = made.report()
-        summary = replace(report.summary, cells=replace(report.summary.cells, **cells))
-        passed = replace(report.verdict, exit_code=int(ExitCode.PASSED))
-        monkeypatch.setattr(run, "execute", lambda *_: replace(report, summary=summary, verdict=passed))
+        told = made.report()
+        summary = replace(told.summary, cells=replace(told.summary.cells, **cells))
+        passed = replace(told.verdict, exit_code=int(ExitCode.PASSED))
+        monkeypatch.setattr(run, "execute", lambda *_: replace(told, summary=summary, verdict=passed))
 
     return end
 

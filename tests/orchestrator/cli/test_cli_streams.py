@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
+from orchestrator import run
+from orchestrator.errors import StorageError
 from protocol.exit_codes import ExitCode
 from tests.fakes.commands import TINY
 from tests.fakes.nvml import ROOT
@@ -105,3 +107,51 @@ def test_a_log_collector_is_told_of_a_run_that_broke_off(invoke: Invoke, execute
     first, *_ = invoke(*TINY, "--log-format", "json").stderr.splitlines()[1:]
     over = json.loads(first)
     assert (over["event"], over["exit_code"], over["verdict"]) == ("run_ended", 5, None)
+
+
+@pytest.mark.parametrize("quiet", [(), ("--quiet",)])
+def test_a_log_collector_gets_objects_alone(
+    invoke: Invoke, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, quiet: tuple[str, ...]
+) -> None:
+    """Warnings, errors and tracebacks of every end, and run_ended with each."""
+    for raised, code in ((StorageError("full"), 5), (ZeroDivisionError("x"), 5), (KeyboardInterrupt(), 4)):
+
+        def execute(*_: object, error: BaseException = raised) -> None:
+            raise error
+
+        monkeypatch.setattr(run, "execute", execute)
+        ended = invoke(*TINY, *quiet, "--log-format=json", "--on-failure", "false")
+        assert ended.exit_code == code
+        told = [json.loads(line) for line in ended.stderr.splitlines()]
+        assert all({"timestamp", "level", "event"} <= set(each) for each in told)
+        [over] = [each for each in told if each["event"] == "run_ended"]
+        assert over["exit_code"] == code
+        assert told[-1]["level"] == "error"
+        warned = [each["message"] for each in told if each["level"] == "warning"]
+        assert any(message.startswith("the command of --on-failure ended: exit code 1") for message in warned)
+        assert f"ended early, exit code {code}; run: " in ended.stdout.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("run", "--log-format", "json", "--no-such-option"), True),
+        (("--log-format", "json", "-m", "resnet5", "--gpu-ids", "cpu:0"), True),
+        (("--log-format", "json", "--log-format", "text", "--no-such-option"), False),
+        (("--no-such-option",), False),
+    ],
+)
+def test_what_is_refused_is_told_as_asked(invoke: Invoke, words: tuple[str, ...], expected: bool) -> None:
+    """Also where the command line cannot be understood; and the next command is asked anew."""
+    for asked, as_object in ((words, expected), (("no-such-command",), False)):
+        ended = invoke(*asked)
+        assert ended.exit_code == ExitCode.USAGE
+        if as_object:
+            [line] = ended.stderr.splitlines()
+            told = json.loads(line)
+            assert (told["event"], told["level"]) == ("notice", "error")
+            assert told["message"].startswith(
+                ("there is no option", "-m/--models: no model named 'resnet5'", "no model")
+            )
+        else:
+            assert ended.stderr.startswith("error: ")

@@ -2,18 +2,22 @@
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from orchestrator import report
 from orchestrator.cli.status import describe
-from orchestrator.disk import archive, lock, standing
+from orchestrator.configuration.resolved import ReportFormat
+from orchestrator.disk import archive, journal, lock, standing
 from orchestrator.disk.journal import Journal
-from orchestrator.disk.records import Finished, Skipped, StopAsked, TakenOut
+from orchestrator.disk.records import Finished, Segment, Skipped, StopAsked, TakenOut
 from orchestrator.disk.standing import Standing, Status
 from orchestrator.errors import RunFolderError
 from orchestrator.machine import host
@@ -161,6 +165,102 @@ def test_a_folder_without_a_journal_is_a_run_not_begun(tmp_path: Path) -> None:
     run = FakeRun(tmp_path / "run", batch_sizes=(1,))
     run.paths.journal.unlink()
     assert look(run).standing is Standing.NOT_BEGUN
+
+
+def reported(folder: Path) -> FakeRun:
+    """A run that is over, with its report in its folder."""
+    run = FakeRun(folder, batch_sizes=(1, 8))
+    run.measured(run.cell(batch_size=1))
+    run.failed(run.cell(batch_size=8), Category.EXCEPTION)
+    run.finish()
+    report.write(run.report(), run.paths, ReportFormat)
+    return run
+
+
+def test_a_run_that_is_over_has_its_verdict(tmp_path: Path) -> None:
+    """Word, cells and exit code in the line that the run itself ended with; the report is the one in its folder."""
+    run = reported(tmp_path / "run")
+    told = look(run)
+    file = run.paths.report("json")
+    assert told.outcome is not None
+    assert (told.outcome.verdict, told.outcome.exit_code, told.no_outcome) == ("incomplete", 4, "")
+    line = f"Verdict   run: incomplete, 1 of 2 cells ok, 1 failed, exit code 4; report: {file}"
+    assert line in describe(told).splitlines()
+    held_by(run)
+    assert look(run).outcome is None
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (lambda file: file.unlink(), "is missing"),
+        (lambda file: file.write_bytes(file.read_bytes()[:-100]), "is damaged"),
+        (lambda file: file.write_bytes(b"\xff"), "is damaged"),
+        (lambda file: (file.unlink(), file.mkdir()), "cannot be read: "),
+    ],
+)
+def test_a_report_that_cannot_tell_the_verdict_is_named(
+    tmp_path: Path, spoil: Callable[[Path], object], words: str
+) -> None:
+    """With what makes another."""
+    run = reported(tmp_path / "run")
+    file = run.paths.report("json")
+    spoil(file)
+    told = look(run)
+    assert told.outcome is None
+    assert told.no_outcome.startswith(f"the report {file} {words}")
+    assert f"; `gpubench-orchestrate report {run.paths.folder}` makes it" in describe(told)
+
+
+def test_the_report_of_an_earlier_end_is_not_this_ones(tmp_path: Path) -> None:
+    """Gone on with, and ended without a report: the older one says nothing of that."""
+    run = reported(tmp_path / "run")
+    records = journal.read(run.paths.journal)
+    with Journal(run.paths.journal) as opened:
+        opened.append(next(one for one in records if isinstance(one, Segment)))
+        opened.append(Finished(at_ns=1, interrupted=True, reason="stopped: disk full", broken=True))
+    assert "was made before the run was gone on with" in look(run).no_outcome
+
+
+def test_results_that_are_gone_are_named(tmp_path: Path) -> None:
+    """A run that is over is not sound where a promised file is not there."""
+    run = reported(tmp_path / "run")
+    assert look(run).lost == ()
+    [file] = run.paths.folder.glob("launches/*/*/result.msgpack")
+    file.unlink()
+    told = look(run)
+    assert told.lost == (str(file),)
+    assert f"Damaged   1 result file that the journal promises not there: {file}. Put" in describe(told)
+
+
+def test_a_run_whose_journal_is_gone_has_begun(tmp_path: Path) -> None:
+    """Its launches say so: that the journal is missing is an error, as for `report`."""
+    run = reported(tmp_path / "run")
+    run.paths.journal.unlink()
+    with pytest.raises(RunFolderError, match=r"journal\.gpj: the journal cannot be read: No such file.*report\.json"):
+        look(run)
+    run.paths.journal.touch()
+    with pytest.raises(RunFolderError, match="does not say which run it belongs to"):
+        look(run)
+
+
+def test_a_process_that_is_halted_does_not_run(tmp_path: Path) -> None:
+    """SIGSTOP: it is told apart from one that works, and how it goes on."""
+    run = FakeRun(tmp_path / "run", batch_sizes=(1,))
+    run.interrupted(run.cell())
+    with subprocess.Popen(["sleep", "60"]) as process:
+        held_by(run, pid=process.pid, start_ticks=host.start_ticks(process.pid))
+        before = look(run).standing
+        process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
+        status = look(run)
+        process.kill()
+    assert (before, status.standing, status.pid) == (Standing.RUNNING, Standing.FROZEN, process.pid)
+    first, *_, last = describe(status).splitlines()
+    assert first == f"{run.paths.folder}: stopped (SIGSTOP, state T): it does not answer"
+    assert last == f"`kill -CONT {process.pid}` lets it go on"
+    asked = msgspec.structs.replace(status, stop_asked_s=5.0)
+    assert describe(asked).splitlines()[-1] == last
 
 
 @pytest.mark.parametrize(

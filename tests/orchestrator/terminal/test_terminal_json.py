@@ -36,12 +36,14 @@ def test_json_events_are_one_object_a_line(pipe: Pipe) -> None:
 
 
 def test_json_quiet_and_verbose(pipe: Pipe) -> None:
-    """--quiet drops what passed; -v adds phases and evidence."""
+    """--quiet drops what passed and keeps the end of the run; -v adds phases and evidence."""
     quiet = make(pipe.stream, quiet=True, log_format="json")
     quiet.tell(PASSED)
     quiet.show(SNAPSHOT)
+    quiet.tell(Notice(level="info", message="begun", event="run_started"))
+    quiet.tell(Notice(level="info", message="over", event="run_ended", fields={"exit_code": 5}))
     quiet.close()
-    assert pipe.read() == ""
+    assert [json.loads(line)["event"] for line in pipe.read().splitlines()] == ["run_ended"]
     verbose = make(pipe.stream, verbose=True, log_format="json")
     verbose.show(SNAPSHOT)
     verbose.tell(FAILED)
