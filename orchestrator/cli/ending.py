@@ -71,7 +71,7 @@ def announced(params: DisplayParams, *, rehearsal: bool = False) -> Iterator[End
 
     on_finish = hooks.parse(params["on_finish"], "--on-finish")
     on_failure = hooks.parse(params["on_failure"], "--on-failure")
-    with StopSignals(leaving=True) as stop_signals:
+    with StopSignals() as stop_signals:
         stop_signals.spare(0)
         ending, error = Ending(stop_signals), None
         try:

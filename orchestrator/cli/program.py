@@ -22,6 +22,7 @@ from orchestrator import HOW_TO_INSTALL
 from orchestrator.cli import lists
 from orchestrator.cli.streams import StdoutError, as_json, complain, occupy_closed, printable, refused, speaking
 from orchestrator.errors import StorageError, UserError
+from orchestrator.processes import signals
 from protocol.exit_codes import MEANING, ExitCode
 
 SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
@@ -86,7 +87,11 @@ class Program(Command, click.Group):
         occupy_closed()
         words = args[0] if args else extra.get("args")
         with speaking(sys.argv[1:] if words is None else words):
-            return super().main(*args, **extra)
+            try:
+                return super().main(*args, **extra)
+            finally:
+                if words is None:  # the command line of the process itself, which ends with it
+                    signals.leave()
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: object

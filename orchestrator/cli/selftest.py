@@ -41,7 +41,7 @@ def command(context: click.Context, /, gpu_ids: str | None, *, as_json: bool) ->
     Takes about a minute, on all devices at once. The faults are real, the workers and the orchestrator those of every
     run; no report is written. Ends with 5 where one row is wrong or something is left behind. Ctrl-C ends it, with 4.
     """
-    with StopSignals(leaving=True) as stop_signals:
+    with StopSignals() as stop_signals:
         stop_signals.spare(0)
         outcome = _injected(gpu_ids, context.find_root().meta["command"], stop_signals)
         stop_signals.spare(0)

@@ -15,15 +15,10 @@ from typing import Self
 
 
 class StopSignals:
-    """While entered, counts requests to stop, all of them unless `spare` says so. `fileno` is readable after one.
+    """While entered, counts requests to stop, all of them unless `spare` says so. `fileno` is readable after one."""
 
-    leaving: what follows is the end of the process, which says how it went: nothing is left that a signal could stop,
-    and one that came now would put itself in the place of the exit code. So they are ignored from then on.
-    """
-
-    def __init__(self, *, leaving: bool = False) -> None:
+    def __init__(self) -> None:
         self.requests = 0
-        self._leaving = leaving
         self._spared: float = math.inf
         self._reader, self._writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._before: dict[int, object] = {}
@@ -60,8 +55,7 @@ class StopSignals:
     ) -> None:
         signal.set_wakeup_fd(self._wakeup_before)
         for number, action in self._before.items():
-            after = signal.SIG_IGN if self._leaving else action
-            signal.signal(number, after)  # type: ignore[arg-type]  # what signal.signal itself returned
+            signal.signal(number, action)  # type: ignore[arg-type]  # what signal.signal itself returned
         os.close(self._reader)
         os.close(self._writer)
 
@@ -69,3 +63,12 @@ class StopSignals:
         self.requests += 1
         if self.requests > self._spared:
             raise KeyboardInterrupt
+
+
+def leave() -> None:
+    """Ignore requests to stop from here on: the process ends, and says how it went.
+
+    Nothing is left that a signal could stop, and one that came now would put itself in the place of the exit code.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
