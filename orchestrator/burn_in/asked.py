@@ -8,19 +8,18 @@ from typing import Final
 import msgspec
 
 from orchestrator.burn_in import injections
-from orchestrator.burn_in.levels import BurnInTable
+from orchestrator.burn_in.levels import CHECKS, BurnInTable
 from orchestrator.configuration.catalogue import Catalogue
 from orchestrator.configuration.resolved import BurnIn, Configuration
 from orchestrator.configuration.yaml_schema import did_you_mean, listed
 from orchestrator.errors import ConfigError
-from protocol.cell import Device, Workload
+from protocol.cell import Device
 
 _SECONDS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _DURATION: Final = re.compile(r"(?:(\d+(?:\.\d+)?)([smhd]))+")
 _PART: Final = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
 SHORTEST_S: Final = 30.0
 LONGEST_S: Final = 14 * 86_400.0
-WORKLOADS: Final = (Workload.SOAK, Workload.TRUTH, Workload.MEMORY, Workload.REPLAY)
 
 
 def seconds(text: str) -> float:
@@ -45,7 +44,7 @@ def configured(
     return msgspec.structs.replace(
         configuration,
         models=tuple(catalogue.model(model) for model in dict.fromkeys(chain(*table.levels[name].replay.values()))),
-        workloads=WORKLOADS,
+        workloads=CHECKS,
         precisions=tuple(dict.fromkeys((*table.levels[name].soak, *table.levels[name].truth))),
         launches=1,
         time_limit_s=duration_s,

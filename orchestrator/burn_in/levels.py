@@ -7,8 +7,10 @@ import msgspec
 
 from orchestrator.configuration import yaml_file
 from orchestrator.configuration.catalogue import configs_folder
-from protocol.cell import DeviceKind, Precision
+from protocol.cell import DeviceKind, Precision, Workload
 
+CHECKS: Final = (Workload.SOAK, Workload.TRUTH, Workload.MEMORY, Workload.REPLAY)
+"""What every level does in each round, and without which there is no PASS."""
 LONGEST: Final = "full"
 
 

@@ -21,7 +21,6 @@ from protocol.cell import Cell, Device, Mode, Precision, Workload
 PRODUCTS: Final = "gemm"
 MEMORY: Final = "hbm"
 """The probes whose work the checks do, by whose names their cells go."""
-CHECKS: Final = (Workload.SOAK, Workload.TRUTH, Workload.MEMORY, Workload.REPLAY)
 
 
 def make(configuration: Configuration, devices: Sequence[Device], table: BurnInTable) -> Plan:

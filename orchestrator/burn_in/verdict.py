@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from orchestrator.burn_in.compare import Deviation
+from orchestrator.burn_in.levels import CHECKS
 from orchestrator.health.judges import Action
-from orchestrator.health.verdict import Verdict
+from orchestrator.health.verdict import GRAVEST_FIRST, Verdict
 from protocol.cell import Workload
 from protocol.verification import Mismatch
 
@@ -24,15 +25,12 @@ CLOSING_S: Final = 10.0
 """Of the time that was asked for, which the run must have lasted, but for what is kept for its end and its reports."""
 ALGORITHM_ELEMENTS: Final = 1000
 """Another algorithm rounds otherwise in a good part of all elements, and every time; fewer are flipped bits."""
-REQUIRED: Final = (Workload.TRUTH, Workload.SOAK, Workload.MEMORY, Workload.REPLAY)
-"""Checks without which there is no PASS."""
 TITLES: Final = {
     Workload.TRUTH: "the check of truth",
     Workload.SOAK: "verified products",
     Workload.MEMORY: "the memory test",
     Workload.REPLAY: "repeated training steps",
 }
-_GRAVEST_FIRST: Final = (Verdict.FAIL, Verdict.UNKNOWN, Verdict.WARN, Verdict.PASS)
 
 
 class Pace(enum.StrEnum):
@@ -113,7 +111,7 @@ class Judged:
 def judge(work: Work) -> Judged:
     """The verdict on one GPU."""
     found = [*_wrong_bits(work), *_of_health(work), *_gaps(work), *_slow(work)]
-    found.sort(key=lambda reason: _GRAVEST_FIRST.index(reason.verdict))
+    found.sort(key=lambda reason: GRAVEST_FIRST.index(reason.verdict))
     verdict = found[0].verdict if found else Verdict.PASS
     action = max((reason.action for reason in found), key=list(Action).index, default=Action.NOTHING)
     return Judged(verdict, tuple(found), action)
@@ -178,7 +176,7 @@ def _gaps(work: Work) -> Iterator[Reason]:
         yield Reason(Verdict.UNKNOWN, f"at work for {work.served_s:.0f} s of the {work.asked_s:.0f} s asked for")
     if work.reboots:
         yield Reason(Verdict.UNKNOWN, "the machine was started anew in the middle", Action.MONITOR)
-    for workload in REQUIRED:
+    for workload in CHECKS:
         if not work.tallies.get(workload, Tally()).checks:
             yield Reason(Verdict.UNKNOWN, f"{TITLES[workload]} never came to an end: {_why(work, workload)}")
     for cell in work.undecided:
@@ -188,7 +186,8 @@ def _gaps(work: Work) -> Iterator[Reason]:
 
 
 def _why(work: Work, workload: Workload) -> str:
-    return work.not_tested.get(workload, "no launch of it has a result")
+    said = (why for what, why in work.not_tested.items() if what.startswith(f"{workload} "))
+    return next(said, "no launch of it has a result")
 
 
 def _slow(work: Work) -> Iterator[Reason]:

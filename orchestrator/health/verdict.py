@@ -35,7 +35,7 @@ class Verdict(enum.StrEnum):
     NOT_APPLICABLE = "NOT APPLICABLE"
 
 
-_GRAVEST_FIRST: Final = (Verdict.FAIL, Verdict.UNKNOWN, Verdict.WARN, Verdict.PASS, Verdict.NOT_APPLICABLE)
+GRAVEST_FIRST: Final = (Verdict.FAIL, Verdict.UNKNOWN, Verdict.WARN, Verdict.PASS, Verdict.NOT_APPLICABLE)
 _MILDEST_FIRST: Final = tuple(Action)
 _OF_A_SLICE: Final = "launches"
 """The one signal of a MIG slice that is not the whole GPU's."""
@@ -130,7 +130,7 @@ def of_node(course: Course, *, reboots: int, differences: Sequence[str], gpus: b
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:
     """The gravest of several."""
-    return min(verdicts, key=_GRAVEST_FIRST.index, default=Verdict.NOT_APPLICABLE)
+    return min(verdicts, key=GRAVEST_FIRST.index, default=Verdict.NOT_APPLICABLE)
 
 
 @dataclass(frozen=True)

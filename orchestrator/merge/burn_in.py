@@ -10,15 +10,13 @@ from orchestrator.burn_in.verdict import TITLES, Judged, Pace, Tally, Work, Wron
 from orchestrator.configuration.resolved import BurnIn
 from orchestrator.disk.archive import Archive, Attempt
 from orchestrator.disk.evidence import Evidence, LaunchEvidence
-from orchestrator.health.verdict import Verdict
+from orchestrator.health.verdict import GRAVEST_FIRST, Verdict
 from orchestrator.merge.paces import paces
 from orchestrator.merge.times import iso
 from orchestrator.report.burn_in import BurnInReport, CheckReport, GpuBurnIn, ReasonReport
 from orchestrator.report.health import HealthReport
 from protocol.cell import Cell, Device, Workload
 from protocol.failure import Category
-
-GRAVEST_FIRST = (Verdict.FAIL, Verdict.UNKNOWN, Verdict.WARN, Verdict.PASS, Verdict.NOT_APPLICABLE)
 
 
 @dataclass(frozen=True)

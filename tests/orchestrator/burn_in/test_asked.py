@@ -73,7 +73,7 @@ def test_rounds_hold_every_cell_once_and_fill_the_time(tmp_path: Path) -> None:
     assert configuration.burn_in is not None
     for device in devices:
         mine = [cell for cell in made.cells if cell.devices == (device.uuid,)]
-        assert {cell.workload for cell in mine} == set(plan.CHECKS)
+        assert {cell.workload for cell in mine} == set(levels.CHECKS)
         order = made.order[device.uuid]
         by_id = {cell.id: cell for cell in mine}
         assert by_id[order[0][0]].workload is Workload.SOAK

@@ -5,14 +5,15 @@ import dataclasses
 import pytest
 
 from orchestrator.burn_in.compare import Deviation, Sample
-from orchestrator.burn_in.verdict import REQUIRED, Pace, Tally, Work, Wrong, bound, judge
+from orchestrator.burn_in.levels import CHECKS
+from orchestrator.burn_in.verdict import Pace, Tally, Work, Wrong, bound, judge
 from orchestrator.health.judges import Action
 from orchestrator.health.verdict import Verdict
 from protocol.cell import Workload
 from protocol.verification import Mismatch
 
 DONE = Tally(launches=4, checks=100, operations=1e12, verified_bytes=0, measured_s=100.0)
-CLEAN = Work(asked_s=600, served_s=600, tallies=dict.fromkeys(REQUIRED, DONE), health=Verdict.PASS)
+CLEAN = Work(asked_s=600, served_s=600, tallies=dict.fromkeys(CHECKS, DONE), health=Verdict.PASS)
 
 
 def mismatch(*, beyond: bool | None = True, again: int = 0, same: bool = True, elements: int = 1) -> Mismatch:
@@ -85,11 +86,11 @@ def test_what_each_finding_means(facts: dict[str, object], verdict: Verdict, wor
     assert words in "".join(reason.text for reason in found.reasons)
 
 
-@pytest.mark.parametrize("workload", REQUIRED)
+@pytest.mark.parametrize("workload", CHECKS)
 @pytest.mark.parametrize("tally", [None, Tally(), dataclasses.replace(DONE, checks=0)])
 def test_a_check_that_did_no_work_is_no_pass(workload: Workload, tally: Tally | None) -> None:
     """Missing, never launched, or launched without a single check: UNKNOWN, with what is missing."""
-    tallies = {kind: DONE for kind in REQUIRED if kind is not workload} | ({workload: tally} if tally else {})
+    tallies = {kind: DONE for kind in CHECKS if kind is not workload} | ({workload: tally} if tally else {})
     found = judge(changed(tallies=tallies))
     assert found.verdict is Verdict.UNKNOWN
     assert "never came to an end" in found.reasons[0].text
