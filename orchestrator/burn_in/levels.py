@@ -1,5 +1,6 @@
 """The levels of the burn-in, as configs/burn_in.yaml has them: which checks, on what, and how long each lasts."""
 
+import functools
 from pathlib import Path
 from typing import Final
 
@@ -52,6 +53,7 @@ class BurnInTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return min(max(duration_s * self.cell_share, bounds.least_s), bounds.most_s)
 
 
+@functools.cache
 def load(folder: Path | None = None) -> BurnInTable:
     """The table that ships, or that of `folder`. Raises ConfigError for a broken file."""
     return yaml_file.read((folder or configs_folder()) / "burn_in.yaml").convert(BurnInTable)

@@ -9,13 +9,12 @@ heaviest, so that everything after it is measured on warm devices.
 """
 
 import math
-import random
 from collections.abc import Iterator, Sequence
 from typing import Final
 
 from orchestrator.burn_in.levels import BurnInTable
 from orchestrator.configuration.resolved import Configuration, Plan
-from orchestrator.planning.plan import cell_seed
+from orchestrator.planning.plan import cell_seed, mode_of, rounds_of
 from protocol.cell import Cell, Device, Mode, Precision, Workload
 
 PRODUCTS: Final = "gemm"
@@ -27,14 +26,15 @@ def make(configuration: Configuration, devices: Sequence[Device], table: BurnInT
     """The plan of a burn-in for these devices. `configuration.burn_in` is set."""
     asked = configuration.burn_in
     assert asked is not None
-    mode = Mode.SOLO if len(devices) == 1 else configuration.mode
+    mode = mode_of(configuration, devices)
     cells: list[Cell] = []
     order: dict[str, tuple[tuple[str, int], ...]] = {}
     for device in devices:
         mine = list(_cells(configuration, device, table, mode))
         cells += mine
         rounds = math.ceil(asked.duration_s / (len(mine) * asked.cell_s[device.kind]))
-        orders = _rounds(len(mine), rounds, configuration.seed)
+        orders = rounds_of(len(mine), rounds, configuration.seed)
+        orders[0] = [0, *(which for which in orders[0] if which != 0)]
         order[device.uuid] = tuple(
             (mine[which].id, number) for number, positions in enumerate(orders) for which in positions
         )
@@ -67,15 +67,3 @@ def _cells(configuration: Configuration, device: Device, table: BurnInTable, mod
     for model, precision in level.replay[device.kind].items():
         known = configuration.by_name[model].sizes
         yield cell(Workload.REPLAY, model, precision, sizes.batch, None if known is None else known.default)
-
-
-def _rounds(cells: int, rounds: int, seed: int) -> Iterator[list[int]]:
-    """Orders of `cells` positions; the first begins with position 0."""
-    chance = random.Random(seed)
-    for number in range(rounds):
-        positions = list(range(cells))
-        chance.shuffle(positions)
-        if number == 0:
-            positions.remove(0)
-            positions.insert(0, 0)
-        yield positions

@@ -32,13 +32,13 @@ def make(configuration: Configuration, devices: Sequence[Device]) -> Plan:
 
     Raises ConfigError where nothing of what was asked for is applicable to a device.
     """
-    mode = _mode(configuration, devices)
+    mode = mode_of(configuration, devices)
     cells: list[Cell] = []
     order: dict[str, tuple[tuple[str, int], ...]] = {}
     left_out: list[LeftOut] = []
     for device in devices:
         wanted = [*_models(configuration), *_probes(configuration, device)]
-        rounds = _rounds(len(wanted), configuration.launches, configuration.seed)
+        rounds = rounds_of(len(wanted), configuration.launches, configuration.seed)
         left_out += _left_out(configuration, device)
         if not wanted:
             raise ConfigError(f"{device.label}: nothing is to be measured there. {_in_words(left_out)}")
@@ -73,7 +73,7 @@ def _in_words(left_out: Sequence[LeftOut]) -> str:
     return "; ".join(f"{one.model}: {one.why}" for one in left_out)
 
 
-def _mode(configuration: Configuration, devices: Sequence[Device]) -> Mode:
+def mode_of(configuration: Configuration, devices: Sequence[Device]) -> Mode:
     """A run on one device alone is solo, whatever was asked: no other device of the run is at work."""
     return Mode.SOLO if len(devices) == 1 else configuration.mode
 
@@ -123,7 +123,7 @@ def cell_seed(seed: int, model: str, workload: Workload) -> int:
     return int.from_bytes(hashlib.sha256(words.encode()).digest()[:4], "big")
 
 
-def _rounds(cells: int, launches: int, seed: int) -> list[list[int]]:
+def rounds_of(cells: int, launches: int, seed: int) -> list[list[int]]:
     """`launches` random orders of `cells` positions. None begins with what the one before ended with (if cells > 1)."""
     chance = random.Random(seed)
     rounds: list[list[int]] = []
