@@ -190,7 +190,7 @@ def report(cell: str, lows_ms: dict[Isolation, list[float]]) -> None:
     forked, executed = lows_ms[Isolation.FORK], lows_ms[Isolation.EXEC]
     print(f"{cell}, {len(forked)} launches of each kind, 10th percentile of the iterations in ms")
     for isolation, values in lows_ms.items():
-        print(f"  {isolation}: median {median(values):.4f}; {' '.join(f'{value:.3f}' for value in sorted(values))}")
+        print(f"  {isolation}: median {median(values):.4f}; {' '.join(f'{value:.4f}' for value in sorted(values))}")
     middle, lower, upper = ratio_of_means(forked, executed)
     print(f"  forked / exec'd, geometric means {middle:.4f}, 90 % interval {lower:.4f} to {upper:.4f}")
     middle, lower, upper = ratio_by_ranks(forked, executed)
