@@ -1,6 +1,6 @@
 """Are the probes right? Each against a bare torch loop of the same work in another process, in turns.
 
-    python -m tests.bench.probes [device] [turns]
+    python -m tests.bench.probes [device] [turns] [probes]
 
 The loop knows nothing of gpubench: three seconds of warm-up, three seconds between two readings of the clock, the
 device waited for at both. Like the launches it is a fresh process each time, forked from one that has imported torch.
@@ -27,8 +27,9 @@ from protocol.cell import Cell, DeviceKind
 from protocol.result import Result
 from tests.bench.harness import Harness, default_device, harness, stored_run
 
-OPTIONS: Final = ("-m", "gemm,hbm,h2d,d2h", "-p", "fp32,tf32,fp16,bf16", "--profile", "standard", "--launches", "1")
-ON_A_CPU: Final = ("-m", "gemm,hbm", "-p", "fp32,bf16", "--profile", "quick")
+ALL: Final = "gemm,hbm,h2d,d2h"
+OPTIONS: Final = ("-p", "fp32,tf32,fp16,bf16", "--profile", "standard", "--launches", "1")
+ON_A_CPU: Final = ("-p", "fp32,bf16", "--profile", "quick")
 NVBANDWIDTH: Final = {
     "h2d": ("host_to_device_memcpy_ce", 512),
     "d2h": ("device_to_host_memcpy_ce", 512),
@@ -86,10 +87,10 @@ for line in sys.stdin:
 """Reads what to do, a line each, and prints milliseconds an iteration."""
 
 
-def main(device: str, turns: int) -> None:
+def main(device: str, turns: int, probes: str) -> None:
     """Measure and print."""
     on_a_cpu = device.startswith("cpu")
-    stored = stored_run(device, *(ON_A_CPU if on_a_cpu else OPTIONS))
+    stored = stored_run(device, "-m", probes, *(ON_A_CPU if on_a_cpu else OPTIONS))
     assert len(stored.devices) == 1, "one device at a time"
     environment = os.environ if on_a_cpu else {**os.environ, "CUDA_VISIBLE_DEVICES": stored.devices[0].uuid}
     kind = "cpu" if stored.devices[0].kind is DeviceKind.CPU else "cuda"
@@ -164,4 +165,9 @@ def nvbandwidth(environment: dict[str, str]) -> dict[str, float]:
 
 if __name__ == "__main__":
     arguments = sys.argv[1:]
-    main(arguments[0] if arguments else default_device(), int(arguments[1]) if len(arguments) > 1 else 5)
+    device = arguments[0] if arguments else default_device()
+    main(
+        device,
+        int(arguments[1]) if len(arguments) > 1 else 5,
+        arguments[2] if len(arguments) > 2 else ("gemm,hbm" if device.startswith("cpu") else ALL),
+    )
