@@ -159,7 +159,7 @@ class Harness:
     def _heard(self, now: float) -> Iterator[tuple[Isolation, Happening]]:
         while (message := self._link.receive()) is not None:
             if not isinstance(message, ProtocolError):
-                isolation = next(one for one, fleet in self.fleets.items() if message.launch in fleet.live)
+                isolation = next(one for one, fleet in self.fleets.items() if message.token in fleet.live)
                 for happening in self.fleets[isolation].hear(message, now):
                     yield isolation, happening
 
@@ -168,7 +168,7 @@ class Harness:
             if isinstance(answer, ForkFailed):
                 raise RuntimeError(answer.message)
             if isinstance(answer, Forked):
-                for happening in self.fleets[Isolation.FORK].born(answer.launch, answer.pid, now):
+                for happening in self.fleets[Isolation.FORK].born(answer.token, answer.pid, now):
                     yield Isolation.FORK, happening
 
 

@@ -12,9 +12,11 @@ import triton  # type: ignore[import-untyped]  # it has no annotations
 import triton.language as tl  # type: ignore[import-untyped]  # it has no annotations
 
 _ROWS: Final = 64
-_COLUMNS: Final = 512
-_STEP: Final = 8
-"""A tile of 16 KiB for 128 threads; an output of 8192 x 8192 in bf16 makes 1,024 programs."""
+_COLUMNS: Final = 1024
+_STEP: Final = 1
+_AHEAD: Final = 4
+"""Of about forty shapes the fastest on an H200 after a product of 8192 x 8192 in bf16: 39 µs, where tiles of 8 x 512
+words one at a time took 69 and the memory alone takes 31. AHEAD: tiles that are on their way at once."""
 
 
 @triton.jit(do_not_specialize=["slot"])  # type: ignore[untyped-decorator]  # Triton annotates nothing
@@ -29,12 +31,14 @@ def _digest(  # type: ignore[no-untyped-def]  # noqa: ANN202, PLR0917 - Triton's
     height: tl.constexpr,
     width: tl.constexpr,
     step: tl.constexpr,
+    ahead: tl.constexpr,
 ):
     column = tl.program_id(0) * width + tl.arange(0, width)
     beside = column < columns
     sums = tl.zeros((step, width), tl.int64)
-    for at in range(0, height, step):
-        row = tl.program_id(1) * height + at + tl.arange(0, step)
+    above = (tl.num_programs(1) - 1 - tl.program_id(1)) * height  # what was written last is still in the cache
+    for at in tl.range(0, height, step, num_stages=ahead):
+        row = above + at + tl.arange(0, step)
         below = row < rows
         places = row.to(tl.int64)[:, None] * columns + column[None, :]
         words = tl.load(matrix + places, mask=below[:, None] & beside[None, :], other=0)
@@ -48,5 +52,15 @@ def add(matrix: torch.Tensor, rows: torch.Tensor, columns: torch.Tensor, totals:
     """As digest.add_stock, to the last bit. Does not wait for the device."""
     grid = (triton.cdiv(len(columns), _COLUMNS), triton.cdiv(len(rows), _ROWS))
     _digest[grid](
-        matrix, rows, columns, totals, slot, len(rows), len(columns), height=_ROWS, width=_COLUMNS, step=_STEP
+        matrix,
+        rows,
+        columns,
+        totals,
+        slot,
+        len(rows),
+        len(columns),
+        height=_ROWS,
+        width=_COLUMNS,
+        step=_STEP,
+        ahead=_AHEAD,
     )
