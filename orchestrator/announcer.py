@@ -10,7 +10,7 @@ from orchestrator import progress
 from orchestrator.configuration.resolved import StoredRun
 from orchestrator.deciding.slots import RunState
 from orchestrator.planning import estimate
-from orchestrator.processes.fleet import Live
+from orchestrator.processes.live import Live
 from orchestrator.view import Display, Notice
 from protocol.failure import Failure
 from protocol.messages import Sample
@@ -37,13 +37,13 @@ class Announcer:
 
     def ended(self, state: RunState, live: Live, outcome: Result | Failure) -> None:
         """A launch is over. state: the run with it."""
-        device = self._devices[live.next.device]
-        number, total_s = self._durations.get(device.uuid, (0, 0.0))
-        self._durations[device.uuid] = number + 1, total_s + time.monotonic() - live.begun
-        self._display.tell(progress.ended(state, live, device, outcome, self._alike))
+        for uuid in live.next.cell.devices:
+            number, total_s = self._durations.get(uuid, (0, 0.0))
+            self._durations[uuid] = number + 1, total_s + time.monotonic() - live.begun
+        self._display.tell(progress.ended(state, live, live.device, outcome, self._alike))
 
     def show(
-        self, state: RunState, live: Mapping[int, Live], samples: Mapping[str, Sample], left_s: float | None, note: str
+        self, state: RunState, live: Mapping[str, Live], samples: Mapping[str, Sample], left_s: float | None, note: str
     ) -> None:
         """Where the run stands. left_s: until its time is up, None where it has no limit."""
         self._display.show(

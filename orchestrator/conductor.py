@@ -37,9 +37,11 @@ from orchestrator.deciding.stopping import GENTLE_GRACE_S, Order
 from orchestrator.deciding.waiting import Waiting
 from orchestrator.disk.journal import Journal
 from orchestrator.disk.recorder import Recorder
+from orchestrator.disk.records import End
 from orchestrator.processes import classify, clues
-from orchestrator.processes.fleet import Concluded, Fleet, Gone, Happening, Live
+from orchestrator.processes.fleet import Fleet
 from orchestrator.processes.link import Link
+from orchestrator.processes.live import Concluded, Gone, Happening, Live
 from orchestrator.processes.nursery import Nursery
 from orchestrator.processes.signals import StopSignals
 from orchestrator.sampling import validity
@@ -49,7 +51,7 @@ from orchestrator.sampling.witness import Witness
 from orchestrator.view import Display
 from protocol.cell import Device
 from protocol.failure import Failure
-from protocol.messages import GpuBroken, Sample, XidSeen
+from protocol.messages import GpuBroken, Sample, TooHot, XidSeen
 from protocol.paths import RunPaths
 from protocol.result import Result
 
@@ -93,6 +95,7 @@ class Conductor:
         self._poller = poller
         self._witness = Witness(stored.devices, around.paths)
         self._results: dict[int, Result] = {}
+        self._staying: dict[int, set[str]] = {}
         self._waiting = Waiting()
         self._shares = stored.configuration.allow_busy
         self._budget = around.budget
@@ -125,8 +128,8 @@ class Conductor:
         for happening in happenings:
             match happening:
                 case Concluded(live, outcome):
-                    self._record(live, outcome)
-                    self.fleet.acknowledge(live)
+                    end = self._record(live, outcome)
+                    self.fleet.acknowledge(live, end.at_ns)
                 case Gone(live):
                     if live.pidfd is not None:  # it cannot be killed: nobody waits for it any more
                         self._poller.unregister(live.pidfd)
@@ -139,34 +142,41 @@ class Conductor:
                 self.recorder.spawned(live)
 
     def let_pass(self, passed: Passed | None) -> None:
-        """A launch is over and its device may be used again, or never again."""
+        """A process is gone and its device may be used again, or never again; with the last, a launch is over."""
         if passed is None:
             return
-        self.recorder.left(passed)
-        uuid = passed.device.uuid
+        uuid, launch = passed.device.uuid, passed.gone.live.spec.launch
+        staying = self._staying[launch]
+        staying.remove(uuid)
+        if last := not staying:
+            del self._staying[launch]
+            self.recorder.left(passed)
         if passed.gone.unkillable:
             self._step(Quarantined(uuid, passed.obstacle))
         live = passed.gone.live
-        self._doubt(live, passed.device)
-        if self._budget is not None and self.state.slots[live.next.slot].status is SlotStatus.MEASURED:
+        self._doubt(live, passed.device, last=last)
+        measured = self.state.slots[live.next.slot].status is SlotStatus.MEASURED
+        if self._budget is not None and measured and last:
             self._budget.finished(live.next.cell, time.monotonic() - live.begun)
         self._block(passed)
         if uuid not in self._waiting:
             self._step(Freed(uuid))
 
-    def beware(self, message: XidSeen | GpuBroken) -> None:
-        """The driver reports an error of a GPU. A grave one takes it out, and ends what runs there."""
+    def beware(self, message: XidSeen | GpuBroken | TooHot) -> None:
+        """The driver reports an error of a GPU, or its heat. A grave one takes it out, and ends what runs there."""
         device, news = self._devices[message.uuid], self._hazards.is_news(message)
         failure = self._hazards.heard(message)
         if self.state.devices[device.uuid].quarantined:
             return
+        if isinstance(message, TooHot):
+            self.recorder.too_hot(message)
         if failure is None:
             if news:
                 self.tell("warning", f"{device.label}: Xid {self._hazards.since(device.uuid, message.at_ns)}")
             return
         self._step(Quarantined(device.uuid, failure.message))
         now = time.monotonic()
-        for live in [one for one in self.fleet.live.values() if one.next.device == device.uuid]:
+        for live in [one for one in self.fleet.live.values() if one.device.uuid == device.uuid]:
             self.carry_out(self.fleet.end(live, failure, now))
 
     def look_after_the_waiting(self, now: float) -> None:
@@ -199,6 +209,7 @@ class Conductor:
     def _launch(self, following: NextLaunch) -> None:
         self.recorder.started(following)
         self._step(Started(following.launch, following.slot, following.device, following.cell.batch_size))
+        self._staying[following.launch] = set(following.cell.devices)
         self.carry_out(self.fleet.request(following, time.monotonic()))
         self.show("")
 
@@ -216,10 +227,10 @@ class Conductor:
                 self.recorder.dropped(slot, reason)
             self._step(Dropped(slot) if reason else Postponed(slot))
 
-    def _record(self, live: Live, outcome: Result | Failure) -> None:
+    def _record(self, live: Live, outcome: Result | Failure) -> End:
         if isinstance(outcome, Failure):
             self.recorder.require_room()
-            uuid = live.next.device
+            uuid = live.device.uuid
             who = "" if self._shares else self.foreign.during(uuid, live.spec.requested_ns)
             broken = " and ".join(self._devices[other].label for other in self._hazards.broken_beside(uuid))
             outcome = classify.outside(validity.beside(outcome, who), self._hazards.grave(uuid), broken)
@@ -234,16 +245,20 @@ class Conductor:
         if isinstance(outcome, Result):
             self._results[live.spec.launch] = outcome
         self._announcer.ended(self.state, live, outcome)
+        return end
 
-    def _doubt(self, live: Live, device: Device) -> None:
+    def _doubt(self, live: Live, device: Device, *, last: bool) -> None:
         """Take a result back that must not be believed: somebody else computed on its GPU, or it was slowed down.
 
         One beside others stays, marked, where the user has allowed that. One that was slowed down stays, marked, where
         that was done often enough, or where nothing would be measured in its place; else the GPU rests.
+        last: of the launch's devices.
         """
-        result = self._results.pop(live.spec.launch, None)
+        result = self._results.get(live.spec.launch)
         if result is None:
             return
+        if last:
+            del self._results[live.spec.launch]
         if who := self.foreign.during(device.uuid, live.spec.requested_ns):
             if self._shares:
                 self.recorder.beside(live, who)
@@ -261,6 +276,7 @@ class Conductor:
 
     def _withdraw(self, live: Live, device: Device, failure: Failure) -> None:
         """The result stays where it is, and does not count."""
+        self._results.pop(live.spec.launch, None)
         self.recorder.withdrawn(live, failure)
         self._step(Withdrawn(live.spec.launch, failure))
         again = self.state.slots[live.next.slot].status is SlotStatus.WAITING

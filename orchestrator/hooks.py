@@ -18,8 +18,8 @@ import shlex
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -33,6 +33,7 @@ OPTIONS: Final = ("--on-finish", "--on-failure")
 LIMIT_S: Final = 60.0
 """Enough for a mail or a web hook that answers slowly; a node that waits for its next job is not held up for long."""
 
+_STOPS: Final = (signal.SIGINT, signal.SIGTERM)
 _PATIENCE_S: Final = 5.0
 """For each step of ending one that takes too long: SIGTERM, SIGKILL."""
 
@@ -88,23 +89,15 @@ def call(words: tuple[str, ...], end: End, log: Path | None, limit_s: float = LI
 
     log: takes what it prints; None for this process's standard error.
     """
+    process = None
     try:
-        output = _open(log)
-        try:
-            process = subprocess.Popen(
-                words,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                env=os.environ | environment(end),
-                start_new_session=True,
-            )
-        finally:
-            os.close(output)
+        with _holding_signals_back() as came:
+            process = _started(words, end, log)
+        if came:
+            raise KeyboardInterrupt
+        code = process.wait(limit_s)
     except OSError as error:
         return f"could not be started: {error.strerror}"
-    try:
-        code = process.wait(limit_s)
     except subprocess.TimeoutExpired:
         _end(process)
         return f"took longer than {limit_s:g} s and was ended"
@@ -134,6 +127,36 @@ def _program(line: str) -> str:
     return f"{first} …" if rest else first
 
 
+def _started(words: tuple[str, ...], end: End, log: Path | None) -> subprocess.Popen[bytes]:
+    output = _open(log)
+    try:
+        return subprocess.Popen(
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env=os.environ | environment(end),
+            start_new_session=True,
+        )
+    finally:
+        os.close(output)
+
+
+@contextmanager
+def _holding_signals_back() -> Iterator[list[int]]:
+    """Requests to stop are noted in what this yields, and interrupt nothing.
+
+    One that came while a process is started, or ended, would leave it behind, and nobody would know its number.
+    """
+    came: list[int] = []
+    before = {number: signal.signal(number, lambda number, _: came.append(number)) for number in _STOPS}
+    try:
+        yield came
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def _open(log: Path | None) -> int:
     """Where a command prints: a descriptor of the caller's own, to be closed."""
     if log is None:
@@ -141,20 +164,23 @@ def _open(log: Path | None) -> int:
     return os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a command and what it started. One that cannot be killed is left to the kernel.
+def _end(process: subprocess.Popen[bytes] | None) -> None:
+    """End a command and what it started, if it was started. One that cannot be killed is left to the kernel.
 
     It is reaped last: until then nobody else can have its number, which is also that of its group.
     """
-    pidfd = os.pidfd_open(process.pid)
-    try:
-        for number in (signal.SIGTERM, signal.SIGKILL):
-            os.killpg(process.pid, number)
-            select.select([pidfd], [], [], _PATIENCE_S)
-    finally:
-        os.close(pidfd)
-    with suppress(subprocess.TimeoutExpired):
-        process.wait(_PATIENCE_S)
+    if process is None:
+        return
+    with _holding_signals_back():
+        pidfd = os.pidfd_open(process.pid)
+        try:
+            for number in (signal.SIGTERM, signal.SIGKILL):
+                os.killpg(process.pid, number)
+                select.select([pidfd], [], [], _PATIENCE_S)
+        finally:
+            os.close(pidfd)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_PATIENCE_S)
 
 
 def _exit_of(code: int) -> ending.Exit:

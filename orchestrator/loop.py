@@ -35,6 +35,7 @@ from protocol.messages import (
     ForkFailed,
     GpuBroken,
     Ready,
+    TooHot,
     Unavailable,
     XidSeen,
 )
@@ -131,10 +132,10 @@ class Loop:
                 match answer:
                     case Ready():
                         self._greet_zygote(answer)
-                    case Forked(launch=launch, pid=pid):
-                        self._conductor.carry_out(self._fleet.born(launch, pid, now))
-                    case ForkFailed(launch=launch, message=message):
-                        self._conductor.carry_out(self._fleet.not_born(launch, Category.START_FAILED, message, now))
+                    case Forked(token=token, pid=pid):
+                        self._conductor.carry_out(self._fleet.born(token, pid, now))
+                    case ForkFailed(token=token, message=message):
+                        self._conductor.carry_out(self._fleet.not_born(token, Category.START_FAILED, message, now))
         except EOFError:
             self._unwatch(fd)
             self._replace_zygote()
@@ -150,7 +151,7 @@ class Loop:
                     case ForeignSeen():
                         self._conductor.recorder.foreign_seen(message)
                         self._conductor.foreign.heard(message)
-                    case XidSeen() | GpuBroken():
+                    case XidSeen() | GpuBroken() | TooHot():
                         self._conductor.beware(message)
                     case Unavailable(reason=reason):
                         self._conductor.tell("warning", f"no GPU readings: {reason}")
@@ -229,8 +230,8 @@ class Loop:
             exit_ = None
         words = "ended" if exit_ is None else f"ended with {exit_.words}"
         self._conductor.tell("warning", f"the zygote {words}{'' if self._hopeless else ' and is started again'}")
-        for launch in self._fleet.requested():
-            lost = self._fleet.not_born(launch, Category.ZYGOTE_DIED, f"the zygote {words}", time.monotonic())
+        for token in self._fleet.requested():
+            lost = self._fleet.not_born(token, Category.ZYGOTE_DIED, f"the zygote {words}", time.monotonic())
             self._conductor.carry_out(lost)
         if self._conductor.work_left and self._hopeless is None:
             self._start_zygote()

@@ -8,9 +8,10 @@ from orchestrator.configuration.naming import sized
 from orchestrator.deciding import placement
 from orchestrator.deciding.placement import Blame
 from orchestrator.deciding.policy import POLICY, Reaction
-from orchestrator.deciding.slots import DeviceState, RunState, SlotStatus, is_skipped
+from orchestrator.deciding.slots import DeviceState, RunState, SlotStatus, is_skipped, skipped_as
+from orchestrator.deciding.state import fitting
 from orchestrator.deciding.stopping import OUT_OF_TIME, how_it_ended
-from orchestrator.processes.fleet import Live
+from orchestrator.processes.live import Live
 from orchestrator.stats import launch
 from orchestrator.view import CellEnded, DeviceLine, Snapshot
 from protocol.cell import Cell, Device, Workload
@@ -33,7 +34,7 @@ def sizes(cells: Iterable[Cell]) -> Sizes:
 def snapshot(
     state: RunState,
     devices: tuple[Device, ...],
-    live: Mapping[int, Live],
+    live: Mapping[str, Live],
     samples: Mapping[str, Sample],
     alike: Sizes,
     *,
@@ -48,7 +49,7 @@ def snapshot(
     What waits of a skipped model needs no launch any more: it counts as done and failed before its turn comes.
     expected_s: what a launch of each cell was estimated to take. left_s: until the time limit, None without one.
     """
-    by_device = {one.next.device: one for one in live.values()}
+    by_device = {one.device.uuid: one for one in live.values()}
     in_vain = sum(state.in_vain.values())
     return Snapshot(
         devices=tuple(
@@ -103,12 +104,14 @@ def _next_step(state: RunState, live: Live, failure: Failure) -> str:
         return "the scan for the batch size knows its limit"
     if rule.reaction is Reaction.RETRY_SMALLER and live.next.cell.batch_size == 1 and not live.next.scans:
         return "the model itself does not fit: no batch size would"
+    if rule.reaction is Reaction.RETRY_SMALLER and status is SlotStatus.WAITING and not live.next.scans:
+        return f"{rule.reaction}, {fitting(state, state.cells[live.next.planned])}"
     if status is SlotStatus.WAITING:
         return str(Reaction.RETRY if rule.reaction is Reaction.ELSEWHERE else rule.reaction)
     if rule.reaction is Reaction.QUARANTINE:
         return str(rule.reaction)
-    if is_skipped(state, live.next.cell):
-        return str(Reaction.SKIP_MODEL)
+    if scope := skipped_as(state, state.cells[live.next.planned]):
+        return f"{scope} is skipped on every device"
     if live.next.slot in state.asked and placement.judge(state, live.next.slot) is Blame.OPEN:
         return "the same cell is run on another device"
     if status is SlotStatus.DOES_NOT_FIT:

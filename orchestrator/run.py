@@ -16,25 +16,27 @@ from pathlib import Path
 import psutil
 
 from orchestrator import TOOL_VERSION
+from orchestrator.burn_in import injections
 from orchestrator.conductor import Surroundings
 from orchestrator.configuration.resolved import StoredRun
 from orchestrator.deciding import recovery
 from orchestrator.deciding.budget import Budget
-from orchestrator.disk import archive, lock, reporting
+from orchestrator.deciding.slots import RunState
+from orchestrator.disk import archive, lock, places, reporting
 from orchestrator.disk.journal import Journal, read, temporary
 from orchestrator.disk.records import Beside, End, Finished, Header, Record, Segment, Spawned, Start
 from orchestrator.errors import RunFolderError, StorageError
 from orchestrator.loop import Loop
-from orchestrator.machine import host, readiness
+from orchestrator.machine import host, readiness, settings
 from orchestrator.machine.seen import Look
 from orchestrator.planning import preload
-from orchestrator.processes import ending, spawn
+from orchestrator.processes import ending, logs, spawn
 from orchestrator.processes.link import Link
 from orchestrator.processes.nursery import Nursery, ZygoteError
 from orchestrator.processes.signals import StopSignals
-from orchestrator.report.files import target
 from orchestrator.report.model import Report
 from orchestrator.sampling import validity
+from orchestrator.sampling.overheating import TemperatureStop
 from orchestrator.sampling.telemetry import Telemetry
 from orchestrator.view import Display, Notice
 from protocol.cell import DeviceKind
@@ -71,6 +73,8 @@ def execute(
         journal = opened.enter_context(Journal(paths.journal))
         signals.spare(math.inf)
         _take_over(stored, paths, journal, driver)
+        for name, value in _settings(stored):
+            display.tell(Notice(level="warning", message=settings.words(name, value)))
         try:
             _work(stored, paths, journal, signals, display, gone=gone)
         except ZygoteError as error:
@@ -89,7 +93,7 @@ def left_to_do(stored: StoredRun, paths: RunPaths) -> int:
     records = read(paths.journal) if paths.journal.exists() else ()
     if not records:
         return stored.plan.launches
-    state = recovery.restore(stored.plan, records, {device.uuid: device.name for device in stored.devices})
+    state = _stands(stored, records)
     return len(state.slots) - state.settled + len(_lost(stored, paths))
 
 
@@ -118,28 +122,41 @@ def _work(
         opened.callback(nursery.close)
         telemetry = _telemetry(stored, paths)
         if telemetry is not None:
-            opened.callback(telemetry.stop)
+            opened.callback(_end_telemetry, telemetry, display)
         link = opened.enter_context(Link(paths.folder.name))
+        records = read(paths.journal)
         around = Surroundings(
-            stored, paths, journal, link, nursery, telemetry, stop_signals, display, _budget(stored, paths), gone
+            stored, paths, journal, link, nursery, telemetry, stop_signals, display, _budget(stored, records), gone
         )
-        kinds = {device.uuid: device.name for device in stored.devices}
-        loop = Loop(around, recovery.restore(stored.plan, read(paths.journal), kinds))
+        loop = Loop(around, _stands(stored, records))
         loop.run()
         left_over = loop.state.stopping and loop.state.settled < len(loop.state.slots)
         reason = "stopped on request" if left_over else ""
         journal.append(Finished(at_ns=time.monotonic_ns(), interrupted=left_over, reason=reason))
 
 
-def _budget(stored: StoredRun, paths: RunPaths) -> Budget | None:
-    """The time that the run may take, counted from the start of this process.
+def _settings(stored: StoredRun) -> tuple[tuple[str, str], ...]:
+    """The environment variables that change what is measured on GPUs, where there is one in the run."""
+    gpus = any(device.kind is DeviceKind.CUDA for device in stored.devices)
+    return settings.set_in(os.environ) if gpus else ()
+
+
+def _stands(stored: StoredRun, records: tuple[Record, ...]) -> RunState:
+    """Where the run stands by its journal. Faults that are injected on purpose accuse no GPU."""
+    kinds = {device.uuid: device.name for device in stored.devices}
+    gpus = [device.uuid for device in stored.devices if device.kind is DeviceKind.CUDA]
+    return recovery.restore(stored.plan, records, kinds, () if stored.configuration.tainted else gpus)
+
+
+def _budget(stored: StoredRun, records: tuple[Record, ...]) -> Budget | None:
+    """The time that the run may take, counted from the start of this process. records: of its journal, up to now.
 
     Each `resume` has it anew, but for a burn-in: what was served before counts.
     """
     configuration = stored.configuration
     if configuration.time_limit_s is None:
         return None
-    served_s = 0.0 if configuration.burn_in is None else sum(archive.load(paths, stored).durations_s[:-1])
+    served_s = 0.0 if configuration.burn_in is None else sum(archive.durations_s(records)[:-1])
     return Budget(configuration, stored.devices, configuration.time_limit_s, time.monotonic() - host.age_s() - served_s)
 
 
@@ -172,11 +189,13 @@ def _take_over(stored: StoredRun, paths: RunPaths, journal: Journal, driver: str
             pid=os.getpid(),
             wall=time.time(),
             monotonic_ns=time.monotonic_ns(),
+            settings=_settings(stored),
         )
     )
-    for launch in _interrupted(records):
-        journal.append(End(launch=launch, at_ns=time.monotonic_ns(), failure=recovery.interrupted()))
-    for launch, who in recovery.beside_others(records).items():
+    for start in _interrupted(records):
+        phase = logs.phase_reached(paths.launch(start.cell, start.attempt).phase, Phase.START)
+        journal.append(End(launch=start.launch, at_ns=time.monotonic_ns(), failure=recovery.interrupted(phase)))
+    for launch, who in recovery.beside_others(stored.plan, records).items():
         at_ns = time.monotonic_ns()
         marked = stored.configuration.allow_busy
         journal.append(
@@ -208,17 +227,15 @@ def _half_written(stored: StoredRun, paths: RunPaths, records: tuple[Record, ...
     """What killed processes were writing, in the run's folder and where the user wants the report."""
     yield from paths.folder.glob("*.tmp")
     yield from paths.folder.glob("launches/*/*/*.tmp")
-    output = Path(stored.configuration.output_path)
-    published = [target(output, kind) for kind in stored.configuration.formats]
     for record in records:
         if isinstance(record, Segment):
-            yield from (temporary(path, record.pid) for path in published)
+            yield from (temporary(path, record.pid) for path in places.published(stored, paths))
 
 
-def _interrupted(records: tuple[Record, ...]) -> list[int]:
+def _interrupted(records: tuple[Record, ...]) -> list[Start]:
     """Launches that were begun and never ended."""
     ended = {record.launch for record in records if isinstance(record, End)}
-    return [record.launch for record in records if isinstance(record, Start) and record.launch not in ended]
+    return [record for record in records if isinstance(record, Start) and record.launch not in ended]
 
 
 def _end_leftovers(stored: StoredRun, paths: RunPaths) -> None:
@@ -241,7 +258,18 @@ def _telemetry(stored: StoredRun, paths: RunPaths) -> Telemetry | None:
     gpus = [device.uuid for device in stored.devices if device.kind is DeviceKind.CUDA]
     if not gpus or not stored.configuration.monitor:
         return None
-    return Telemetry.start(gpus, paths.folder, stored.configuration.monitor_interval_ms)
+    interval_ms, night = stored.configuration.monitor_interval_ms, stored.configuration.burn_in
+    if night is None:
+        return Telemetry.start(gpus, paths.folder, interval_ms)
+    stop = TemperatureStop(celsius=night.max_temperature_c)
+    return Telemetry.start(gpus, paths.folder, interval_ms, stop, injections.hot(night.injections))
+
+
+def _end_telemetry(telemetry: Telemetry, display: Display) -> None:
+    """End the sampler, and say what it could not keep: nobody hears it any more once the loop is over."""
+    telemetry.stop()
+    for reason in telemetry.last_words:
+        display.tell(Notice(level="warning", message=f"no GPU readings: {reason}"))
 
 
 def _end_children() -> None:

@@ -26,11 +26,15 @@ class Workload(enum.StrEnum):
     SOAK = "soak"
     TRUTH = "truth"
     MEMORY = "memory"
+    LINKS = "links"
+    STEPS = "steps"
     REPLAY = "replay"
     FAULT = "fault"
 
 
-OF_NO_MODEL: Final = frozenset({Workload.PROBE, Workload.SOAK, Workload.TRUTH, Workload.MEMORY})
+OF_NO_MODEL: Final = frozenset(
+    {Workload.PROBE, Workload.SOAK, Workload.TRUTH, Workload.MEMORY, Workload.LINKS, Workload.STEPS}
+)
 """Those that measure or check the device itself; their cells go by the name of a probe."""
 
 
@@ -69,11 +73,11 @@ AUTO: Final = 0
 
 
 class Cell(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One thing to measure on one device.
+    """One thing to measure, on one device or, with a process for each, on a gang of several.
 
     What is at its default is not written, so that a dimension that a later version adds changes no id of this one.
 
-    devices: UUIDs (or "cpu:N"), in order; one for now, several once cells may span a gang of devices.
+    devices: UUIDs (or "cpu:N"), in order; several for a gang, whose first leads it.
     input_size: side of the image in pixels or length of the sequence in tokens (of the prompt, for generation); None
     for a model without one. new_tokens: what generation adds to the prompt; None for every other workload.
     """
@@ -213,6 +217,7 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     parameters: how many it has; inference_gflops: of one forward pass of one item, for estimates of time.
     memory_mb: what training at the default batch size takes on a device, an estimate for people.
     item: what one sample is called in reports, in the plural.
+    on_request: measured only where it is named; "all" leaves it out.
     own: the code of a user's own model (family "own"), whose numbers above are not known before it is built, and are 0.
     """
 
@@ -229,4 +234,5 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     inference_gflops: float
     memory_mb: int
     preload: tuple[str, ...] = ()
+    on_request: bool = False
     own: OwnModel | None = None

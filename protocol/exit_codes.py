@@ -20,7 +20,7 @@ MEANING: Final = {
     ExitCode.MISSED: "a threshold was missed, or a regression",
     ExitCode.USAGE: "usage or configuration; nothing was run",
     ExitCode.HARDWARE: "a hardware verdict FAIL",
-    ExitCode.INCOMPLETE: "incomplete: interrupted, or a planned cell without a result",
+    ExitCode.INCOMPLETE: "incomplete: interrupted, a planned cell without a result, or a GPU whose health is UNKNOWN",
     ExitCode.INTERNAL: "gpubench itself failed",
 }
 

@@ -18,6 +18,7 @@ class Category(enum.StrEnum):
     DEVICE_HARDWARE = "device hardware error"
     DEVICE_UNAVAILABLE = "device unavailable"
     DEVICE_NOT_FREED = "device memory not freed"
+    TOO_HOT = "device too hot"
     CUDA_STICKY = "CUDA error that poisons the process"
     CUDA_ERROR = "CUDA error"
     # Memory
@@ -25,9 +26,11 @@ class Category(enum.StrEnum):
     HOST_OUT_OF_MEMORY = "host out of memory"
     # The model, or the user's code
     IMPORT_ERROR = "import error"
+    NOT_BUILT = "model cannot be built"
     EXCEPTION = "exception"
     NOT_FINITE = "loss is not finite"
-    WRONG_RESULT = "wrong result"
+    # Several devices
+    COMMUNICATION = "communication between devices failed"
     # The process
     CRASHED = "crashed"
     KILLED = "killed, cause unknown"
@@ -66,6 +69,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Why a launch has no result.
 
     message: one line for people. code: a CUDA or exit code; signal: the number that ended the process.
+    device: UUID of the one that it happened on, where a launch has several and that can be told; else not written.
     evidence: whatever helps to believe or doubt the category (free memory, the end of stderr, …), as text.
     """
 
@@ -76,4 +80,5 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     signal: int | None = None
     exception: str | None = None
     traceback: str | None = None
+    device: str | msgspec.UnsetType = msgspec.UNSET
     evidence: dict[str, str] = {}

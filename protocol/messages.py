@@ -7,9 +7,10 @@
     orchestrator ◀── Ready, Forked, ForkFailed ── zygote
 
     orchestrator ── AwaitFree ──▶ sampler                                      a socket pair
-    orchestrator ◀── Digest, DeviceFree, ForeignSeen, XidSeen, GpuBroken, Unavailable ── sampler
+    orchestrator ◀── Digest, DeviceFree, ForeignSeen, XidSeen, GpuBroken, TooHot, Unavailable ── sampler
 
-Every message of a worker names its launch and carries that launch's token; what does not match is stale and dropped.
+Every message of a worker names its launch and carries the token of its process, which is one of several for a gang;
+what does not match is stale and dropped.
 """
 
 import msgspec
@@ -28,7 +29,7 @@ class _Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class LaunchSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All that a new process must know before it can connect.
+    """All that a new process must know before it can connect. A launch on several devices has one for each.
 
     folder: where its log files go, made by the parent. environment: set after the fork (CUDA_VISIBLE_DEVICES).
     cpus: cores to run on, empty for no change. requested_ns: monotonic time at which the parent asked for it.
@@ -92,9 +93,34 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return number is not None
 
 
-class Assign(_Message, frozen=True, kw_only=True):
-    """The work of one launch. `cell.batch_size` is what to run now, after any halving.
+class Gang(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where a process finds the others of its cell, which are one for each of `cell.devices`, in that order.
 
+    rank: which of them it is; 0 leads. meeting: file of this launch, in a private folder, by which they meet.
+    steps: file of one 64-bit number for each rank, in which a process counts what it begins together with the others:
+    when all hang, whoever counted least did not come.
+    """
+
+    rank: int
+    meeting: str
+    steps: str
+
+
+class LoadSteps(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """When a device works and when it rests, by the host's monotonic clock: all devices of a host go by the same one.
+
+    Work begins offset_s after each multiple of on_s + off_s, and goes on for on_s.
+    """
+
+    on_s: float
+    off_s: float
+    offset_s: float = 0.0
+
+
+class Assign(_Message, frozen=True, kw_only=True):
+    """The work of one process of a launch. `cell.batch_size` is what to run now, after any halving.
+
+    device: the one that this process works on. gang: None where it is the only one of the cell.
     injection: a fault of its own that a burn-in cell must show, None outside such tests.
     """
 
@@ -107,6 +133,8 @@ class Assign(_Message, frozen=True, kw_only=True):
     deadlines: Deadlines
     cache_folder: str
     injection: Injection | None = None
+    gang: Gang | None = None
+    steps: LoadSteps | None = None
 
 
 class Ack(_Message, frozen=True, kw_only=True):
@@ -164,15 +192,14 @@ class Outcome(_Message, frozen=True, kw_only=True):
 
 
 class Prepare(_Message, frozen=True, kw_only=True):
-    """First word to a zygote: what to import, whose child it must be, and where its rooms must come from."""
+    """First word to a zygote: what to import, and where its rooms must come from."""
 
     preload: tuple[str, ...]
-    parent_pid: int
     root: str
 
 
 class Fork(_Message, frozen=True, kw_only=True):
-    """Make a fresh process for this launch."""
+    """Make this fresh process."""
 
     spec: LaunchSpec
 
@@ -187,16 +214,16 @@ class Ready(_Message, frozen=True, kw_only=True):
 
 
 class Forked(_Message, frozen=True, kw_only=True):
-    """The process of a launch exists; it is, or is about to become, the orchestrator's child."""
+    """The process of this token exists; it is, or is about to become, the orchestrator's child."""
 
-    launch: int
+    token: str
     pid: int
 
 
 class ForkFailed(_Message, frozen=True, kw_only=True):
-    """The kernel refused."""
+    """The kernel refused to make the process of this token."""
 
-    launch: int
+    token: str
     message: str
 
 
@@ -289,8 +316,16 @@ class GpuBroken(_Message, frozen=True, kw_only=True):
     lost: bool = True
 
 
+class TooHot(_Message, frozen=True, kw_only=True):
+    """A GPU is too hot to go on, `reason` in words. Said once. at_ns: monotonic."""
+
+    uuid: str
+    reason: str
+    at_ns: int
+
+
 FromWorker = Hello | PhaseEntered | Progress | Outcome
 ToWorker = Assign | Ack | Dismiss
 ToZygote = Prepare | Fork
 FromZygote = Ready | Forked | ForkFailed
-FromSampler = Digest | DeviceFree | ForeignSeen | Unavailable | XidSeen | GpuBroken
+FromSampler = Digest | DeviceFree | ForeignSeen | Unavailable | XidSeen | GpuBroken | TooHot

@@ -3,8 +3,9 @@
     runs/<time>-<id>/
       run.yaml   journal.gpj   lock   zygote.log   sampler.log
       launches/<cell>/<n>/   stdout.log stderr.log fault.log phase error.json result.msgpack
+                             of several processes also steps, and rank1/ rank2/ … with the logs of the others
       telemetry/<uuid>.samples   telemetry/health.records
-      report.json .csv .txt
+      report.json .csv .txt   held_against.json
 
 All paths of a run are made here and nowhere else.
 """
@@ -17,9 +18,18 @@ from protocol.cell import slug
 
 @dataclass(frozen=True)
 class LaunchPaths:
-    """The folder of one attempt."""
+    """The folder of one attempt; of several processes, that of the one which leads, and holds those of the others."""
 
     folder: Path
+
+    def of_rank(self, rank: int) -> "LaunchPaths":
+        """Folder of one of the attempt's processes."""
+        return self if rank == 0 else LaunchPaths(self.folder / f"rank{rank}")
+
+    @property
+    def steps(self) -> Path:
+        """What the processes of a gang have begun together: protocol.messages.Gang."""
+        return self.folder / "steps"
 
     @property
     def stdout(self) -> Path:
@@ -62,6 +72,11 @@ class RunPaths:
     def config(self) -> Path:
         """The configuration as resolved."""
         return self.folder / "run.yaml"
+
+    @property
+    def held_against(self) -> Path:
+        """What the run is held against: baseline, thresholds, price. Missing where nobody asked for any."""
+        return self.folder / "held_against.json"
 
     @property
     def journal(self) -> Path:

@@ -18,11 +18,15 @@ COUNTED_WITHIN_MS: Final = 2_000.0
 
 
 class SteadyState(enum.StrEnum):
-    """Whether warm-up ended because times had become steady."""
+    """Whether warm-up ended because times had become steady.
+
+    FIXED: after the iterations that were asked for. NOT_SOUGHT: there is no warm-up but the first, cold, iteration.
+    """
 
     REACHED = "reached"
     NONE = "none"
     FIXED = "fixed number of iterations"
+    NOT_SOUGHT = "not looked for"
 
 
 class StopReason(enum.StrEnum):
@@ -70,7 +74,8 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Where a launch's time went, in milliseconds, in the order it happens.
 
     start: from the parent's request to the first line of the worker; load: weights from the file and to the device
-    (load cells alone). What comes after the outcome was sent (teardown) only the parent sees.
+    (load cells alone). measure: whatever a series stands for, latencies too. count: operations counted and outputs
+    looked at, once, after that. What comes then (the result told and recorded, teardown) only the parent sees.
     """
 
     start_ms: float
@@ -80,6 +85,7 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     load_ms: float
     warm_up_ms: float
     measure_ms: float
+    count_ms: float = 0.0
 
 
 class Environment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -112,7 +118,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     flops_per_iteration: floating-point operations as torch's counter sees them; None where it sees not all of them.
     bytes_per_iteration: series → bytes that one iteration of it moves, of probes alone.
     generated_tokens: tokens that were read back on the host, all sequences and measured iterations together.
-    verification: what was verified, of burn-in cells alone.
+    verification: what was verified, of burn-in cells alone. others: of a gang, whose leader measured the rest, what the
+    other processes verified, by the UUID of their devices.
     """
 
     cell: Cell
@@ -131,6 +138,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     memory: Memory
     loss: float | None = None
     verification: Verification | None = None
+    others: dict[str, Verification] = {}
     environment: Environment
     format: int = 1
 

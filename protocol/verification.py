@@ -41,6 +41,7 @@ class Mismatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     same_when_read_again: False is an error of reading. wrong_again: how many of `repeated` repetitions were wrong too.
     beyond_rounding: whether the elements differ from a computation on the CPU in fp64 by more than rounding explains;
     None where there is nothing to compute (memory, a copy).
+    sender: UUID of the other device from which it was copied; of_all: it was added up over all devices of the cell.
     """
 
     what: str
@@ -53,6 +54,8 @@ class Mismatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     repeated: int
     wrong_again: int
     beyond_rounding: bool | None = None
+    sender: str | None = None
+    of_all: bool = False
 
 
 class Verification(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -15,7 +15,13 @@ from typing import Final
 
 from protocol.failure import MESSAGE_LIMIT, TRACEBACK_LIMIT, Category, Failure, Phase
 from worker import memory
-from worker.errors import DeviceInheritedError, DeviceUnavailableError, NotFiniteError
+from worker.errors import (
+    CommunicationError,
+    DeviceInheritedError,
+    DeviceUnavailableError,
+    NotBuiltError,
+    NotFiniteError,
+)
 from worker.memory import Headroom
 
 _OUT_OF_MEMORY_CODE: Final = 2
@@ -167,7 +173,9 @@ RULES: Final[tuple[tuple[Category, Callable[[_Seen], bool]], ...]] = (
     (Category.DEVICE_UNAVAILABLE, lambda seen: seen.has(DeviceUnavailableError) or seen.code in _UNAVAILABLE),
     (Category.CUDA_STICKY, lambda seen: seen.code in _STICKY),
     (Category.CUDA_ERROR, lambda seen: seen.code is not None or seen.says(_CUDA_ERROR) or seen.says(_LIBRARY_ERROR)),
+    (Category.COMMUNICATION, lambda seen: seen.has(CommunicationError)),
     (Category.IMPORT_ERROR, lambda seen: seen.has(ImportError)),
+    (Category.NOT_BUILT, lambda seen: seen.has(NotBuiltError)),
     (Category.NOT_FINITE, lambda seen: seen.has(NotFiniteError)),
 )
 """In order; what none of them takes is an EXCEPTION."""

@@ -3,11 +3,13 @@
 WorkerError
 ├── DeviceUnavailableError    CUDA cannot be opened, or is not the one device that was asked for
 ├── DeviceInheritedError      the process was born with open descriptors of a GPU: it is not a fresh one
-├── NotFiniteError            the loss is NaN or infinite
+├── CommunicationError        what the processes of a gang do together failed in this one
+├── NotFiniteError            the loss, or what the model puts out, is NaN or infinite
 ├── UnknownFamilyError        a model names a family that worker/models/ does not have
 ├── UnsuitableModelError      a model cannot do what the cell measures, such as write text
-└── ModelCodeError            code of the user's own cannot be imported, built, fed, run or trained, or
-                              changes the precision that is measured
+└── ModelCodeError            code of the user's own cannot be fed, run or trained, or changes the precision that
+    │                         is measured
+    └── NotBuiltError         it cannot be imported or built, so that no cell of it can be measured
 """
 
 
@@ -23,8 +25,12 @@ class DeviceInheritedError(WorkerError):
     """This process holds descriptors of a GPU that it did not open."""
 
 
+class CommunicationError(WorkerError):
+    """Something that the processes of a gang do together has failed in this one: perhaps because of another."""
+
+
 class NotFiniteError(WorkerError):
-    """Training went wrong: the loss is NaN or infinite."""
+    """What was computed is no number: the loss or an output is NaN or infinite."""
 
 
 class UnknownFamilyError(WorkerError):
@@ -37,3 +43,7 @@ class UnsuitableModelError(WorkerError):
 
 class ModelCodeError(WorkerError):
     """The user's own code failed, or made something else than it must. What it raised is the cause."""
+
+
+class NotBuiltError(ModelCodeError):
+    """The user's own code makes no model that anything could be measured of, in whatever cell."""

@@ -10,12 +10,12 @@ device nothing has to be copied, and the latency is the forward pass.
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import torch
 
-from worker import devices
+from worker import devices, outputs
 
 LONGEST_S: Final = 0.3
 """For all of it, whatever the profile; the last one may end later."""
@@ -54,7 +54,7 @@ class _RoundTrip:
     def _prepare(self, inputs: Iterable[torch.Tensor]) -> None:
         """Pin what is copied from and to, and make the copies once: the first ones of a process take longer."""
         self._inputs = [(tensor, _pinned(tensor)) for tensor in inputs]
-        largest = max((output.nbytes for output in _leaves(self._forward())), default=0)
+        largest = max((output.nbytes for output in outputs.tensors(self._forward())), default=0)
         self._buffer = torch.empty(min(largest, _BUFFER_BYTES), dtype=torch.uint8, pin_memory=True)
         self.once()
 
@@ -62,7 +62,7 @@ class _RoundTrip:
         """One latency's worth of work; over when everything is on the host."""
         for tensor, source in self._inputs:
             tensor.copy_(source, non_blocking=True)
-        for output in _leaves(self._forward()):
+        for output in outputs.tensors(self._forward()):
             if output.is_cuda:
                 self._fetch(output)
         devices.synchronize(self._device)
@@ -83,15 +83,3 @@ def _bytes_of(tensor: torch.Tensor) -> torch.Tensor:
     dense = tensor.is_contiguous() or (tensor.dim() == 4 and tensor.is_contiguous(memory_format=torch.channels_last))
     flat = tensor.as_strided((tensor.numel(),), (1,)) if dense else tensor.contiguous().view(-1)
     return flat.view(torch.uint8)
-
-
-def _leaves(structure: object) -> Iterator[torch.Tensor]:
-    """The tensors in whatever a model returns."""
-    if isinstance(structure, torch.Tensor):
-        yield structure
-    elif isinstance(structure, Mapping):
-        for value in structure.values():
-            yield from _leaves(value)
-    elif isinstance(structure, list | tuple):
-        for value in structure:
-            yield from _leaves(value)

@@ -25,7 +25,7 @@ from worker.timing import Clock, Step, TimedBlock
 _PROGRESS_EVERY_S: Final = 0.1
 
 
-def _nothing() -> None:
+def nothing() -> None:
     """Nothing has to be prepared."""
 
 
@@ -49,7 +49,7 @@ class Work:
     steps: dict[str, Step]
     passes: int = 1
     waits: bool = False
-    prepare: Step = _nothing
+    prepare: Step = nothing
     one_by_one: bool = False
     retries: Callable[[], int] = _no_retries
     least: int = LEAST_ITERATIONS
@@ -71,6 +71,10 @@ class Work:
     def group(self, clock: Clock, iteration_ms: float, iterations: int | None = None) -> int:
         """Iterations that one span covers; see timing.group_for."""
         return 1 if self.one_by_one else timing.group_for(clock, iteration_ms, self.spans, iterations)
+
+    def agreed(self, reason: StopReason | None) -> StopReason | None:
+        """Why measuring ends after a block, None where it goes on. reason: what this process would do."""
+        return reason
 
 
 @dataclass(frozen=True)
@@ -169,7 +173,7 @@ def measured(work: Work, clock: Clock, measurement: Measurement, stage: Stage, i
             iteration_ms = block.wall_ms / count
             elapsed_s = time.monotonic() - begin
             pace.tell(record.iterations / asked if asked else elapsed_s / measurement.max_s)
-            reason = stopper.reason(record.totals_ms, record.iterations, elapsed_s)
+            reason = work.agreed(stopper.reason(record.totals_ms, record.iterations, elapsed_s))
     return record.measured(clock, reason)
 
 

@@ -34,7 +34,7 @@ class Stage:
 
     @contextmanager
     def timed(self, entry: str) -> Iterator[None]:
-        """Add the time of the body to an entry of the ledger: import, context, build, load, warm_up or measure."""
+        """Add the time of the body to an entry of the ledger: import, context, build, load, warm_up, measure, count."""
         begin = time.monotonic_ns()
         try:
             yield

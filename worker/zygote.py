@@ -39,7 +39,6 @@ def main() -> NoReturn:
     if not isinstance(prepare, Prepare):
         os._exit(0)
     adopt.be_called("gpubench-zygote")
-    adopt.die_with_parent(prepare.parent_pid)
     adopt.check_rooms(prepare.root)
     control.send(codec.encode(_prepare(prepare.preload)))
     while isinstance(request := _receive(control), Fork):
@@ -73,7 +72,7 @@ def _fork(spec: LaunchSpec, control: socket.socket) -> Forked | ForkFailed:
     except OSError as error:
         os.close(reader)
         os.close(writer)
-        return ForkFailed(launch=spec.launch, message=f"fork: {error.strerror}")
+        return ForkFailed(token=spec.token, message=f"fork: {error.strerror}")
     if middle == 0:
         _leave_worker_behind(spec, control, reader, writer)
     os.close(writer)
@@ -81,8 +80,8 @@ def _fork(spec: LaunchSpec, control: socket.socket) -> Forked | ForkFailed:
         answer = pipe.read(_PID.size)
     os.waitpid(middle, 0)
     if len(answer) < _PID.size:
-        return ForkFailed(launch=spec.launch, message="the process in between died before it could fork")
-    return Forked(launch=spec.launch, pid=_PID.unpack(answer)[0])
+        return ForkFailed(token=spec.token, message="the process in between died before it could fork")
+    return Forked(token=spec.token, pid=_PID.unpack(answer)[0])
 
 
 def _leave_worker_behind(spec: LaunchSpec, control: socket.socket, reader: int, writer: int) -> NoReturn:

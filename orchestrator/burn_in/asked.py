@@ -9,17 +9,33 @@ import msgspec
 
 from orchestrator.burn_in import injections
 from orchestrator.burn_in.levels import CHECKS, BurnInTable
+from orchestrator.burn_in.plan import LINKS
 from orchestrator.configuration.catalogue import Catalogue
 from orchestrator.configuration.resolved import BurnIn, Configuration
 from orchestrator.configuration.yaml_schema import did_you_mean, listed
 from orchestrator.errors import ConfigError
-from protocol.cell import Device
+from protocol.cell import Device, DeviceKind, ModelSpec
+from protocol.messages import LoadSteps
 
 _SECONDS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _DURATION: Final = re.compile(r"(?:(\d+(?:\.\d+)?)([smhd]))+")
 _PART: Final = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
+_LINKS: Final = ModelSpec(
+    name=LINKS,
+    title="Links between devices",
+    type="probe",
+    family="probe",
+    inputs=(),
+    parameters=0,
+    inference_gflops=0,
+    memory_mb=0,
+)
+"""No probe of any other run, and so in no file: by itself it measures nothing that one device has."""
 SHORTEST_S: Final = 30.0
 LONGEST_S: Final = 14 * 86_400.0
+COLDEST_C: Final = 30
+HOTTEST_C: Final = 120
+"""What can be meant as a limit for a GPU: none is below at work, none works above."""
 
 
 def seconds(text: str) -> float:
@@ -43,7 +59,7 @@ def configured(
         raise ConfigError(f"--level: there is no level '{name}'.{near} There is {listed(table.levels, 'and')}.")
     return msgspec.structs.replace(
         configuration,
-        models=tuple(catalogue.model(model) for model in dict.fromkeys(chain(*table.levels[name].replay.values()))),
+        models=(*map(catalogue.model, dict.fromkeys(chain(*table.levels[name].replay.values()))), _LINKS),
         workloads=CHECKS,
         precisions=tuple(dict.fromkeys((*table.levels[name].soak, *table.levels[name].truth))),
         launches=1,
@@ -51,9 +67,34 @@ def configured(
         burn_in=BurnIn(
             duration_s=duration_s,
             level=name,
-            cell_s={kind: table.cell_s(duration_s, kind) for kind in table.devices},
+            cell_s={kind: table.cell_s(duration_s, kind, name) for kind in table.devices},
         ),
     )
+
+
+def with_steps(
+    configuration: Configuration, devices: Sequence[Device], table: BurnInTable, *, in_phase: bool
+) -> Configuration:
+    """The same with steps of load: one device after the other over a period, or all together. Raises ConfigError."""
+    if configuration.burn_in is None:
+        raise ConfigError("--steps: it is a part of a burn-in; add --burn-in with a duration, or leave it out")
+    rule = table.steps
+    apart_s = 0.0 if in_phase else (rule.on_s + rule.off_s) / len(devices)
+    steps = {
+        device.uuid: LoadSteps(on_s=rule.on_s, off_s=rule.off_s, offset_s=place * apart_s)
+        for place, device in enumerate(devices)
+    }
+    return msgspec.structs.replace(configuration, burn_in=msgspec.structs.replace(configuration.burn_in, steps=steps))
+
+
+def with_temperature_stop(configuration: Configuration, celsius: int) -> Configuration:
+    """The same, a GPU being stopped at `celsius` too. Raises ConfigError."""
+    if configuration.burn_in is None:
+        raise ConfigError("--max-temperature: it stops a GPU in a burn-in alone; add --burn-in, or leave it out")
+    if not COLDEST_C <= celsius <= HOTTEST_C:
+        raise ConfigError(f"--max-temperature {celsius}: expected {COLDEST_C} to {HOTTEST_C} degrees Celsius")
+    burn_in = msgspec.structs.replace(configuration.burn_in, max_temperature_c=celsius)
+    return msgspec.structs.replace(configuration, burn_in=burn_in)
 
 
 def with_injections(configuration: Configuration, texts: Sequence[str], devices: Sequence[Device]) -> Configuration:
@@ -63,5 +104,8 @@ def with_injections(configuration: Configuration, texts: Sequence[str], devices:
     if configuration.burn_in is None:
         raise ConfigError("--inject: faults are brought about in a burn-in alone; add --burn-in, or see `selftest`")
     parsed = tuple(injections.parse(text, devices) for text in texts)
+    cpus = {device.uuid: device.label for device in devices if device.kind is DeviceKind.CPU}
+    if cold := [cpus[uuid] for uuid in injections.hot(parsed) if uuid in cpus]:
+        raise ConfigError(f"--inject hot: {cold[0]} has no temperature that is read; choose a GPU")
     burn_in = msgspec.structs.replace(configuration.burn_in, injections=parsed)
     return msgspec.structs.replace(configuration, burn_in=burn_in, tainted=True)

@@ -1,7 +1,8 @@
 """Faults that a burn-in brings about itself, so that each detector is seen to work (`--inject`). Pure.
 
     flip:<gpu>:<round>[:bits]    every check of that round on that GPU gets so many flipped bits (1), once
-    slow:<gpu>:<percent>         every product on that GPU takes so much longer
+    slow:<gpu>:<percent>         everything that this GPU does by itself takes so much longer
+    hot:<gpu>:<celsius>          the GPU is read as so hot, all the time (sampling/sampler.py)
 
 Rounds count from 1, as people and reports do. A run with one of them is tainted: it proves the detectors, never a GPU.
 """
@@ -14,8 +15,9 @@ from orchestrator.errors import ConfigError
 from protocol.cell import Device, Workload
 from protocol.verification import Injection
 
-FORMS = "flip:<gpu>:<round>[:bits] or slow:<gpu>:<percent>"
+FORMS = "flip:<gpu>:<round>[:bits], slow:<gpu>:<percent> or hot:<gpu>:<celsius>"
 MOST_BITS = 64
+HOTTEST_C = 200
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -25,6 +27,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     round: int | None = None
     flip_bits: int = 0
     slow_percent: float = 0.0
+    hot_c: int | None = None
 
 
 def parse(text: str, devices: Sequence[Device]) -> Asked:
@@ -41,15 +44,25 @@ def parse(text: str, devices: Sequence[Device]) -> Asked:
             return Asked(device=which, round=int(number) - 1, flip_bits=int(bits))
         case "slow", [float() as percent] if 0 < percent <= 1000:
             return Asked(device=which, slow_percent=percent)
+        case "hot", [float() as celsius] if 0 < celsius <= HOTTEST_C:
+            return Asked(device=which, hot_c=round(celsius))
     raise ConfigError(f"--inject {text}: expected {FORMS}; rounds count from 1, bits go from 1 to {MOST_BITS}")
 
 
 def for_launch(asked: Sequence[Asked], device: str, round_: int, workload: Workload) -> Injection | None:
-    """What a launch has to bring about; None for a launch like any other."""
+    """What a launch has to bring about; None for a launch like any other.
+
+    Links are not slowed: those of one GPU cannot be, without those of all others.
+    """
     mine = [one for one in asked if one.device == device and one.round in (None, round_)]
     bits = max((one.flip_bits for one in mine), default=0)
-    slow = max((one.slow_percent for one in mine if workload is Workload.SOAK), default=0.0)
+    slow = max((one.slow_percent for one in mine if workload is not Workload.LINKS), default=0.0)
     return Injection(flip_bits=bits, slow_percent=slow) if bits or slow else None
+
+
+def hot(asked: Sequence[Asked]) -> dict[str, int]:
+    """GPUs that are to be read as so hot, by UUID."""
+    return {one.device: one.hot_c for one in asked if one.hot_c is not None}
 
 
 def _device(words: Sequence[str], devices: Sequence[Device]) -> tuple[str | None, list[str]]:

@@ -1,6 +1,7 @@
 """The levels of the burn-in, as configs/burn_in.yaml has them: which checks, on what, and how long each lasts."""
 
 import functools
+import math
 from pathlib import Path
 from typing import Final
 
@@ -8,29 +9,62 @@ import msgspec
 
 from orchestrator.configuration import yaml_file
 from orchestrator.configuration.catalogue import configs_folder
+from orchestrator.stats.windows import WINDOW_NS
 from protocol.cell import DeviceKind, Precision, Workload
 
-CHECKS: Final = (Workload.SOAK, Workload.TRUTH, Workload.MEMORY, Workload.REPLAY)
-"""What every level does in each round, and without which there is no PASS."""
+CHECKS: Final = (Workload.SOAK, Workload.TRUTH, Workload.MEMORY, Workload.REPLAY, Workload.LINKS)
+"""What every level does in each round, where the devices have it, and without which there is no PASS."""
 LONGEST: Final = "full"
 
 
 class Level(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a round does. replay: by kind of device, model → precision. up_to_s: see configs/burn_in.yaml."""
+    """What a round does. replay: by kind of device, model → precision. up_to_s: see configs/burn_in.yaml.
+
+    links: of what is added up over all devices.
+    """
 
     truth: tuple[Precision, ...]
     soak: tuple[Precision, ...]
+    links: tuple[Precision, ...]
     replay: dict[DeviceKind, dict[str, Precision]]
     up_to_s: float | None = None
 
+    def cells(self, kind: DeviceKind) -> int:
+        """How many cells a round has at most on a device of this kind; one of them is the test of memory."""
+        return len(self.soak) + len(self.truth) + len(self.replay[kind]) + len(self.links) + 1
+
 
 class OnDevice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """On one kind of device. side: of matrices; batch: of training steps; seconds of one cell, at least and at most."""
+    """On one kind of device. side: of matrices; batch: of training steps; links_mib: that a device sends another.
+
+    Seconds of one cell, at least and at most.
+    """
 
     side: int
+    links_mib: int
     batch: int
     least_s: float
     most_s: float
+
+
+class HeatSoakRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """When a GPU has warmed up; see configs/burn_in.yaml."""
+
+    rise_c: float
+    windows: int
+    most_s: float
+    most_share: float
+
+    def most_windows(self, asked_s: float) -> int:
+        """Windows after which a GPU is judged though it is still warming up, in a burn-in of `asked_s`."""
+        return math.ceil(min(self.most_s, self.most_share * asked_s) * 1e9 / WINDOW_NS)
+
+
+class StepsRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How long a device works and rests under --steps."""
+
+    on_s: float
+    off_s: float
 
 
 class BurnInTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -39,6 +73,9 @@ class BurnInTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     levels: dict[str, Level]
     devices: dict[DeviceKind, OnDevice]
     cell_share: float
+    least_rounds: int
+    heat_soak: HeatSoakRule
+    steps: StepsRule
 
     def level_for(self, duration_s: float) -> str:
         """The level that a duration means where no other is asked for."""
@@ -47,10 +84,11 @@ class BurnInTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         ]
         return fitting[0] if fitting else LONGEST
 
-    def cell_s(self, duration_s: float, kind: DeviceKind) -> float:
-        """How long one cell lasts in a burn-in of `duration_s`."""
+    def cell_s(self, duration_s: float, kind: DeviceKind, level: str) -> float:
+        """How long one cell lasts in a burn-in of `duration_s`: never so long that there is no time for the rounds."""
         bounds = self.devices[kind]
-        return min(max(duration_s * self.cell_share, bounds.least_s), bounds.most_s)
+        wanted_s = min(max(duration_s * self.cell_share, bounds.least_s), bounds.most_s)
+        return min(wanted_s, duration_s / (self.least_rounds * self.levels[level].cells(kind)))
 
 
 @functools.cache

@@ -17,12 +17,14 @@ from orchestrator.burn_in.compare import Deviation
 from orchestrator.burn_in.levels import CHECKS
 from orchestrator.health.judges import Action
 from orchestrator.health.verdict import GRAVEST_FIRST, Verdict
+from orchestrator.stats.why_slower import Why
 from protocol.cell import Workload
 from protocol.verification import Mismatch
 
 SERVED_SHARE: Final = 0.95
 CLOSING_S: Final = 10.0
-"""Of the time that was asked for, which the run must have lasted, but for what is kept for its end and its reports."""
+"""Of the time that was asked for, which the run must have lasted, but for what is kept for its end and its reports, and
+for a last launch that there was no time for any more."""
 ALGORITHM_ELEMENTS: Final = 1000
 """Another algorithm rounds otherwise in a good part of all elements, and every time; fewer are flipped bits."""
 TITLES: Final = {
@@ -30,6 +32,8 @@ TITLES: Final = {
     Workload.SOAK: "verified products",
     Workload.MEMORY: "the memory test",
     Workload.REPLAY: "repeated training steps",
+    Workload.STEPS: "verified products under steps of load",
+    Workload.LINKS: "transfers between devices",
 }
 
 
@@ -42,14 +46,28 @@ class Pace(enum.StrEnum):
 
 
 @dataclass(frozen=True)
+class Told:
+    """What one kind of rates says, and how. why: of a GPU that is slower, what probably made it so; None: not known."""
+
+    pace: Pace
+    words: str
+    why: Why | None = None
+
+
+@dataclass(frozen=True)
 class Tally:
-    """What one kind of check did on one GPU. operations, verified_bytes: that were compared; measured_s: at work."""
+    """What one kind of check did on one GPU. operations, verified_bytes: that were compared; measured_s: at work.
+
+    method: how outputs were compared, in words.
+    """
 
     launches: int = 0
     checks: int = 0
     operations: float = 0.0
     verified_bytes: int = 0
     measured_s: float = 0.0
+    mismatches: int = 0
+    method: str = ""
 
 
 @dataclass(frozen=True)
@@ -67,27 +85,35 @@ class Wrong:
 class Work:
     """Everything that is known of one GPU after the night.
 
-    asked_s, served_s: seconds asked for, and that the run lasted, interruptions left out. wrong: kept
-    mismatches; mismatches: all of them. deviations: of its launches from the majority. undecided: cells in which GPUs
-    disagree without one. failures: launches without a result, in words. paces: kind of rate → what it says, and how.
-    not_tested: what → why. interrupted: why the run ended early, or empty.
+    asked_s, served_s: seconds asked for, and that the run lasted, interruptions left out. cell_s: of one launch.
+    wrong: mismatches that were kept. deviations: of its launches from the majority. undecided: cells in which GPUs
+    disagree without one. failures: launches without a result, in words. paces: kind of rate → what it says. not_tested: what → why.
+    interrupted: why the run ended early, or empty. too_hot: why its load was ended for its heat, or empty.
+    required: checks that were planned for it.
     """
 
     asked_s: float
     served_s: float
+    cell_s: float
     tallies: Mapping[Workload, Tally]
     wrong: tuple[Wrong, ...] = ()
-    mismatches: int = 0
     deviations: tuple[Deviation, ...] = ()
     undecided: tuple[str, ...] = ()
     failures: tuple[str, ...] = ()
     health: Verdict = Verdict.NOT_APPLICABLE
     health_reason: str = ""
-    paces: Mapping[str, tuple[Pace, str]] = field(default_factory=dict)
+    paces: Mapping[str, Told] = field(default_factory=dict)
     not_tested: Mapping[str, str] = field(default_factory=dict)
     interrupted: str = ""
+    too_hot: str = ""
     reboots: int = 0
     tainted: bool = False
+    required: tuple[Workload, ...] = CHECKS
+
+    @property
+    def mismatches(self) -> int:
+        """All of them, the details of which were kept or not."""
+        return sum(tally.mismatches for tally in self.tallies.values())
 
 
 @dataclass(frozen=True)
@@ -142,7 +168,11 @@ def _wrong_bits(work: Work) -> Iterator[Reason]:
             read = "" if mismatch.same_when_read_again else "; it was right when read again, an error of reading"
             yield Reason(Verdict.FAIL, f"{where}: {what}; {again}{read}", Action.REPLACE)
     if (more := work.mismatches - len(work.wrong)) > 0:
-        yield Reason(Verdict.FAIL, f"{_counted(more, 'more mismatch', 'more mismatches')}", Action.REPLACE)
+        counted = _counted(more, "more mismatch", "more mismatches")
+        if work.wrong and all(_another_algorithm(one.mismatch) for one in work.wrong):
+            yield Reason(Verdict.UNKNOWN, f"{counted}, without details; those with details look alike", Action.MONITOR)
+        else:
+            yield Reason(Verdict.FAIL, counted, Action.REPLACE)
     for deviation in work.deviations:
         who = "GPUs" if deviation.between_gpus else "launches on this GPU"
         sample = deviation.sample
@@ -161,6 +191,8 @@ def _another_algorithm(mismatch: Mismatch) -> bool:
 
 
 def _of_health(work: Work) -> Iterator[Reason]:
+    if work.too_hot:
+        yield Reason(Verdict.FAIL, work.too_hot, Action.REPLACE)
     if work.health in (Verdict.FAIL, Verdict.UNKNOWN, Verdict.WARN):
         action = {Verdict.FAIL: Action.REPLACE}.get(work.health, Action.MONITOR)
         yield Reason(work.health, f"health: {work.health_reason}", action)
@@ -172,11 +204,11 @@ def _gaps(work: Work) -> Iterator[Reason]:
         yield Reason(Verdict.UNKNOWN, "tainted: faults were injected on purpose")
     if work.interrupted:
         yield Reason(Verdict.UNKNOWN, f"the night was cut short: {work.interrupted}")
-    elif work.served_s < SERVED_SHARE * work.asked_s - CLOSING_S:
+    elif work.served_s < SERVED_SHARE * work.asked_s - CLOSING_S - work.cell_s:
         yield Reason(Verdict.UNKNOWN, f"at work for {work.served_s:.0f} s of the {work.asked_s:.0f} s asked for")
     if work.reboots:
         yield Reason(Verdict.UNKNOWN, "the machine was started anew in the middle", Action.MONITOR)
-    for workload in CHECKS:
+    for workload in work.required:
         if not work.tallies.get(workload, Tally()).checks:
             yield Reason(Verdict.UNKNOWN, f"{TITLES[workload]} never came to an end: {_why(work, workload)}")
     for cell in work.undecided:
@@ -191,9 +223,10 @@ def _why(work: Work, workload: Workload) -> str:
 
 
 def _slow(work: Work) -> Iterator[Reason]:
-    for kind, (pace, words) in work.paces.items():
-        if pace is Pace.SLOWER:
-            yield Reason(Verdict.WARN, f"{kind}: {words}", Action.MONITOR)
+    for kind, told in work.paces.items():
+        if told.pace is Pace.SLOWER:
+            because = "" if told.why is None else f"; {told.why.words}"
+            yield Reason(Verdict.WARN, f"{kind}: {told.words}{because}", Action.MONITOR)
 
 
 def _counted(number: int, one: str, many: str | None = None) -> str:

@@ -9,11 +9,13 @@ import click
 
 from orchestrator import TOOL_VERSION
 from orchestrator.cli import (
+    compare,
     completion,
     doctor,
     explain,
     info,
     list_models,
+    make_baseline,
     quick,
     report,
     resume,
@@ -66,6 +68,8 @@ for _program in (orchestrate, benchmark):
         watch,
         stop,
         report,
+        compare,
+        make_baseline,
         explain,
         doctor,
         selftest,

@@ -61,6 +61,16 @@ def model_types(context: click.Context, parameter: click.Parameter, incomplete: 
     return [name for name in MODEL_TYPES if name.startswith(incomplete)]
 
 
+def levels(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Levels of a burn-in."""
+    from orchestrator.burn_in import levels as table
+
+    try:
+        return [name for name in table.load().levels if name.startswith(incomplete)]
+    except UserError:
+        return []
+
+
 def phases(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     """Phases that can be measured."""
     from orchestrator.configuration.resolve import PHASES

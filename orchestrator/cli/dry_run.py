@@ -9,9 +9,11 @@ from orchestrator.cli import left_out
 from orchestrator.cli.program import table
 from orchestrator.configuration.naming import counted, shortened
 from orchestrator.configuration.resolved import Configuration, Plan
+from orchestrator.configuration.yaml_schema import listed
 from orchestrator.deciding.budget import Budget
 from orchestrator.planning import estimate
 from orchestrator.report.files import target
+from orchestrator.sampling.overheating import HELD_S
 from protocol.cell import Cell, Device, MemoryFormat, Mode
 
 NAME_WIDTH: Final = 24
@@ -26,6 +28,7 @@ def describe(plan: Plan, configuration: Configuration, devices: Sequence[Device]
         (
             *_tables(plan, configuration, devices),
             *_formats(plan.cells),
+            *_burn_in(configuration),
             *_folded(f"Left out: {sentence}." for sentence in left_out.sentences(plan, devices)),
             *_folded(f"Note: {note}." for note in notes),
             f"{counted(len(plan.cells), 'cell')}, {counted(plan.launches, 'launch', 'launches')}, {total} in all.",
@@ -46,6 +49,22 @@ def _limit(plan: Plan, configuration: Configuration, devices: Sequence[Device]) 
     fitting = sum(budget.forecast(plan, device) for device in devices)
     words = f"{configuration.preset or 'It'} ends within {limit_s:g} s, enough for about {fitting} launches"
     yield f"{words}; the rest is dropped."
+
+
+def _burn_in(configuration: Configuration) -> Iterable[str]:
+    """What the table of a burn-in does not show: its steps of load, and when a GPU is stopped."""
+    asked = configuration.burn_in
+    if asked is None:
+        return []
+    lines = []
+    if asked.steps:
+        first, *others = asked.steps.values()
+        apart = any(other.offset_s != first.offset_s for other in others)
+        when = "one device after the other" if apart else "all devices in phase"
+        lines.append(f"Steps of load: {first.on_s:g} s at work, {first.off_s:g} s at rest, {when}.")
+    if asked.max_temperature_c is not None:
+        lines.append(f"A GPU that is at {asked.max_temperature_c} degrees C for {HELD_S:g} s is stopped, and fails.")
+    return _folded(lines)
 
 
 def _tables(plan: Plan, configuration: Configuration, devices: Sequence[Device]) -> list[str]:
@@ -103,8 +122,11 @@ def _folded(lines: Iterable[str]) -> list[str]:
 def _devices(devices: Sequence[Device], of: int, mode: Mode) -> list[str]:
     """Those of one kind among `of` devices of the run."""
     shown = [f"  {device.label}: {device.name}"[:WIDTH] for device in devices[:DEVICES_SHOWN]]
+    shared = [device.label for device in devices if device.shared_cores]
     if len(devices) > DEVICES_SHOWN:
         shown.append(f"  and {len(devices) - DEVICES_SHOWN} more")
+    if shared:
+        shown += _folded([f"  There are not enough cores: {listed(shared, 'and')} share theirs with others of these."])
     how = "one after the other" if mode is Mode.SOLO else "all at once"
     if of == 1:
         return ["One device runs the cells below:", *shown]

@@ -117,8 +117,6 @@ def _code_of(error: BaseException) -> ExitCode:
     match error:
         case UserError():
             return ExitCode.USAGE
-        case StorageError():
-            return ExitCode.INTERNAL
         case KeyboardInterrupt():
             return ExitCode.INCOMPLETE
         case _:

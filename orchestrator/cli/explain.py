@@ -23,12 +23,14 @@ def command(*, words: tuple[str, ...]) -> None:
     """
     from pathlib import Path
 
+    from orchestrator.disk import bounded
+
     what = " ".join(words)
     if not what:
         say(_overview())
     elif (category := _category(what)) is not None:
         say("\n".join(_detail(category)))
-    elif Path(what).exists() or "/" in what:
+    elif bounded.is_there(Path(what)) or "/" in what:
         say(_run(what))
     else:
         from orchestrator.configuration.yaml_schema import did_you_mean

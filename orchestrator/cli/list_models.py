@@ -41,7 +41,7 @@ def command(*, kind: str | None, as_json: bool) -> None:
 
 def _page(models: "Sequence[ModelSpec]") -> str:
     shown = table(HEADER, [_row(model) for model in models], numbers=frozenset({2, 5}))
-    return "\n".join((shown, "", EXPLAINED, *_writers(models)))
+    return "\n".join((shown, "", EXPLAINED, *_writers(models), *_on_request(models)))
 
 
 def _row(model: "ModelSpec") -> tuple[str, ...]:
@@ -75,6 +75,11 @@ def _writers(models: "Sequence[ModelSpec]") -> list[str]:
     ]
 
 
+def _on_request(models: "Sequence[ModelSpec]") -> list[str]:
+    """Which of them 'all' leaves out."""
+    return [f"Only where it is named, not among all: {model.name}." for model in models if model.on_request]
+
+
 def _entry(model: "ModelSpec") -> dict[str, object]:
     """What a program wants to know of a model. Keys as in the report, where it has them."""
     from msgspec import to_builtins
@@ -88,6 +93,7 @@ def _entry(model: "ModelSpec") -> dict[str, object]:
         "input_sizes": to_builtins(model.sizes),
         "inputs": to_builtins(model.inputs),
         "generation": to_builtins(model.generation),
+        "on_request": model.on_request,
         "inference_gflops": model.inference_gflops,
         "memory_mb": model.memory_mb,
     }

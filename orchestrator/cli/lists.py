@@ -1,15 +1,26 @@
-"""What was meant by words that stand apart and belong to one option: `-b 1 8` for `-b 1,8`."""
+"""Options that take several values: `-b 1,8` and `-b 1 -b 8`, and what was meant by `-b 1 8`."""
 
 import itertools
 from collections.abc import Sequence
-from typing import Final
+from typing import Any
 
 import click
 
-LISTS: Final = frozenset(
-    {"models", "batch_sizes", "precision", "seq_len", "input_size", "format", "gpu_ids", "phases", "require"}
-)
-"""Parameters of commands that take several values, separated by commas."""
+
+class ListOption(click.Option):
+    """An option that takes several values. Given several times, it takes them all: `-b 1 -b 8` is `-b 1,8`.
+
+    separator: what stands between values.
+    """
+
+    def __init__(self, names: Sequence[str], *, separator: str = ",", **extra: Any) -> None:  # noqa: ANN401  # click's own
+        super().__init__(names, **extra | {"multiple": True})
+        self.separator = separator
+
+    def process_value(self, ctx: click.Context, value: Any) -> str | None:  # noqa: ANN401  # as click has it
+        """The values in one text; None where there is none."""
+        given = super().process_value(ctx, value)
+        return self.separator.join(given) if given else None
 
 
 def meant(command: click.Command, words: Sequence[str]) -> str:
@@ -19,7 +30,8 @@ def meant(command: click.Command, words: Sequence[str]) -> str:
     """
     if any(isinstance(parameter, click.Argument) for parameter in command.params):
         return ""
-    options = {spelling for parameter in command.params if parameter.name in LISTS for spelling in parameter.opts}
+    lists = [one for one in command.params if isinstance(one, ListOption) and one.separator == ","]
+    options = {spelling for one in lists for spelling in one.opts}
     names = command.commands if isinstance(command, click.Group) else {}
     for place, word in enumerate(words):
         option, sign, first = word.partition("=")

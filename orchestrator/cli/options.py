@@ -1,11 +1,13 @@
 """The options of a run, once for both programs. What they say in the terms of a configuration file: spoken.py."""
 
+import os
 from collections.abc import Callable
 from typing import Any, Final, TypedDict, TypeVar
 
 import click
 
 from orchestrator.cli import complete
+from orchestrator.cli.lists import ListOption
 from orchestrator.errors import ConfigError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -52,7 +54,12 @@ class RunParams(DisplayParams):
     burn_in: str | None
     level: str | None
     inject: tuple[str, ...]
+    max_temperature: int | None
+    steps: bool
+    in_phase: bool
     compare_baseline: str | None
+    thresholds: str | None
+    price: float | None
     config: str | None
     runs_folder: str | None
     dry_run: bool
@@ -86,10 +93,32 @@ DISPLAY_OPTIONS: Final = (
     click.option("--on-failure", metavar="COMMAND", help="The same, only where the exit code is not 0."),
 )
 
+HELD_OPTIONS: Final = (
+    click.option(
+        "--compare-baseline",
+        metavar="FILE",
+        type=click.Path(),
+        help="A baseline, a report or a run's folder to be compared with, or the name of a baseline that ships.",
+    ),
+    click.option(
+        "--thresholds",
+        metavar="FILE",
+        type=click.Path(),
+        help="Limits in YAML, as configs/thresholds/example.yaml; one that is missed ends with 1.",
+    ),
+    click.option(
+        "--price",
+        metavar="PRICE",
+        type=float,
+        help="Of an hour of each device: what a million samples or tokens cost, and the energy they take.",
+    ),
+)
+
 RUN_OPTIONS: Final = (
     click.option(
         "-m",
         "--models",
+        cls=ListOption,
         metavar="NAMES",
         shell_complete=complete.models,
         help="Models, separated by commas, or all; your own as file.py:Class or package.module:function. "
@@ -103,6 +132,8 @@ RUN_OPTIONS: Final = (
     ),
     click.option(
         "--pythonpath",
+        cls=ListOption,
+        separator=os.pathsep,
         metavar="FOLDERS",
         help="Folders in which Python looks first for packages of your own, separated by colons.",
     ),
@@ -114,23 +145,27 @@ RUN_OPTIONS: Final = (
     click.option(
         "-b",
         "--batch-sizes",
+        cls=ListOption,
         metavar="SIZES",
         help="Batch sizes, separated by commas, or auto (scan). [default: 1,8,32; training: 32; generation: 1]",
     ),
     click.option(
         "-p",
         "--precision",
+        cls=ListOption,
         metavar="NAMES",
         shell_complete=complete.precisions,
         help="fp32, tf32, fp16, bf16 or several, separated by commas. [default: fp32]",
     ),
     click.option(
         "--seq-len",
+        cls=ListOption,
         metavar="LENGTHS",
         help="Tokens a sequence, for models of text; of the prompt in generation. [default: each model's own]",
     ),
     click.option(
         "--input-size",
+        cls=ListOption,
         metavar="SIZES",
         help="Pixels of a side, for models of images: 224,512,1024. [default: each model's own]",
     ),
@@ -164,12 +199,14 @@ RUN_OPTIONS: Final = (
     click.option(
         "-f",
         "--format",
+        cls=ListOption,
         metavar="NAMES",
         shell_complete=complete.formats,
         help="json, csv, txt or several, separated by commas. [default: by the suffix of --output, else json]",
     ),
     click.option(
         "--gpu-ids",
+        cls=ListOption,
         metavar="IDS",
         shell_complete=complete.gpu_ids,
         help="Indices or UUIDs of GPUs, UUIDs of MIG slices, separated by commas; all; or CPU devices: cpu:0,cpu:1. "
@@ -198,6 +235,7 @@ RUN_OPTIONS: Final = (
     ),
     click.option(
         "--phases",
+        cls=ListOption,
         metavar="NAMES",
         shell_complete=complete.phases,
         help="load, inference, training, generation or several. [default: all but generation]",
@@ -225,6 +263,7 @@ RUN_OPTIONS: Final = (
     ),
     click.option(
         "--require",
+        cls=ListOption,
         metavar="SIGNALS",
         shell_complete=complete.signals,
         help="Signals of health that must be readable on a GPU, or the run ends with 4: xid,ecc. [default: none]",
@@ -237,21 +276,27 @@ RUN_OPTIONS: Final = (
     click.option(
         "--level",
         metavar="NAME",
+        shell_complete=complete.levels,
         help="Of a burn-in: quick, standard or full. [default: by its duration, up to 10m, up to 1h, longer]",
     ),
     click.option(
         "--inject",
         metavar="FAULT",
         multiple=True,
-        help="In a burn-in, prove that a fault is found: flip:<gpu>:<round>[:bits] or slow:<gpu>:<percent>; "
-        "such a run can never pass.",
+        help="In a burn-in, prove that a fault is found: flip:<gpu>:<round>[:bits], slow:<gpu>:<percent> or "
+        "hot:<gpu>:<celsius>; such a run can never pass.",
     ),
     click.option(
-        "--compare-baseline",
-        metavar="FILE",
-        type=click.Path(),
-        help="Not possible yet: comparing with an earlier report comes with a later version.",
+        "--max-temperature",
+        metavar="CELSIUS",
+        type=int,
+        help="In a burn-in, end the load of a GPU that is so hot for 10 s. [default: where it slows itself down]",
     ),
+    click.option(
+        "--steps", is_flag=True, help="In a burn-in, go from idle to full load and back too, each GPU at its own time."
+    ),
+    click.option("--in-phase", is_flag=True, help="With --steps, all GPUs at the same time."),
+    *HELD_OPTIONS,
     click.option(
         "--config",
         metavar="FILE",
@@ -280,6 +325,11 @@ def run_options(command: Command) -> Command:
 def display_options(command: Command) -> Command:
     """How a run is shown and how it ends."""
     return _decorate(command, DISPLAY_OPTIONS)
+
+
+def held_options(command: Command) -> Command:
+    """What a run is held against."""
+    return _decorate(command, HELD_OPTIONS)
 
 
 def which_run(command: Command) -> Command:

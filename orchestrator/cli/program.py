@@ -20,7 +20,7 @@ import click
 
 from orchestrator import HOW_TO_INSTALL
 from orchestrator.cli import lists
-from orchestrator.cli.streams import StdoutError, as_json, complain, occupy_closed, printable, refused, speaking
+from orchestrator.cli.streams import StdoutError, as_json, complain, occupy_closed, refused, speaking
 from orchestrator.errors import StorageError, UserError
 from orchestrator.processes import signals
 from protocol.exit_codes import MEANING, ExitCode
@@ -35,7 +35,7 @@ class Refusal(click.ClickException):
 
     def show(self, file: IO[Any] | None = None) -> None:
         """Say it on stderr."""
-        complain(wrapped(f"error: {printable(self.format_message())}"))
+        complain(wrapped(f"error: {self.format_message()}"))
 
 
 class Interruption(Refusal):

@@ -6,13 +6,16 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from orchestrator.cli import complete
-from orchestrator.cli.options import a_file
+from orchestrator.cli.lists import ListOption
+from orchestrator.cli.options import a_file, held_options
 from orchestrator.cli.program import Command
 from orchestrator.cli.streams import complain, say
 from orchestrator.configuration.naming import counted
+from protocol.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from orchestrator.configuration.resolved import ReportFormat
+    from orchestrator.report.model import Report
 
 EXAMPLES: Final = """\b
 Examples:
@@ -36,19 +39,36 @@ Examples:
     "-f",
     "--format",
     "formats",
+    cls=ListOption,
     metavar="NAMES",
     shell_complete=complete.formats,
     help="json, csv, txt or several, separated by commas. [default: by the suffix of --output, else json; without "
     "--output those of the run]",
 )
-def command(*, run: str, output: str | None, formats: str | None) -> None:
+@held_options
+@click.pass_context
+def command(
+    context: click.Context,
+    /,
+    *,
+    run: str,
+    output: str | None,
+    formats: str | None,
+    compare_baseline: str | None,
+    thresholds: str | None,
+    price: float | None,
+) -> None:
     """Make the reports of RUN, the folder of a run, again from what was measured.
 
     The run may still go on, or have died: then the report says so, and its verdict is INCOMPLETE. The run itself is not
     disturbed: its journal and its results are read, and nothing else of it is touched. While it goes on, its folder is
     its own: without -o, the report is printed as text.
+
+    With --thresholds, it ends with 1 where one is missed, and with 4 where one could not be held against any figure.
     """
     from orchestrator import report as reports
+    from orchestrator.cli import held_against
+    from orchestrator.compare import against
     from orchestrator.configuration import resolve as config
     from orchestrator.disk import archive, folders, journal, reporting
 
@@ -57,7 +77,8 @@ def command(*, run: str, output: str | None, formats: str | None) -> None:
     stored = archive.load_stored(paths)
     wanted = stored.configuration.formats if formats is None else config.report_formats(formats)
     seen = journal.length(paths.journal)
-    made = reporting.make(paths, stored)
+    given = held_against.read(compare_baseline, thresholds, price)
+    made = reporting.make(paths, stored, against.stored(paths).beside(given) if given else None)
     if place is None and not made.metadata.running:
         folders.require_room_for_reports(paths)
     written = reporting.render_again(made, paths, wanted, seen) if place is None else reports.publish(made, *place)
@@ -74,6 +95,18 @@ def command(*, run: str, output: str | None, formats: str | None) -> None:
     if made.metadata.running:
         missing = counted(made.summary.cells.missing, "cell")
         complain(f"note: the run still goes on; {missing} of {made.summary.cells.planned} not measured yet")
+    if thresholds is not None:
+        context.exit(_kept(made))
+
+
+def _kept(made: "Report") -> ExitCode:
+    """Whether the run keeps to its thresholds."""
+    from orchestrator.report.comparisons import Met
+
+    seen = {one.status for one in made.thresholds}
+    if Met.MISSED in seen:
+        return ExitCode.MISSED
+    return ExitCode.INCOMPLETE if Met.NOT_MEASURED in seen else ExitCode.PASSED
 
 
 def _place(output: str, formats: str | None) -> "tuple[Path, tuple[ReportFormat, ...]]":

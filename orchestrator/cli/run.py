@@ -18,6 +18,7 @@ from orchestrator.errors import ConfigError, DeviceError
 from protocol.exit_codes import ExitCode
 
 if TYPE_CHECKING:
+    from orchestrator.compare.against import Against
     from orchestrator.configuration.resolved import Configuration, Plan
     from orchestrator.configuration.settings import Said
     from orchestrator.machine.seen import Look
@@ -62,21 +63,22 @@ def _measure(context: click.Context, params: RunParams, preset: str | None, endi
     from orchestrator.burn_in import plan as burn_in_plan
     from orchestrator.cli import without_effect
     from orchestrator.cli.running import work
+    from orchestrator.compare import against
     from orchestrator.configuration import resolve as config
     from orchestrator.configuration.resolved import StoredRun
     from orchestrator.disk import archive, folders
     from orchestrator.machine import cuda_probe
     from orchestrator.planning import plan
 
-    if params["compare_baseline"] is not None:
-        raise ConfigError(
-            "--compare-baseline: comparing with an earlier report is not possible yet, it comes with a later version. "
-            "Nothing was run. Leave the option out: reports are kept, and can be compared then."
-        )
+    asked_against = _held_against(params)
     everything, configuration = _configuration(params, preset)
     seen = look.once(tell=not params["quiet"] and params["log_format"] != "json")
     devices = _with_their_users(configuration, _devices(everything, configuration, seen), seen)
     configuration = asked.with_injections(configuration, params["inject"], devices)
+    if params["steps"]:
+        configuration = asked.with_steps(configuration, devices, levels.load(), in_phase=params["in_phase"])
+    if params["max_temperature"] is not None:
+        configuration = asked.with_temperature_stop(configuration, params["max_temperature"])
     planned = (
         plan.make(configuration, devices)
         if configuration.burn_in is None
@@ -88,7 +90,9 @@ def _measure(context: click.Context, params: RunParams, preset: str | None, endi
     if params["dry_run"]:
         from orchestrator.cli.dry_run import describe
 
-        say(describe(planned, configuration, devices, notes))
+        broken = cuda_probe.refusal(devices)
+        refused = () if broken is None else (f"a run would be refused now: {broken}",)
+        say(describe(planned, configuration, devices, (*notes, *refused)))
         return ExitCode.PASSED
     cuda_probe.require(devices)
     ending.stop_signals.spare(1)  # from here on there is a run, which ends with a report
@@ -103,6 +107,7 @@ def _measure(context: click.Context, params: RunParams, preset: str | None, endi
         telemetry_note=_telemetry_note(configuration, devices, seen),
     )
     archive.store(stored, paths)
+    against.store(asked_against, paths)
     shown = DisplayParams(
         verbose=config.verbose(everything),
         quiet=params["quiet"],
@@ -112,6 +117,19 @@ def _measure(context: click.Context, params: RunParams, preset: str | None, endi
         on_failure=params["on_failure"],
     )
     return work(stored, paths, shown, ending, notes=notes, look=seen)
+
+
+def _held_against(params: RunParams) -> "Against":
+    """What the options name. Raises UserError; also for a burn-in, whose checks are no figures of models."""
+    from orchestrator.cli import held_against
+
+    found = held_against.read(params["compare_baseline"], params["thresholds"], params["price"])
+    if params["burn_in"] is not None and found:
+        raise ConfigError(
+            "--compare-baseline, --thresholds and --price are about figures of models; a burn-in has verdicts instead. "
+            "Leave them out."
+        )
+    return found
 
 
 def _require_time(planned: "Plan", configuration: "Configuration", devices: "tuple[Device, ...]") -> None:
@@ -148,20 +166,24 @@ def _with_their_users(
 
 def _configuration(params: RunParams, preset: str | None) -> "tuple[Said, Configuration]":
     from orchestrator.burn_in import asked, levels
-    from orchestrator.configuration import catalogue, own_models, presets
+    from orchestrator.configuration import catalogue, overridden, own_models, presets
     from orchestrator.configuration import resolve as config
     from orchestrator.disk import folders
+    from orchestrator.machine import devices
 
+    defaults = catalogue.configs_folder() / "default.yaml"
     file = None if params["config"] is None else Path(params["config"])
     if params["config"] == "":
         raise ConfigError("--config: expected a file, got an empty text")
     limited = None if preset is None else presets.load(preset)
-    everything = config.gather(
-        catalogue.configs_folder() / "default.yaml", file, said(params), None if limited is None else limited.said
-    )
+    everything = config.gather(defaults, file, said(params), None if limited is None else limited.said)
     places = config.Places(current=folders.current(), cache=folders.default_cache(os.environ, os.getuid()))
     models, everything = own_models.extended(catalogue.load(), everything, places.current, allowed=params["allow_code"])
     configuration = config.resolve(everything, models, places)
+    if file is not None:
+        alone = overridden.refuse_mistakes(file, defaults, models, places)
+        if alone.chosen("gpu.ids"):
+            devices.require_words(config.gpu_ids(alone.settings), alone.origin("gpu.ids"))
     if limited is not None:
         configuration = limited.on(configuration)
     if params["burn_in"] is not None:

@@ -48,6 +48,8 @@ def work(
     try:
         left = run.left_to_do(stored, paths)
         display.tell(_started(stored, paths, left))
+        if place := _elsewhere(stored, paths):
+            display.tell(Notice(level="info", message=f"note: {place}"))
         for sentence in left_out.sentences(stored.plan, stored.devices):
             display.tell(Notice(level="info", message=f"left out: {sentence}"))
         for note in notes:
@@ -58,6 +60,8 @@ def work(
         try:
             report = reporting.make(paths) if over else run.execute(stored, paths, display, look, ending.stop_signals)
             code = ExitCode(report.verdict.exit_code)
+            if over and report.summary.cells.failed:
+                display.tell(Notice(level="warning", message=_given_up(report.summary.cells.failed, paths)))
         except reporting.CopyError as error:
             report, code, uncopied = error.report, ExitCode.INTERNAL, error
         if params["strict"]:
@@ -73,8 +77,9 @@ def work(
         raise
     except StorageError as error:
         display.tell(_broken_off(stored, ExitCode.INTERNAL))
+        remedy = _remedy(error, paths.folder, paths)
         raise StorageError(
-            f"{error}. {_remedy(error)}, then `gpubench-orchestrate report {paths.folder}` makes the report of what "
+            f"{error}. {remedy}, then `gpubench-orchestrate report {paths.folder}` makes the report of what "
             f"was measured, and `gpubench-orchestrate resume {paths.folder}` measures the rest."
         ) from error
     except BaseException:
@@ -84,20 +89,31 @@ def work(
         display.close()
     _summarise(reports, ending.line(), () if params["quiet"] else _in_full(reports, paths, report))
     if uncopied is not None:
+        remedy = _remedy(uncopied, Path(stored.configuration.output_path).parent, paths)
         raise StorageError(
             f"{uncopied}. The run itself is over, and its report is in {', '.join(map(str, reports))}: only the copy "
-            f"at -o could not be written. {_remedy(uncopied)}, or choose another place: `gpubench-orchestrate report "
+            f"at -o could not be written. {remedy}, or choose another place: `gpubench-orchestrate report "
             f"{paths.folder} -o FILE` writes it."
         ) from uncopied
     return code
 
 
-def _remedy(error: StorageError) -> str:
-    """What to do about a disk that refused."""
+def _given_up(cells: int, paths: "RunPaths") -> str:
+    """What to do about cells that failed for good, where somebody wanted to go on with them."""
+    return (
+        f"{counted(cells, 'cell')} failed for good, and `resume` tries nothing of that again: `gpubench-orchestrate "
+        f"explain {paths.folder}` says why. What is mended since is measured by a new run of those models (-m)."
+    )
+
+
+def _remedy(error: StorageError, folder: Path, paths: "RunPaths") -> str:
+    """What to do about a disk that refused. folder: what lies on it. The run itself must not be cleared away."""
     cause = error.__cause__
     match cause.errno if isinstance(cause, OSError) else errno.ENOSPC:
         case errno.ENOSPC | errno.EDQUOT:
-            return "Free space"
+            standing = next(place for place in (folder, *folder.parents) if place.exists())
+            mount = next(place for place in (standing, *standing.parents) if place.is_mount())
+            return f"Free space on the file system at {mount}, but not in {paths.folder}, where everything measured is"
         case errno.EACCES | errno.EPERM | errno.EROFS:
             return "See to it that you may write there"
         case _:
@@ -131,11 +147,11 @@ def _strict(code: ExitCode, report: "Report") -> ExitCode:
 
 def _reports(stored: "StoredRun", paths: "RunPaths") -> "list[Path]":
     """Where the report is, a file for each format: in the run's folder where another run has taken its place since."""
-    from orchestrator.report.files import target
+    from orchestrator.disk import places
 
+    own_files = [paths.report(kind) for kind in stored.configuration.formats]
     found = []
-    for kind in stored.configuration.formats:
-        path, own = target(Path(stored.configuration.output_path), kind), paths.report(kind)
+    for path, own in zip(places.published(stored, paths) or own_files, own_files, strict=True):
         try:
             taken = path.read_bytes() != own.read_bytes()
         except OSError:  # missing, or in a folder that is closed to us
@@ -168,6 +184,22 @@ def _started(stored: "StoredRun", paths: "RunPaths", left: int) -> "Notice":
             "left": left,
         },
     )
+
+
+def _elsewhere(stored: "StoredRun", paths: "RunPaths") -> str:
+    """Where the report goes, for a run that is not where it was begun; empty for one that is."""
+    from orchestrator.disk import places
+
+    home = places.home(stored)
+    if places.is_copy(stored, paths):
+        return (
+            f"this folder is a copy of {home}: its report is written into it alone, and the one at -o is left to the "
+            f"original; `gpubench-orchestrate report {paths.folder} -o FILE` writes this one elsewhere"
+        )
+    if home.exists() or paths.folder.absolute() == home:
+        return ""
+    output = stored.configuration.output_path
+    return f"this run was begun in {home}; its report is written into this folder, and to {output} as it was then"
 
 
 def _ended(stored: "StoredRun", report: "Report", code: ExitCode, reports: "Sequence[Path]") -> "Notice":

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from orchestrator.cli import complete, look
+from orchestrator.cli.lists import ListOption
 from orchestrator.cli.program import RunCommand, table
 from orchestrator.cli.streams import say
 from orchestrator.errors import DeviceError
@@ -28,6 +29,7 @@ Examples:
 @click.command("selftest", cls=RunCommand, short_help="Inject faults, and show what is said of each.", epilog=EXAMPLES)
 @click.option(
     "--gpu-ids",
+    cls=ListOption,
     metavar="IDS",
     shell_complete=complete.gpu_ids,
     help="Indices or UUIDs of GPUs, separated by commas; all; or CPU devices: cpu:0,cpu:1. "

@@ -56,6 +56,8 @@ def describe(status: "Status") -> str:
     left = "" if status.eta_s is None else f"; about {duration(status.eta_s)} left"
     dropped = f", {status.dropped} dropped for want of time" if status.dropped else ""
     lines.append(f"Launches  {status.measured} of {status.planned} measured, {status.failed} failed{dropped}{left}")
+    if status.importing_s is not None:
+        lines.append(f"Now       starting: importing torch and the models, for {duration(status.importing_s)}")
     for work in status.working:
         words = f"{work.cell} b{work.batch_size} #{work.attempt}, for {duration(work.for_s)}"
         lines.append(f"Now       {work.device}  {clean(words)}")

@@ -69,11 +69,15 @@ def _follow(stored: "StoredRun", paths: "RunPaths") -> "Status":
     display = Plain(outlet, quiet=False, verbose=False)
     told = {attempt.start.launch for attempt in attempts if attempt.end is not None}
     spent_s, stops, stood = 0.0, status.stop_asked_s is not None, status.standing
+    importing_s = status.importing_s
     while status.standing in standing.GOES_ON and not outlet.gone:
         _wait(status.pid, max(LOOK_EVERY_S, spent_s / SHARE))
         began = time.monotonic()
         status, attempts = standing.look(stored, paths)
         spent_s = time.monotonic() - began
+        if importing_s is not None and status.importing_s is None:
+            display.tell(Notice(level="info", message="torch and the models are imported"))
+        importing_s = status.importing_s
         for ended in _news(stored, attempts, told):
             display.tell(ended)
         if status.stop_asked_s is not None and not stops:

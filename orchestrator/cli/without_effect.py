@@ -133,6 +133,8 @@ def _beside_the_file(said: Said, params: RunParams, run: _Run) -> Iterator[str]:
     in_file = said.chosen("gpu.multi_gpu") and said.chosen("gpu.ids") and params["gpu_ids"] is None
     if in_file and not params["multi_gpu"]:
         yield f"{said.origin('gpu.multi_gpu')} changes nothing: {said.origin('gpu.ids')} names the devices"
+    if params["in_phase"] and not params["steps"]:
+        yield "--in-phase changes nothing: it is about --steps"
     if params["allow_code"] and not _own(run):
         yield f"--allow-code changes nothing: {_NOT_OWN}"
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.configuration.yaml_schema import did_you_mean
+from orchestrator.disk import bounded
 from orchestrator.errors import ConfigError
 from protocol.own import OwnModel
 
@@ -72,11 +73,11 @@ class Search:
             here = self.base / package
             hint = (
                 f"It is in {self.base}: add --pythonpath {self.base}."
-                if here.is_dir() or here.with_suffix(".py").is_file()
+                if bounded.is_folder(here) or bounded.is_there(here.with_suffix(".py"))
                 else "Install it, or name the folder that it is in with --pythonpath."
             )
             raise ConfigError(f"{origin}: {text}: there is no package '{package}'. {hint}")
-        place = spec.origin or next(iter(spec.submodule_search_locations or ()), "")
+        place = _place(spec)
         if not _installed(place):
             self._require_permission(text, str(Path(place).parent), origin)
 
@@ -93,7 +94,7 @@ def folders(value: str | tuple[str, ...] | None, current: Path, origin: str) -> 
     words = value.split(os.pathsep) if isinstance(value, str) else value or ()
     found = [os.path.normpath(current / Path(word).expanduser()) for word in words]
     for folder in found:
-        if not Path(folder).is_dir():
+        if not bounded.is_folder(Path(folder)):
             raise ConfigError(f"{origin}: {folder}: there is no such folder; it was to be searched for packages")
     return tuple(found)
 
@@ -101,6 +102,18 @@ def folders(value: str | tuple[str, ...] | None, current: Path, origin: str) -> 
 def looks_like_a_file(text: str) -> bool:
     """Whether somebody who wrote this meant a file: "net.py:Net", "net.py", "models/net:Net", "mine.yaml"."""
     return "/" in text or text.endswith(_LISTS) or ".py" in (text[-3:], text.rpartition(":")[0][-3:])
+
+
+def in_a_folder_of_the_users(package: str, pythonpath: tuple[str, ...]) -> bool:
+    """Whether a child would find `package` in a folder of the user's, and not where packages are installed.
+
+    What pip has put into a folder, as clusters do that set PYTHONPATH, has its description beside it, and is installed.
+    """
+    spec = _find(package, pythonpath)
+    if spec is None or _installed(place := _place(spec)):
+        return False
+    whole = next(iter(spec.submodule_search_locations or ()), place)
+    return not any(Path(whole).parent.glob(f"{package}-*.dist-info"))
 
 
 def _refuse_our_rooms(package: str, text: str, origin: str) -> None:
@@ -119,7 +132,8 @@ def _package_of(path: Path) -> str:
 def _names_in(path: Path, origin: str) -> set[str] | None:
     """What a Python file defines at its top, without running it; None where only running it would tell."""
     try:
-        tree = ast.parse(path.read_bytes(), str(path))
+        with bounded.opened(path) as file:
+            tree = ast.parse(file.read(), str(path))
     except OSError as error:
         raise ConfigError(f"{origin}: {path}: cannot be read: {error.strerror}") from error
     except (SyntaxError, ValueError) as error:
@@ -157,6 +171,11 @@ def _find(package: str, pythonpath: tuple[str, ...]) -> ModuleSpec | None:
         if spec is not None:
             return spec
     return None
+
+
+def _place(spec: ModuleSpec) -> str:
+    """The file of a module; of a package without an __init__.py, its folder."""
+    return spec.origin or next(iter(spec.submodule_search_locations or ()), "")
 
 
 def _installed(place: str) -> bool:

@@ -8,6 +8,7 @@ Nothing of the user's is imported here: only the process of a launch does that.
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -17,6 +18,12 @@ from orchestrator.configuration.own_code import Search
 from orchestrator.configuration.settings import Said
 from orchestrator.errors import ConfigError
 from protocol.cell import ModelSpec
+
+_LIBRARIES: Final = {
+    "worker.models.huggingface": ("transformers", "torchvision"),
+    "torchvision": ("torchvision",),
+}
+"""What is imported along with a module that the zygote imports; of a package, with each module of it."""
 
 
 def extended(catalogue: Catalogue, said: Said, current: Path, *, allowed: bool) -> tuple[Catalogue, Said]:
@@ -42,10 +49,27 @@ def extended(catalogue: Catalogue, said: Said, current: Path, *, allowed: bool) 
         for word, origin in _words(said).items()
         if word not in named and (":" in word or own_code.looks_like_a_file(word))
     )
-    if not mine:
-        return catalogue, said
     names = {model.name for model in mine}
-    return replace(catalogue, models=(*mine, *(one for one in catalogue.models if one.name not in names))), said
+    models = (*mine, *(one for one in catalogue.models if one.name not in names))
+    return replace(catalogue, models=_without_the_users_libraries(models, pythonpath if allowed else ())), said
+
+
+def _without_the_users_libraries(models: tuple[ModelSpec, ...], pythonpath: tuple[str, ...]) -> tuple[ModelSpec, ...]:
+    """The models, with nothing imported ahead of their launches that is the user's own: a transformers/ of theirs."""
+    libraries = {library for needed in _LIBRARIES.values() for library in needed}
+    theirs = {library for library in libraries if own_code.in_a_folder_of_the_users(library, pythonpath)}
+    if not theirs:
+        return models
+    return tuple(
+        msgspec.structs.replace(
+            model, preload=tuple(module for module in model.preload if theirs.isdisjoint(_along_with(module)))
+        )
+        for model in models
+    )
+
+
+def _along_with(module: str) -> tuple[str, ...]:
+    return _LIBRARIES.get(module) or _LIBRARIES.get(module.partition(".")[0], ())
 
 
 def _typed(word: str, origin: str, search: Search) -> ModelSpec:

@@ -76,7 +76,7 @@ def resolve(said: Said, catalogue: Catalogue, places: Places) -> Configuration:
         seed=_need(benchmark.seed, "benchmark.seed"),
         mode=Mode(_name(said, "benchmark.mode", benchmark.mode, Mode, "mode")),
         isolation=Isolation(_name(said, "benchmark.isolation", benchmark.isolation, Isolation, "isolation")),
-        gpu_ids=_gpu_ids(settings),
+        gpu_ids=gpu_ids(settings),
         allow_busy=_need(_need(settings.gpu, "gpu").allow_busy, "gpu.allow_busy"),
         monitor=_need(monitoring.enabled, "monitoring.enabled"),
         monitor_interval_ms=_need(monitoring.interval_ms, "monitoring.interval_ms"),
@@ -161,7 +161,7 @@ def _all_models(said: Said) -> bool:
 
 def _models(said: Said, catalogue: Catalogue) -> tuple[ModelSpec, ...]:
     if _all_models(said):
-        return catalogue.models
+        return tuple(model for model in catalogue.models if not model.on_request)
     models = []
     for word, origin in _list(said, "models", said.settings.models, "model"):
         if word == "all":
@@ -213,7 +213,7 @@ def _refuse_impossible_sizes(said: Said, configuration: Configuration) -> None:
 # ── devices, deadlines, folders, formats ──────────────────────────────────────────────────────────────────────────────
 
 
-def _gpu_ids(settings: Settings) -> str:
+def gpu_ids(settings: Settings) -> str:
     """The devices in the words of --gpu-ids. Which of them exist, only the machine knows."""
     gpu = _need(settings.gpu, "gpu")
     if gpu.ids is None:

@@ -8,7 +8,7 @@ import msgspec
 from orchestrator.burn_in.injections import Asked
 from orchestrator.planning.scan import Room
 from protocol.cell import Cell, Device, DeviceKind, MemoryFormat, Mode, ModelSpec, Precision, Workload
-from protocol.messages import Deadlines, Measurement
+from protocol.messages import Deadlines, LoadSteps, Measurement
 
 
 class Isolation(enum.StrEnum):
@@ -29,13 +29,16 @@ class ReportFormat(enum.StrEnum):
 class BurnIn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A burn-in: for how long, which level of configs/burn_in.yaml, and the faults that it brings about itself.
 
-    cell_s: seconds that one cell lasts, by kind of device.
+    cell_s: seconds that one cell lasts, by kind of device. max_temperature_c: at which a GPU is stopped, beside its own
+    limit; None where nobody asked for one. steps: by device, when it works and when it rests; empty without --steps.
     """
 
     duration_s: float
     level: str
     cell_s: dict[DeviceKind, float]
     injections: tuple[Asked, ...] = ()
+    max_temperature_c: int | None = None
+    steps: dict[str, LoadSteps] = {}
 
 
 class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -116,7 +119,8 @@ class LeftOut(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What will be run, in which order on each device.
 
-    order: device UUID → the planned launches of that device, in order; each is (id of a cell, round from 0).
+    order: device UUID → the planned launches of that device, in order; each is (id of a cell, round from 0). A cell on
+    several devices stands in the order of each, and all of them have such cells in the same order.
     rooms: device UUID → what bounds its scans for the batch size, of plans that have any.
     """
 
@@ -128,7 +132,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     @property
     def launches(self) -> int:
         """How many are planned, on all devices together."""
-        return sum(map(len, self.order.values()))
+        return len(self.slots)
+
+    @property
+    def slots(self) -> frozenset[tuple[str, int]]:
+        """The planned launches, those on several devices once."""
+        return frozenset(slot for queue in self.order.values() for slot in queue)
 
     @property
     def hash(self) -> str:

@@ -16,6 +16,7 @@ import msgspec
 import yaml
 
 from orchestrator.configuration import yaml_schema
+from orchestrator.disk import bounded
 from orchestrator.errors import ConfigError
 
 MAX_BYTES: Final = 1024 * 1024
@@ -88,7 +89,7 @@ def spell(path: KeyPath) -> str:
 def read(path: Path) -> Document:
     """The file at `path`. Raises ConfigError when it cannot be read, is too large, or is not plain YAML."""
     try:
-        with path.open("rb") as file:
+        with bounded.opened(path) as file:
             data = file.read(MAX_BYTES + 1)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from error

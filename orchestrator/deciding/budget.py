@@ -82,14 +82,19 @@ class Budget:
         if state.stopping:
             return
         left_s = self.ends - now
+        said: set[Slot] = set()  # a launch on several devices stands in front of each
         for device in state.devices.values():
             if device.quarantined or (left_s > 0 and device.running is not None):
                 continue
             for place, slot in enumerate(device.queue):
+                if slot in said:
+                    continue
                 expected_s = self._next_s(state, slot)
                 if slot in self._too_long or expected_s > left_s:
+                    said.add(slot)
                     yield slot, self._why(slot, expected_s, left_s)
                 elif expected_s > self.limit_s * SHARE and self._cheap(state, device.queue[place + 1 :], left_s):
+                    said.add(slot)
                     yield slot, ""
                 else:
                     break

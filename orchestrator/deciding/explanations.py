@@ -34,6 +34,11 @@ EXPLANATIONS: Final[dict[Category, Explanation]] = {
         "30 s after its process ended, more of the GPU's memory is in use than when the run began",
         "Look for what holds it (nvidia-smi, fuser /dev/nvidia*). If nothing does, reset the GPU.",
     ),
+    Category.TOO_HOT: Explanation(
+        "in a burn-in, the GPU was for ten seconds at the limit where it slows itself down, or at --max-temperature",
+        "Look at the cooling: fans, dust, heat sinks, the air or water that comes in. `gpubench-orchestrate resume` "
+        "tries the GPU again.",
+    ),
     Category.CUDA_STICKY: Explanation(
         "a CUDA error after which the process cannot go on: 700 (illegal address), 710 (assert), 714 to 719, 999, …",
         "If the model is at fault, run it with CUDA_LAUNCH_BLOCKING=1 to see which call it is.",
@@ -51,14 +56,17 @@ EXPLANATIONS: Final[dict[Category, Explanation]] = {
     Category.IMPORT_ERROR: Explanation(
         "ImportError or ModuleNotFoundError", "Install what is missing; `torch-gpu-benchmark info` shows what there is."
     ),
+    Category.NOT_BUILT: Explanation(
+        "code of the user's own raises while it is imported or makes its model, or what it makes is no model",
+        "Read the traceback in error.json in the launch's folder: it begins in that code.",
+    ),
     Category.EXCEPTION: Explanation(
         "a Python exception that no other kind explains", "Read the traceback in error.json in the launch's folder."
     ),
     Category.NOT_FINITE: Explanation(
-        "the loss is NaN or infinite",
+        "the loss, or what the model puts out in inference or generation, is NaN or infinite",
         "If the model is at fault, try another precision. If only one GPU does it, do not trust that GPU.",
     ),
-    Category.WRONG_RESULT: Explanation("a result differs from what it has to be", _OPERATOR),
     Category.CRASHED: Explanation("SIGSEGV, SIGABRT, SIGILL, SIGBUS, SIGFPE, SIGTRAP or SIGSYS", _READ),
     Category.KILLED: Explanation(
         "another signal, and the kernel counted no out-of-memory kill",
@@ -66,7 +74,12 @@ EXPLANATIONS: Final[dict[Category, Explanation]] = {
     ),
     Category.DEADLINE: Explanation(
         "a phase took longer than its deadline; every thread's stack is in fault.log",
-        "Read the stacks. If it was only slow, raise the phase's deadline in the configuration file.",
+        "Read the stacks. Where every device took too long, the model is slow: raise the phase's deadline in the "
+        "configuration file. Where only one did, have that one checked.",
+    ),
+    Category.COMMUNICATION: Explanation(
+        "a transfer between devices failed, or was never answered, and none of their processes died by itself",
+        "Read the evidence: each device says what it saw. On GPUs, NCCL_DEBUG=INFO has NCCL say more, in stderr.log.",
     ),
     Category.NO_OUTCOME: Explanation("the process ended with an exit code and without a word", _READ),
     Category.UNKILLABLE: Explanation(
@@ -97,6 +110,7 @@ EXPLANATIONS: Final[dict[Category, Explanation]] = {
     ),
     Category.INTERRUPTED: Explanation(
         "the journal has its start and no end: the orchestrator was killed, or the machine restarted",
-        "`gpubench-orchestrate resume` goes on.",
+        "`gpubench-orchestrate resume` goes on. A cell that was interrupted too often is not tried again: find what "
+        "ends the orchestrator (the kernel's log names what it killed), then measure the cell in a new run.",
     ),
 }

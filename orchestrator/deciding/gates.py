@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass
 from typing import Final
 
-from orchestrator.processes.fleet import Gone
+from orchestrator.processes.live import Gone
 from orchestrator.sampling.telemetry import Telemetry
 from protocol.cell import Device, DeviceKind
 from protocol.messages import DeviceFree
@@ -22,7 +22,7 @@ _PATIENCE_S: Final = 5.0
 
 @dataclass(frozen=True)
 class Passed:
-    """A device whose launch is over. obstacle: why it must not be used now, empty when it may."""
+    """A device whose process is gone. obstacle: why it must not be used now, empty when it may."""
 
     gone: Gone
     device: Device
@@ -50,7 +50,7 @@ class Gates:
 
     def admit(self, gone: Gone, telemetry: Telemetry | None) -> Passed | None:
         """A process is gone. Returns the passage where there is nothing to wait for."""
-        device = self._devices[gone.live.next.device]
+        device = gone.live.device
         if gone.unkillable:
             return self._pass(gone, "a process on it cannot be killed")
         limit_bytes = self.limit_bytes(device.uuid)
@@ -88,4 +88,4 @@ class Gates:
     def _pass(self, gone: Gone, obstacle: str) -> Passed:
         now_ns = time.monotonic_ns()
         teardown_ms = (now_ns - (gone.live.over_ns or now_ns)) / 1e6
-        return Passed(gone, self._devices[gone.live.next.device], teardown_ms, obstacle)
+        return Passed(gone, gone.live.device, teardown_ms, obstacle)

@@ -1,6 +1,7 @@
 """What the driver says of GPUs while the run works on them, and what that means for the launches there.
 
     sampler ── XidSeen, GpuBroken ──▶ heard ── health.verdict.reaction ──▶ a failure that takes the GPU out, or nothing
+               TooHot ──────────────▶                                  ──▶ a failure that takes the GPU out
 
 A launch that fails while such a failure of its GPU is known failed of it, whatever it ended in (classify.outside). An
 Xid that asks for no more than a new process is kept: it explains a launch that fails on that GPU.
@@ -9,7 +10,7 @@ Xid that asks for no more than a new process is kept: it explains a launch that 
 from orchestrator.deciding.policy import HARDWARE
 from orchestrator.health import verdict, xids
 from protocol.failure import Category, Failure, Phase
-from protocol.messages import GpuBroken, XidSeen
+from protocol.messages import GpuBroken, TooHot, XidSeen
 
 
 class Hazards:
@@ -20,12 +21,15 @@ class Hazards:
         self._broken: dict[str, None] = {}
         self._grave: dict[str, Failure] = {}
 
-    def is_news(self, message: XidSeen | GpuBroken) -> bool:
+    def is_news(self, message: XidSeen | GpuBroken | TooHot) -> bool:
         """Whether nothing like it was heard of this GPU: an Xid may come a thousand times."""
-        return isinstance(message, GpuBroken) or message.xid not in self._last_ns.get(message.uuid, {})
+        return not isinstance(message, XidSeen) or message.xid not in self._last_ns.get(message.uuid, {})
 
-    def heard(self, message: XidSeen | GpuBroken) -> Failure | None:
+    def heard(self, message: XidSeen | GpuBroken | TooHot) -> Failure | None:
         """The failure of whatever runs on the GPU, which is not to be used any more; None where it may be."""
+        if isinstance(message, TooHot):  # no fault that others could suffer from
+            hot = Failure(category=Category.TOO_HOT, message=message.reason, phase=Phase.MEASURE)
+            return self._grave.setdefault(message.uuid, hot)
         if isinstance(message, GpuBroken):
             category = Category.DEVICE_LOST if message.lost else Category.DEVICE_HARDWARE
             reaction = verdict.reaction((), broken=message.reason)

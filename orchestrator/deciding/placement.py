@@ -1,8 +1,11 @@
-"""Whose fault a failure is: told by the same cell on the other devices of the run. Pure.
+"""Whose fault a failure is: told by the same cell on the other devices of the run, or by another model. Pure.
 
     fails on d0 ──▶ the same cell is next on d1 ─┬─ fails alike ──▶ the model's: it is skipped on every device
                                                  ├─ is measured ──▶ d0's: a strike against it; the second takes it out
                                                  └─ neither ──────▶ nobody can tell
+
+    no d1 to ask ──▶ another model is next on d0 ─┬─ is measured ──▶ d0 works: the model's, most likely
+                                                  └─ fails too ────▶ d0 is taken out, if it is a GPU
 
 Every device of a kind has the same cells with the same seed, so the answer costs no launch of its own: the cell that
 the other device has anyway is brought forward, or was run already. Devices of another kind are not asked: what fails on
@@ -11,14 +14,17 @@ one product alone may be the fault of a library.
 
 import enum
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
-from orchestrator.deciding.policy import STRIKES
+from orchestrator.deciding.policy import BEFORE_DEVICE, POINTS_AT_DEVICE, POLICY, STRIKES, Reach
 from orchestrator.deciding.slots import RunState, Skip, Slot, SlotStatus, is_skipped, scopes, wait_in_vain, with_device
 from protocol.cell import Cell
-from protocol.failure import Category
+from protocol.failure import Category, Phase
+
+_OF_EVERY_SIZE: Final = frozenset({Phase.IMPORT, Phase.BUILD})
+"""What a model fails in here has nothing to do with the size of the cell."""
 
 
 class Blame(enum.StrEnum):
@@ -36,6 +42,11 @@ class Elsewhere(NamedTuple):
     measured: bool
     failures: tuple[Category, ...]
     pending: bool
+
+    @property
+    def tells(self) -> bool:
+        """Whether the cell was tried there, or will be."""
+        return self.measured or self.pending or bool(self.failures)
 
 
 def blame(category: Category, others: Iterable[Elsewhere]) -> Blame:
@@ -59,9 +70,12 @@ def twins(cell: Cell, kinds: Mapping[str, str]) -> Iterator[Cell]:
 def ask(state: RunState, slot: Slot) -> RunState:
     """A failure is final here: have the same cell run next on another device, an idle one where there is any."""
     others = tuple(_slots(state, slot))
-    if not others or is_skipped(state, state.cells[slot[0]]):
+    if is_skipped(state, state.cells[slot[0]]):
         return state
-    state = msgspec.structs.replace(state, asked=(*state.asked, slot))
+    if others:
+        state = msgspec.structs.replace(state, asked=(*state.asked, slot))
+    if not any(_elsewhere(state, twin).tells for twin in others):
+        return _doubt(state, slot)
     waiting = [twin for twin in others if state.slots[twin].status is SlotStatus.WAITING and not _out(state, twin)]
     if judge(state, slot) is not Blame.OPEN or not waiting:
         return state
@@ -94,14 +108,16 @@ def conclude(state: RunState) -> RunState:
 def skip_model(state: RunState, slot: Slot) -> RunState:
     """Launch nothing more of the model whose `slot` failed; no device is to blame for it, then.
 
-    A loss that is no number says nothing of another precision, nor of work without a loss: there the model goes on.
-    What waits is settled when its turn comes, and only if it would need a launch.
+    A loss that is no number says nothing of another precision, nor of work without a loss; what took too long, nothing
+    of a smaller batch; weights that cannot be cast or saved, nothing of a precision or work that does not ask for it:
+    there the model goes on. What waits is settled when its turn comes, and only if it would need a launch.
     """
-    cell, category = state.cells[slot[0]], state.slots[slot].failures[-1]
+    cell, failed = state.cells[slot[0]], state.slots[slot]
+    category = failed.failures[-1]
     if is_skipped(state, cell):
         return state
-    only = f"{cell.workload} {cell.precision}" if category is Category.NOT_FINITE else ""
-    scope = scopes(cell)[bool(only)]
+    scope = scopes(cell)[_reach(category, failed.failed_in)]
+    only = scope.removeprefix(cell.model).strip()
     alike = (twin for twin in _slots(state, slot) if category in state.slots[twin].failures)
     devices = dict.fromkeys(_device(state, one) for one in (slot, *alike))
 
@@ -120,14 +136,51 @@ def skip_model(state: RunState, slot: Slot) -> RunState:
     return msgspec.structs.replace(state, in_vain=wait_in_vain(state))
 
 
+def _reach(category: Category, phase: Phase) -> Reach:
+    """How much of a model is skipped for what it failed in."""
+    reach = POLICY[category].skips
+    if reach is Reach.CELL and phase in _OF_EVERY_SIZE:
+        return Reach.MODEL
+    return Reach.MODEL if reach is Reach.WORK and phase is Phase.IMPORT else reach
+
+
 def _strike(state: RunState, slot: Slot) -> RunState:
     """A failure follows its device. Enough of them take it out."""
+    if state.slots[slot].failed_in in BEFORE_DEVICE:
+        return state
     uuid = _device(state, slot)
     strikes = (*state.devices[uuid].strikes, slot)
     state = with_device(state, uuid, strikes=strikes)
     if len(strikes) < STRIKES or _out(state, slot):
         return state
     return with_device(state, uuid, quarantined=f"{len(strikes)} cells failed on it that work on another device")
+
+
+def _doubt(state: RunState, slot: Slot) -> RunState:
+    """No other device can tell whose fault a failure is: have another model run next on this one.
+
+    Two models in a row that failed here, with no result between them, take it out: it may be sick, or nothing that is
+    planned works on it, and then it is not worth their deadlines either.
+    """
+    uuid, failed = _device(state, slot), state.slots[slot]
+    if uuid not in state.gpus or failed.failures[-1] not in POINTS_AT_DEVICE or failed.failed_in in BEFORE_DEVICE:
+        return state
+    doubts = (*state.devices[uuid].doubts, slot)
+    state = with_device(state, uuid, doubts=doubts)
+    models = tuple(dict.fromkeys(state.cells[one[0]].model for one in doubts))
+    if len(models) >= STRIKES:
+        return state if _out(state, slot) else with_device(state, uuid, quarantined=in_a_row(models))
+    queue = state.devices[uuid].queue
+    cells = ((one, state.cells[one[0]]) for one in queue if len(state.cells[one[0]].devices) == 1)
+    other = next((one for one, cell in cells if cell.model not in models and not is_skipped(state, cell)), None)
+    if other is None:
+        return state
+    return with_device(state, uuid, queue=(other, *(one for one in queue if one != other)))
+
+
+def in_a_row(models: Iterable[str]) -> str:
+    """Why a device is taken out that nobody can be held against."""
+    return f"{' and '.join(models)} failed on it one after the other, and no other device can tell whose fault that is"
 
 
 def _elsewhere(state: RunState, twin: Slot) -> Elsewhere:

@@ -19,21 +19,34 @@ class Reaction(enum.StrEnum):
     RETRY_FEWER = "half as many cells run at once, and a fresh process tries once more"
     ELSEWHERE = "the same cell runs on another device, which tells a fault of the model from one of the device"
     SKIP_MODEL = "the model is skipped on every device"
-    SKIP_BROKEN = "before the first forward pass the model is skipped on every device; later the other cells go on"
+    SKIP_EARLY = "before the first forward pass the model is skipped on every device; later the other cells go on"
+    SKIP_BROKEN = (
+        "while importing the model is skipped on every device, while building in that workload and precision alone; "
+        "later the other cells go on"
+    )
     QUARANTINE = "the device is taken out of this run"
     GIVE_UP = "kept as a failure; the other cells go on"
+
+
+class Reach(enum.IntEnum):
+    """How much of a model is launched no more once a failure is its own; the place of its name in slots.scopes."""
+
+    MODEL = 0
+    WORK = 1
+    CELL = 2
 
 
 class Rule(msgspec.Struct, frozen=True):
     """A reaction and why it is right.
 
     retries: fresh processes on the same device before the failure is final. ELSEWHERE comes after them; halving and
-    what takes no retry come at once.
+    what takes no retry come at once. skips: what is not launched any more where the model is at fault.
     """
 
     reaction: Reaction
     retries: int
     why: str
+    skips: Reach = Reach.MODEL
 
 
 ANY_NUMBER: Final = 1_000_000
@@ -41,10 +54,17 @@ STRIKES: Final = 2
 """Failures that follow a device, after which it is taken out of the run. A hardware verdict needs no second."""
 HARDWARE: Final = frozenset({Category.DEVICE_LOST, Category.DEVICE_HARDWARE})
 """What is a verdict of the hardware by itself: it stands in the health of the device that it happened on."""
+BEFORE_DEVICE: Final = frozenset({Phase.START, Phase.IMPORT})
+"""Nothing has touched the device yet: what fails here cannot be its fault."""
+POINTS_AT_DEVICE: Final = frozenset({Category.CUDA_STICKY, Category.CUDA_ERROR, Category.CRASHED, Category.DEADLINE})
+"""How work on a sick GPU ends. Where no other GPU can be asked, two models in a row that end so take it out. Signals
+from outside are not among them, because whoever sends them would take sound GPUs out; nor is a loss that is not finite,
+because two models in the same precision may well diverge."""
 BEFORE_FIRST_FORWARD: Final = frozenset({Phase.START, Phase.IMPORT, Phase.BUILD})
-"""What fails in one of these has nothing to do with the batch, and fails in every cell of the model."""
+"""What fails in one of these has nothing to do with the batch."""
 _SPORADIC: Final = "may not happen again in a fresh process"
 _REPEATS: Final = "would happen again"
+_ALIKE: Final = "every other cell of it would fail alike"
 _WHOSE: Final = "its cause may be the model or the device"
 
 POLICY: Final[dict[Category, Rule]] = {
@@ -54,17 +74,26 @@ POLICY: Final[dict[Category, Rule]] = {
     Category.DEVICE_NOT_FREED: Rule(
         Reaction.QUARANTINE, 0, "memory is held by nobody; later cells would be measured wrongly"
     ),
+    Category.TOO_HOT: Rule(Reaction.QUARANTINE, 0, "more load would make it hotter still"),
     Category.CUDA_STICKY: Rule(Reaction.ELSEWHERE, 0, _WHOSE),
-    Category.CUDA_ERROR: Rule(Reaction.RETRY, 1, _SPORADIC),
+    Category.CUDA_ERROR: Rule(Reaction.ELSEWHERE, 1, _WHOSE, Reach.CELL),
     Category.OUT_OF_MEMORY: Rule(Reaction.RETRY_SMALLER, 0, "a smaller batch needs less memory"),
     Category.HOST_OUT_OF_MEMORY: Rule(Reaction.RETRY_FEWER, 1, "cells that run at once share the host's memory"),
-    Category.IMPORT_ERROR: Rule(Reaction.SKIP_MODEL, 0, "every other cell of it would fail alike"),
-    Category.EXCEPTION: Rule(Reaction.SKIP_BROKEN, 0, _REPEATS),
-    Category.NOT_FINITE: Rule(Reaction.ELSEWHERE, 0, "with the same seed it is the same numbers everywhere"),
-    Category.WRONG_RESULT: Rule(Reaction.GIVE_UP, 0, "a finding, not an accident"),
+    Category.IMPORT_ERROR: Rule(Reaction.SKIP_EARLY, 0, _ALIKE),
+    Category.NOT_BUILT: Rule(Reaction.SKIP_MODEL, 0, _ALIKE),
+    Category.EXCEPTION: Rule(Reaction.SKIP_BROKEN, 0, _REPEATS, Reach.WORK),
+    Category.NOT_FINITE: Rule(
+        Reaction.ELSEWHERE, 0, "with the same seed it is the same numbers everywhere", Reach.WORK
+    ),
     Category.CRASHED: Rule(Reaction.ELSEWHERE, 1, _WHOSE),
-    Category.KILLED: Rule(Reaction.RETRY, 1, _SPORADIC),
-    Category.DEADLINE: Rule(Reaction.GIVE_UP, 0, "would cost as much time again"),
+    Category.KILLED: Rule(Reaction.ELSEWHERE, 1, "its cause may be outside, the model or the device", Reach.CELL),
+    Category.DEADLINE: Rule(
+        Reaction.ELSEWHERE,
+        0,
+        "here it would cost as much time again; its cause may be the model or the device",
+        Reach.CELL,
+    ),
+    Category.COMMUNICATION: Rule(Reaction.RETRY, 1, _SPORADIC),
     Category.NO_OUTCOME: Rule(Reaction.RETRY, 1, _SPORADIC),
     Category.UNKILLABLE: Rule(Reaction.QUARANTINE, 0, "the process still holds the device"),
     Category.START_FAILED: Rule(Reaction.RETRY, 1, _SPORADIC),
@@ -85,7 +114,7 @@ RUN: Final[dict[str, str]] = {
     "the zygote dies": "running workers go on; it is started again, and so are the launches that were being forked",
     "CUDA does not work when a run begins or is resumed": "nothing is run, exit code 2 with CUDA's code and what to do",
     "NVML hangs when a run begins or is resumed": "nothing is run, exit code 2 with what to do",
-    "NVML hangs later, or is missing": "the run goes on; telemetry fields are null and the report says why",
+    "NVML hangs later, or is missing": "the run goes on; telemetry fields are null and say why, health is UNKNOWN",
     "the disk is full": "the run stops with a message, in the journal too, exit code 5; what was finished is kept",
     "the host's clock is set": "it is written down; every deadline is on the monotonic clock",
     "the terminal is closed or stopped": "the run goes on without it",

@@ -1,6 +1,6 @@
 """Where a run stands after what its journal tells: for `resume`, and for every run as it begins. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
@@ -13,14 +13,16 @@ from orchestrator.sampling.foreign import ForeignUse
 from protocol.failure import Category, Failure, Phase
 
 
-def restore(plan: Plan, records: Iterable[Record], kinds: Mapping[str, str] | None = None) -> RunState:
-    """The state that the journal's records lead to. kinds: as for state.begin.
+def restore(
+    plan: Plan, records: Iterable[Record], kinds: Mapping[str, str] | None = None, gpus: Collection[str] = ()
+) -> RunState:
+    """The state that the journal's records lead to. kinds, gpus: as for state.begin.
 
     A Start without an End was interrupted, and counts as an attempt. A second End takes a result back. What follows
     from an end (a model that is skipped, a device that is taken out) is not read but follows again. With each segment
     devices get another chance: whoever resumes a run may have mended them, or ended what took the host's memory.
     """
-    now = begin(plan, kinds)
+    now = begin(plan, kinds, gpus)
     open_launches: dict[int, Start] = {}
     for record in records:
         match record:
@@ -32,7 +34,7 @@ def restore(plan: Plan, records: Iterable[Record], kinds: Mapping[str, str] | No
                 now = step(now, Started(record.launch, slot, record.device, record.batch_size))
             case End() if record.launch in open_launches:
                 start = open_launches.pop(record.launch)
-                now = step(step(now, Ended(record.launch, record.failure, record.figures)), Freed(start.device))
+                now = _freed(step(now, Ended(record.launch, record.failure, record.figures)), start)
             case End() if record.failure is not None:
                 now = step(now, Withdrawn(record.launch, record.failure))
             case DroppedRecord():
@@ -40,28 +42,42 @@ def restore(plan: Plan, records: Iterable[Record], kinds: Mapping[str, str] | No
             case _:
                 pass
     for launch, start in open_launches.items():
-        now = step(step(now, Ended(launch, interrupted())), Freed(start.device))
+        now = _freed(step(now, Ended(launch, interrupted())), start)
+    return now
+
+
+def _freed(now: RunState, start: Start) -> RunState:
+    """The state without a launch on its devices. Nobody works on them while a journal is read."""
+    for uuid in now.cells[start.cell].devices:
+        now = step(now, Freed(uuid))
     return now
 
 
 def _another_chance(now: RunState) -> RunState:
-    devices = {uuid: msgspec.structs.replace(one, quarantined="", strikes=()) for uuid, one in now.devices.items()}
+    devices = {
+        uuid: msgspec.structs.replace(one, quarantined="", strikes=(), doubts=()) for uuid, one in now.devices.items()
+    }
     return msgspec.structs.replace(now, devices=devices, at_once=None)
 
 
-def beside_others(records: Iterable[Record]) -> dict[int, str]:
+def beside_others(plan: Plan, records: Iterable[Record]) -> dict[int, str]:
     """Launches with a result beside which the journal has seen somebody else and says nothing of it, and whom.
 
     The process that worked on the run was killed between the result and what it would have said. As there, a launch is
     looked at when its device is free again (Left); one whose device never was, at the end of its segment.
     """
+    devices = {cell.id: cell.devices for cell in plan.cells}
     use, running = ForeignUse(), dict[int, Start]()
+
+    def who(start: Start) -> str:
+        return next(filter(None, (use.during(uuid, start.at_ns) for uuid in devices[start.cell])), "")
+
     found: dict[int, str] = {}
     good: set[int] = set()
     for record in records:
         match record:
             case Segment():
-                found |= {launch: use.during(start.device, start.at_ns) for launch, start in running.items()}
+                found |= {launch: who(start) for launch, start in running.items()}
                 use, running = ForeignUse(), {}
             case Foreign():
                 use.note(record.device, record.by, record.at_ns)
@@ -73,15 +89,15 @@ def beside_others(records: Iterable[Record]) -> dict[int, str]:
                 good.discard(record.launch)
             case Left() if record.launch in running:
                 start = running.pop(record.launch)
-                found[record.launch] = use.during(start.device, start.at_ns)
-    found |= {launch: use.during(start.device, start.at_ns) for launch, start in running.items()}
-    return {launch: who for launch, who in found.items() if who and launch in good}
+                found[record.launch] = who(start)
+    found |= {launch: who(start) for launch, start in running.items()}
+    return {launch: words for launch, words in found.items() if words and launch in good}
 
 
-def interrupted() -> Failure:
-    """The failure of an attempt whose orchestrator died."""
+def interrupted(phase: Phase = Phase.START) -> Failure:
+    """The failure of an attempt whose orchestrator died. phase: that it had reached, as far as is known."""
     return Failure(
         category=Category.INTERRUPTED,
         message="the orchestrator ended while this attempt was running",
-        phase=Phase.START,
+        phase=phase,
     )

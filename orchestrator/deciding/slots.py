@@ -17,7 +17,7 @@ import msgspec
 from orchestrator.deciding.layered import Layered
 from orchestrator.planning.scan import Figures, Room, Tried
 from protocol.cell import Cell
-from protocol.failure import Category, Failure
+from protocol.failure import Category, Failure, Phase
 
 Slot = tuple[str, int]
 
@@ -41,33 +41,38 @@ SETTLED: Final = frozenset(SlotStatus) - {SlotStatus.WAITING, SlotStatus.RUNNING
 class SlotState(msgspec.Struct, frozen=True, kw_only=True):
     """One planned launch, or one scan for the batch size, which takes many.
 
-    batch_size: what the last attempt ran. refers_to: the cell that has its result. tried: what a scan knows so far.
+    batch_size: what the last attempt ran. failed_in: how far its last failure had come. refers_to: the cell that has
+    its result. tried: what a scan knows so far.
     """
 
     status: SlotStatus = SlotStatus.WAITING
     batch_size: int
     attempts: int = 0
     failures: tuple[Category, ...] = ()
+    failed_in: Phase = Phase.START
     refers_to: str | None = None
     tried: tuple[Tried, ...] = ()
 
 
 class DeviceState(msgspec.Struct, frozen=True, kw_only=True):
-    """One device. running: the launch that has it, until its process is gone and its memory is free again.
+    """One device. queue: what is to run there; a launch on several devices waits in the queue of each. running: the
+    launch that has it, until its process is gone and its memory is free again.
 
-    quarantined: why it is not used any more. strikes: slots that failed here and work on another device.
+    quarantined: why it is not used any more. strikes: slots that failed here and work on another device. doubts: slots
+    that failed since anything was measured here, of which no other device can tell whose fault it was.
     """
 
     queue: tuple[Slot, ...]
     running: int | None = None
     quarantined: str = ""
     strikes: tuple[Slot, ...] = ()
+    doubts: tuple[Slot, ...] = ()
 
 
 class Skip(msgspec.Struct, frozen=True, kw_only=True):
     """Why a model is not run any more: what failed, and the devices on which it did.
 
-    only: the workload and precision in which it is skipped, where others may well work; empty for all of them.
+    only: in which work, or at which size, it is skipped, where others may well work; empty for all of them.
     """
 
     model: str
@@ -79,7 +84,8 @@ class Skip(msgspec.Struct, frozen=True, kw_only=True):
 class RunState(msgspec.Struct, frozen=True, kw_only=True):
     """The whole run, now.
 
-    kinds: device → what it is; those that are the same can stand for each other. tally: how many slots have a status.
+    kinds: device → what it is; those that are the same can stand for each other. gpus: devices with a hardware of
+    their own, which two models in a row may accuse. tally: how many slots have a status.
     too_large: cell without its batch size → the smallest batch known not to fit. launches: launch → its slot.
     attempts: attempts so far at each cell, over all rounds; they number the folders. rooms: device → what bounds scans.
     asked: slots that failed and whose cell another device is to try, which tells whose fault it was. skipped: what is
@@ -93,6 +99,7 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     tally: Mapping[SlotStatus, int]
     devices: Mapping[str, DeviceState]
     kinds: Mapping[str, str]
+    gpus: frozenset[str] = frozenset()
     too_large: Mapping[Cell, int] = {}
     launches: Layered[int, Slot] = Layered({})
     attempts: Layered[str, int] = Layered({})
@@ -116,8 +123,8 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def busy(self) -> int:
-        """How many devices have a launch."""
-        return sum(device.running is not None for device in self.devices.values())
+        """How many launches have a device, or several."""
+        return len({device.running for device in self.devices.values()} - {None})
 
 
 class NextLaunch(msgspec.Struct, frozen=True, kw_only=True):
@@ -139,12 +146,12 @@ class NextLaunch(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def device(self) -> str:
-        """UUID of the device it runs on."""
+        """UUID of the device it runs on; of several, the one that leads."""
         return self.cell.devices[0]
 
 
 class Started(msgspec.Struct, frozen=True):
-    """A launch was journaled as begun."""
+    """A launch was journaled as begun. device: the first of its cell's."""
 
     launch: int
     slot: Slot
@@ -153,7 +160,7 @@ class Started(msgspec.Struct, frozen=True):
 
 
 class Ended(msgspec.Struct, frozen=True):
-    """A launch gave a result (failure is None) or failed. Its device is still taken. figures: for a scan."""
+    """A launch gave a result (failure is None) or failed. Its devices are still taken. figures: for a scan."""
 
     launch: int
     failure: Failure | None
@@ -199,14 +206,27 @@ class StopAsked(msgspec.Struct, frozen=True):
 Event = Started | Ended | Freed | Quarantined | Dropped | Postponed | Withdrawn | StopAsked
 
 
-def scopes(cell: Cell) -> tuple[str, str]:
-    """The names under which a cell may be skipped: its model as a whole, or in this workload and precision."""
-    return cell.model, f"{cell.model} {cell.workload} {cell.precision}"
+def scopes(cell: Cell) -> tuple[str, str, str]:
+    """The names under which a planned cell may be skipped, by policy.Reach: its model, its work, or it alone.
+
+    Its work is at an input size, on which both a network and its numbers depend.
+    """
+    work = f"{cell.model} {cell.workload} {cell.precision}"
+    batch = f"batch size {cell.batch_size or 'auto'}"
+    if cell.input_size is None:
+        return cell.model, work, f"{work} at {batch}"
+    size = f"input size {cell.input_size}"
+    return cell.model, f"{work} at {size}", f"{work} at {batch} and {size}"
+
+
+def skipped_as(state: RunState, cell: Cell) -> str:
+    """Under which name nothing more is launched of a planned cell; empty where it may be."""
+    return next((scope for scope in scopes(cell) if scope in state.skipped), "") if state.skipped else ""
 
 
 def is_skipped(state: RunState, cell: Cell) -> bool:
-    """Whether nothing more is launched of what the cell belongs to."""
-    return bool(state.skipped) and any(scope in state.skipped for scope in scopes(cell))
+    """Whether nothing more is launched of what a planned cell belongs to."""
+    return bool(skipped_as(state, cell))
 
 
 def wait_in_vain(state: RunState) -> dict[str, int]:

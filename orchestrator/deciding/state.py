@@ -6,17 +6,18 @@
 
 A slot is one planned launch of a cell: (id of the cell, round). It is settled when it has a result, when it is referred
 to another cell that measures the same, when it does not fit, when its failure is final, when its model is skipped
-(placement.py), or when it is dropped for want of time. One that scans for the batch size takes many launches.
+(placement.py), or when it is dropped for want of time. One that scans for the batch size takes many launches; one on
+several devices waits for all of them (gangs.py).
 recovery.py feeds the journal's starts and ends through the same functions, so there is one way to know where a run
 stands.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import msgspec
 
 from orchestrator.configuration.resolved import Plan
-from orchestrator.deciding import placement
+from orchestrator.deciding import gangs, placement
 from orchestrator.deciding.layered import Layered
 from orchestrator.deciding.policy import BEFORE_FIRST_FORWARD, POLICY, Reaction
 from orchestrator.deciding.slots import (
@@ -46,8 +47,11 @@ from protocol.cell import AUTO, Cell, Mode
 from protocol.failure import Category, Failure, Phase
 
 
-def begin(plan: Plan, kinds: Mapping[str, str] | None = None) -> RunState:
-    """The state before the first launch. kinds: device → its product name, None where all are taken to be alike."""
+def begin(plan: Plan, kinds: Mapping[str, str] | None = None, gpus: Collection[str] = ()) -> RunState:
+    """The state before the first launch. kinds: device → its product name, None where all are taken to be alike.
+
+    gpus: those that two models in a row may accuse (placement.py).
+    """
     cells = {cell.id: cell for cell in plan.cells}
     slots = {slot: SlotState(batch_size=cells[slot[0]].batch_size) for queue in plan.order.values() for slot in queue}
     return RunState(
@@ -56,6 +60,7 @@ def begin(plan: Plan, kinds: Mapping[str, str] | None = None) -> RunState:
         tally={**dict.fromkeys(SlotStatus, 0), SlotStatus.WAITING: len(slots)},
         devices={device: DeviceState(queue=queue) for device, queue in plan.order.items()},
         kinds=dict.fromkeys(plan.order, "") if kinds is None else kinds,
+        gpus=frozenset(gpus),
         rooms=plan.rooms,
         solo=any(cell.mode is Mode.SOLO for cell in plan.cells),
     )
@@ -82,15 +87,18 @@ def next_launches(state: RunState) -> tuple[RunState, tuple[NextLaunch, ...]]:
     if state.stopping:
         return state, ()
     found: list[NextLaunch] = []
+    taken: set[str] = set()
     # Where not all may work at once, devices take turns: none is kept for the end, when a time limit may be near.
     limited = state.most < len(state.devices)
     in_turn = sorted(state.devices.items(), key=lambda item: -len(item[1].queue)) if limited else state.devices.items()
     for uuid, device in in_turn:
-        if device.running is not None or device.quarantined or state.busy + len(found) >= state.most:
+        idle = device.running is None and not device.quarantined and uuid not in taken
+        if not idle or state.busy + len(found) >= state.most:
             continue
-        state, launch = _next_on(state, uuid, len(state.launches) + len(found))
+        state, launch = _next_on(state, uuid, len(state.launches) + len(found), taken)
         if launch is not None:
             found.append(launch)
+            taken.update(launch.cell.devices)
     return state, tuple(found)
 
 
@@ -100,8 +108,8 @@ def step(state: RunState, event: Event) -> RunState:
     An event that makes no sense (the end of a launch that is not running) changes nothing: it is kept in the journal.
     """
     match event:
-        case Started(launch, slot, device, batch_size):
-            return _started(state, launch, slot, device, batch_size)
+        case Started(launch, slot, _, batch_size):
+            return _started(state, launch, slot, batch_size)
         case Ended(launch, failure, figures):
             return _ended(state, launch, failure, figures)
         case Freed(device):
@@ -118,22 +126,26 @@ def step(state: RunState, event: Event) -> RunState:
             return msgspec.structs.replace(state, stopping=True)
 
 
-def _next_on(state: RunState, uuid: str, number: int) -> tuple[RunState, NextLaunch | None]:
-    """The first slot of a device's queue that needs a launch; those before it that need none are settled."""
-    while queue := state.devices[uuid].queue:
-        slot = queue[0]
+def _next_on(state: RunState, uuid: str, number: int, taken: Collection[str]) -> tuple[RunState, NextLaunch | None]:
+    """The first slot of a device's queue that needs a launch; those before it that need none are settled.
+
+    taken: devices that get another launch. None where the first slot is a gang's, which waits for its other devices.
+    """
+    while (slot := gangs.first(state, uuid)) is not None:
         cell = state.cells[slot[0]]
         scans = cell.batch_size == AUTO
-        batch_size = AUTO if scans else _fitting(state, cell)
+        batch_size = AUTO if scans else fitting(state, cell)
         if batch_size < cell.batch_size and (other := _stand_in(state, cell, batch_size)) is not None:
             state = settled(state, slot, SlotStatus.REFERRED, refers_to=other)
         elif batch_size == 0 and not scans:
             state = settled(state, slot, SlotStatus.DOES_NOT_FIT)
         elif is_skipped(state, cell):
             state = settled(state, slot, SlotStatus.SKIPPED)
+        elif not gangs.assembled(state, slot, taken):
+            return state, None
         else:
             return state, _launch(state, slot, batch_size, number)
-        state = with_device(state, uuid, queue=state.devices[uuid].queue[1:])
+        state = gangs.without(state, slot)
     return state, None
 
 
@@ -146,7 +158,7 @@ def _launch(state: RunState, slot: Slot, batch_size: int, number: int) -> NextLa
     return NextLaunch(slot=slot, cell=cell, launch=number, attempt=attempt, scans=batch_size == AUTO)
 
 
-def _fitting(state: RunState, cell: Cell) -> int:
+def fitting(state: RunState, cell: Cell) -> int:
     """The batch size to run: the planned one, halved until it is below what is known not to fit; 0 when none is."""
     limit = state.too_large.get(_family(cell))
     batch_size = cell.batch_size
@@ -166,8 +178,10 @@ def _stand_in(state: RunState, cell: Cell, fitting: int) -> str | None:
     return None
 
 
-def _started(state: RunState, launch: int, slot: Slot, device: str, batch_size: int) -> RunState:
-    state = with_device(state, device, queue=_without(state.devices[device].queue, slot), running=launch)
+def _started(state: RunState, launch: int, slot: Slot, batch_size: int) -> RunState:
+    state = gangs.without(state, slot)
+    for uuid in state.cells[slot[0]].devices:
+        state = with_device(state, uuid, running=launch)
     attempts = state.slots[slot].attempts + 1
     state = with_slot(state, slot, status=SlotStatus.RUNNING, batch_size=batch_size, attempts=attempts)
     return msgspec.structs.replace(
@@ -183,7 +197,11 @@ def _ended(state: RunState, launch: int, failure: Failure | None, figures: Figur
         return state
     if failure is not None:
         state = _failed(state, slot, launch, failure)
-    elif state.cells[slot[0]].batch_size == AUTO:
+        return placement.conclude(state)
+    for uuid in state.cells[slot[0]].devices:
+        if state.devices[uuid].doubts:
+            state = with_device(state, uuid, doubts=())
+    if state.cells[slot[0]].batch_size == AUTO:
         state = _scanned(state, slot, launch, figures)
     else:
         state = settled(state, slot, SlotStatus.MEASURED)
@@ -193,11 +211,13 @@ def _ended(state: RunState, launch: int, failure: Failure | None, figures: Figur
 def _failed(state: RunState, slot: Slot, launch: int, failure: Failure) -> RunState:
     """What a failed launch means: for the slot, and, where the failure is final, for its device or its model."""
     rule = POLICY[failure.category]
-    state = with_slot(state, slot, failures=(*state.slots[slot].failures, failure.category))
+    failures = (*state.slots[slot].failures, failure.category)
+    state = with_slot(state, slot, failures=failures, failed_in=failure.phase)
     failed = state.slots[slot]
     scans = state.cells[slot[0]].batch_size == AUTO
     if rule.reaction is Reaction.QUARANTINE:
-        state = step(state, Quarantined(state.cells[slot[0]].devices[0], failure.message))
+        culprit = failure.device or state.cells[slot[0]].devices[0]
+        state = step(state, Quarantined(culprit, failure.message))
         return settled(state, slot, SlotStatus.FAILED)
     if rule.reaction is Reaction.RETRY_SMALLER and not scans:
         return _shrink(state, slot, failure.phase)
@@ -208,10 +228,11 @@ def _failed(state: RunState, slot: Slot, launch: int, failure: Failure) -> RunSt
     if scans and scan.is_an_answer(failed.tried, failure.category):
         return _scanned(state, slot, launch, None, failure.category)
     state = settled(state, slot, SlotStatus.FAILED)
-    broken = rule.reaction is Reaction.SKIP_BROKEN and failure.phase in BEFORE_FIRST_FORWARD
-    if broken or rule.reaction is Reaction.SKIP_MODEL:
+    early = rule.reaction in {Reaction.SKIP_EARLY, Reaction.SKIP_BROKEN} and failure.phase in BEFORE_FIRST_FORWARD
+    if early or rule.reaction is Reaction.SKIP_MODEL:
         return placement.skip_model(state, slot)
-    return placement.ask(state, slot) if rule.reaction is Reaction.ELSEWHERE else state
+    alone = len(state.cells[slot[0]].devices) == 1  # a gang is on all devices there are: there is no elsewhere
+    return placement.ask(state, slot) if rule.reaction is Reaction.ELSEWHERE and alone else state
 
 
 def _fewer(state: RunState) -> RunState:
@@ -246,48 +267,39 @@ def _withdrawn(state: RunState, launch: int, failure: Failure) -> RunState:
         return state  # the scan knows enough without it
     if state.slots[slot].failures.count(failure.category) <= POLICY[failure.category].retries:
         return _again(state, slot)
-    device = state.cells[slot[0]].devices[0]
-    state = with_device(state, device, queue=_without(state.devices[device].queue, slot))  # a scan waits there already
+    state = gangs.without(state, slot)  # a scan waits there already
     return settled(state, slot, SlotStatus.FAILED)
 
 
 def _dropped(state: RunState, slot: Slot) -> RunState:
     if state.slots[slot].status is not SlotStatus.WAITING:
         return state
-    device = state.cells[slot[0]].devices[0]
-    queue = _without(state.devices[device].queue, slot)
-    return settled(with_device(state, device, queue=queue), slot, SlotStatus.DROPPED)
+    return settled(gangs.without(state, slot), slot, SlotStatus.DROPPED)
 
 
 def _shrink(state: RunState, slot: Slot, phase: Phase) -> RunState:
     """Learn the size that does not fit, and try a smaller one; before the first forward no size would fit."""
-    if phase in BEFORE_FIRST_FORWARD:
-        return settled(state, slot, SlotStatus.DOES_NOT_FIT)
     family = _family(state.cells[slot[0]])
     known = state.too_large.get(family)
-    tried = state.slots[slot].batch_size
+    tried = 1 if phase in BEFORE_FIRST_FORWARD else state.slots[slot].batch_size
     smallest = tried if known is None else min(known, tried)
     state = msgspec.structs.replace(state, too_large={**state.too_large, family: smallest})
+    if phase in BEFORE_FIRST_FORWARD:
+        return settled(state, slot, SlotStatus.DOES_NOT_FIT)
     return _again(state, slot, first=True)
 
 
 def _again(state: RunState, slot: Slot, *, first: bool = False) -> RunState:
-    """Put a slot back into its device's queue.
+    """Put a slot back into its device's queue, or into those of all its devices, at the same end.
 
     Behind the others, because what interrupts one launch must not keep them waiting; halving, and what may be the fault
     of the model or the device, goes first, because they learn from it.
     """
-    device = state.cells[slot[0]].devices[0]
-    state = settled(state, slot, SlotStatus.WAITING)
-    queue = _without(state.devices[device].queue, slot)
-    return with_device(state, device, queue=(slot, *queue) if first else (*queue, slot))
-
-
-def _without(queue: tuple[Slot, ...], slot: Slot) -> tuple[Slot, ...]:
-    """The queue without a slot, which is the first of it as a rule: then the others are not looked at."""
-    if queue[:1] == (slot,):
-        return queue[1:]
-    return tuple(other for other in queue if other != slot)
+    state = gangs.without(settled(state, slot, SlotStatus.WAITING), slot)
+    for uuid in state.cells[slot[0]].devices:
+        queue = state.devices[uuid].queue
+        state = with_device(state, uuid, queue=(slot, *queue) if first else (*queue, slot))
+    return state
 
 
 def _family(cell: Cell) -> Cell:

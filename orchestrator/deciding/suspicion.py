@@ -1,8 +1,8 @@
 """GPUs that have less room than others of their kind: what does not fit there alone is not quietly made smaller. Pure.
 
-a size that ran out of memory on one GPU, and was measured on another of the same kind
-    more was in use there when the run began    explained: the cell says so, and is what it was
-    otherwise                                   suspect: it says so, and the run does not pass
+a size that ran out of memory on one GPU, and was measured on others of the same kind
+    more was in use there than on any of them when the run began    explained: the cell says so, and is what it was
+    otherwise                                                       suspect: it says so, and the run does not pass
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -51,7 +51,7 @@ def _measured(twin: Cell, became: Mapping[str, CellOutcome]) -> bool:
 
 def _more_in_use(own: Device, alike: Sequence[Device]) -> str:
     """Why it had less room, in words; empty where it had as much when the run began."""
-    more = (own.memory_used_bytes or 0) - min(other.memory_used_bytes or 0 for other in alike)
+    more = (own.memory_used_bytes or 0) - max(other.memory_used_bytes or 0 for other in alike)
     labels = " and ".join(other.label for other in alike)
     return f"{labels} had {more / 2**30:.1f} GiB less in use before the run" if more > _ALIKE_BYTES else ""
 

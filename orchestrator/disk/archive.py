@@ -8,7 +8,7 @@ ResultFileError    a result that the journal promised is missing, or is not the 
 
 import dataclasses
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -32,6 +32,7 @@ from orchestrator.disk.records import (
     Start,
     TakenOut,
     TelemetryEnded,
+    TooHot,
     ZygoteStarted,
 )
 from orchestrator.errors import ConfigError, RunFolderError
@@ -75,6 +76,11 @@ class Attempt:
         return self.end.failure if self.end else None
 
     @property
+    def device(self) -> str:
+        """UUID of the device that it is about: of several the one that failed, where that is known, or that leads."""
+        return (self.failure and self.failure.device) or self.start.device
+
+    @property
     def started(self) -> float:
         """When it was started, in seconds since the epoch."""
         return self.segment.wall + (self.start.at_ns - self.segment.monotonic_ns) / 1e9
@@ -85,9 +91,10 @@ class Archive:
     """One run.
 
     durations_s: of each segment, up to its last record. taken_out: devices that were given up in the newest segment,
-    and why, by UUID. skipped: what nothing more was launched of (slots.scopes), and why. dropped: planned launches
-    (cell, round) that there was no time for, and why. telemetry_ended: when, in segments that went on without it.
-    finished: None while nobody has written that the run is over.
+    and why, by UUID. too_hot: GPUs that were, in any segment, and how. skipped: what nothing more was launched of
+    (slots.scopes), and why. dropped: planned launches (cell, round) that there was no time for, and why.
+    telemetry_ended: when, in segments that went on without it. finished: None while nobody has written that the run is
+    over.
     """
 
     paths: RunPaths
@@ -98,6 +105,7 @@ class Archive:
     zygotes: tuple[ZygoteStarted, ...]
     attempts: tuple[Attempt, ...]
     taken_out: Mapping[str, str]
+    too_hot: Mapping[str, str]
     skipped: Mapping[str, str]
     dropped: Mapping[tuple[str, int], str]
     telemetry_ended: Mapping[Segment, int]
@@ -237,13 +245,26 @@ def require_one_run(stored: StoredRun, header: Header, paths: RunPaths) -> None:
     )
 
 
-def _assemble(paths: RunPaths, stored: StoredRun, header: Header, records: Iterable[Record]) -> Archive:
+def durations_s(records: Iterable[Record]) -> tuple[float, ...]:
+    """Seconds of each segment, from its beginning to the last launch that began or ended in it, or to its end."""
+    begun_ns: list[int] = []
+    found: list[float] = []
+    for record in records:
+        if isinstance(record, Segment):
+            begun_ns.append(record.monotonic_ns)
+            found.append(0.0)
+        elif isinstance(record, Start | End | Finished):
+            found[-1] = (record.at_ns - begun_ns[-1]) / 1e9
+    return tuple(found)
+
+
+def _assemble(paths: RunPaths, stored: StoredRun, header: Header, records: Sequence[Record]) -> Archive:
     """Put the records together: each Start with the segment it stands in, its End and its Left."""
     segments: list[Segment] = []
-    durations_s: list[float] = []
     zygotes: list[ZygoteStarted] = []
     attempts: dict[int, Attempt] = {}
     taken_out: dict[str, str] = {}
+    too_hot: dict[str, str] = {}
     skipped: dict[str, str] = {}
     dropped: dict[tuple[str, int], str] = {}
     telemetry_ended: dict[Segment, int] = {}
@@ -252,7 +273,6 @@ def _assemble(paths: RunPaths, stored: StoredRun, header: Header, records: Itera
         match record:
             case Segment():
                 segments.append(record)
-                durations_s.append(0.0)
                 finished = None
                 taken_out = {}
             case ZygoteStarted():
@@ -263,6 +283,8 @@ def _assemble(paths: RunPaths, stored: StoredRun, header: Header, records: Itera
                 attempts[record.launch] = _told(attempts[record.launch], record, segments[-1])
             case TelemetryEnded():
                 telemetry_ended.setdefault(segments[-1], record.at_ns)
+            case TooHot():
+                too_hot.setdefault(record.device, record.reason)
             case TakenOut():
                 taken_out[record.device] = record.reason
             case Skipped():
@@ -271,17 +293,16 @@ def _assemble(paths: RunPaths, stored: StoredRun, header: Header, records: Itera
                 dropped[record.cell, record.round] = record.reason
             case Finished():
                 finished = record
-        if isinstance(record, Start | End | Finished):
-            durations_s[-1] = (record.at_ns - segments[-1].monotonic_ns) / 1e9
     return Archive(
         paths=paths,
         stored=stored,
         header=header,
         segments=tuple(segments),
-        durations_s=tuple(durations_s),
+        durations_s=durations_s(records),
         zygotes=tuple(zygotes),
         attempts=tuple(attempts.values()),
         taken_out=taken_out,
+        too_hot=too_hot,
         skipped=skipped,
         dropped=dropped,
         telemetry_ended=telemetry_ended,

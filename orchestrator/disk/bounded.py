@@ -4,27 +4,59 @@ import errno
 import os
 import stat
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 CAP_BYTES: Final = 1024 * 1024 * 1024
 """20,000 cells make a journal of 10 MB, and a run.yaml cannot plan many more. Samples of a GPU end at 256 MiB; looks at
 the health of eight GPUs take a month to get here."""
 
+_NOT_REGULAR: Final = "not a regular file, but a pipe, a device or a socket"
+
 
 def read(path: Path, start: int = 0) -> bytes:
     """What is in a file, from its byte `start` on.
 
-    Raises OSError also for what is no regular file, such as a device without end or a pipe that nobody writes to, and
-    for a file beyond CAP_BYTES.
+    Raises OSError also for what is no regular file, and for a file beyond CAP_BYTES.
     """
-    with open(path, "rb", opener=_without_waiting) as file:
-        status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            raise OSError(errno.EINVAL, "not a regular file, so not written by gpubench")
-        if status.st_size > CAP_BYTES:
+    with opened(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > CAP_BYTES:
             raise OSError(errno.EFBIG, f"larger than {CAP_BYTES >> 20} MiB, so not written by gpubench")
         file.seek(start)
-        return file.read(max(0, status.st_size - start))
+        return file.read(max(0, size - start))
+
+
+def opened(path: Path) -> BinaryIO:
+    """A regular file, open for reading.
+
+    Raises OSError also for what is none: a device has no end, and a pipe would be waited for until somebody writes.
+    """
+    try:
+        file = open(path, "rb", opener=_without_waiting)  # noqa: SIM115 - whoever asked for it closes it
+    except OSError as error:
+        if error.errno == errno.ENXIO:  # a socket
+            raise OSError(errno.EINVAL, _NOT_REGULAR) from error
+        raise
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, _NOT_REGULAR)
+    return file
+
+
+def is_there(path: Path) -> bool:
+    """Whether there is anything of that name. No file can have one that is too long."""
+    try:
+        return path.exists()
+    except OSError:
+        return False
+
+
+def is_folder(path: Path) -> bool:
+    """Whether there is a folder of that name; likewise."""
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
 
 
 def _without_waiting(path: str, flags: int) -> int:

@@ -21,6 +21,7 @@ from orchestrator.disk.records import (
     Spawned,
     Start,
     TakenOut,
+    TooHot,
 )
 
 _LATEST_S: Final = 1e11
@@ -64,7 +65,7 @@ class _Judge:
                 return f"launch {record.launch} was never begun"
             case End() if (record.result_sha256 is None) == (record.failure is None):
                 return f"launch {record.launch} has both a result and a failure, or neither"
-            case TakenOut() | Foreign() if record.device not in self._devices:
+            case TakenOut() | TooHot() | Foreign() if record.device not in self._devices:
                 return f"{record.device!r} is no device of the run"
             case Skipped() if record.model not in self._models:
                 return f"{record.model!r} is no model of the run"

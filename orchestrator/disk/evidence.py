@@ -9,6 +9,7 @@ Raw times of one cell are held at a time, samples of one GPU: a night of both wo
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
+from typing import Final
 
 from orchestrator.deciding import suspicion
 from orchestrator.disk import outcomes
@@ -17,15 +18,19 @@ from orchestrator.disk.outcomes import CellOutcome
 from orchestrator.health import clocks, course, records
 from orchestrator.health.clocks import ClockUse
 from orchestrator.health.course import Courses
+from orchestrator.sampling.climate import Climate, climates
 from orchestrator.sampling.readings import Readings, of_slice, over
 from orchestrator.sampling.samples import read_samples
 from orchestrator.stats import launch as figures
 from orchestrator.stats.launch import CellFigures, LaunchFigures
 from orchestrator.stats.windows import Window, windows
-from protocol.cell import Device, DeviceKind
+from protocol.cell import Device, DeviceKind, Workload
 from protocol.messages import Sample
 from protocol.result import Environment, Ledger, Memory, Result, StopReason, WarmUp
 from protocol.verification import Verification
+
+_NOT_PACED: Final = frozenset({Workload.LINKS, Workload.STEPS})
+"""Work of a burn-in whose rates say little of one GPU: others decide them too, or how far its clock has risen."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +38,8 @@ class LaunchEvidence:
     """One good launch, without its raw times. The counters are those of Result, where they are explained.
 
     measured_s: in its measured blocks. verification, rates: of a burn-in, what was verified and rates in windows of ten
-    seconds. beside: who else computed on its GPU, empty for nobody.
+    seconds. others: what the other devices of a launch on several verified. beside: who else computed on its GPU, empty
+    for nobody.
     """
 
     parameters: int
@@ -51,16 +57,21 @@ class LaunchEvidence:
     readings: Readings
     measured_s: float
     verification: Verification | None = None
+    others: Mapping[str, Verification] = field(default_factory=dict)
     rates: tuple[Window, ...] = ()
     beside: str = ""
 
 
 @dataclass(frozen=True)
 class DeviceEvidence:
-    """Means over the samples of a device from the first launch to the last."""
+    """Means over the samples of a device from the first launch to the last.
+
+    climates: of a burn-in, what it was like in each window of ten seconds, by boot of the host.
+    """
 
     utilization_percent: float | None = None
     power_w: float | None = None
+    climates: Mapping[str, tuple[Climate, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -163,7 +174,9 @@ def _average(archive: Archive, samples: Mapping[str, Sequence[Sample]]) -> Devic
         begin = min((attempt.start.at_ns for attempt in attempts), default=0)
         end = max((attempt.end.at_ns for attempt in attempts if attempt.end), default=0)
         within.extend(sample for sample in taken if begin <= sample.at_ns <= end)
+    night = archive.stored.configuration.burn_in is not None
     return DeviceEvidence(
+        climates={boot: climates(taken) for boot, taken in samples.items()} if night else {},
         utilization_percent=_mean([sample.gpu_percent for sample in within]),
         power_w=_mean([None if sample.power_mw is None else sample.power_mw / 1000 for sample in within]),
     )
@@ -187,7 +200,8 @@ def _launch(device: Device, result: Result, samples: Sequence[Sample], beside: s
         readings=readings if device.slice_of is None else of_slice(readings),
         measured_s=sum(block.end_ns - block.start_ns for block in result.blocks) / 1e9,
         verification=result.verification,
-        rates=() if result.verification is None else _rates(result),
+        others=result.others,
+        rates=() if result.verification is None or result.cell.workload in _NOT_PACED else _rates(result),
         beside=beside,
     )
 

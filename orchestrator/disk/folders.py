@@ -1,17 +1,23 @@
 """Folders that a run writes to: found, tried, and made, before anything is started."""
 
+import errno
 import os
 import secrets
 import tempfile
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
+from typing import Final
 
 from orchestrator.configuration.resolved import Configuration, ReportFormat
 from orchestrator.configuration.settings import Said
+from orchestrator.disk import bounded
+from orchestrator.disk.journal import temporary
 from orchestrator.errors import ConfigError, RunFolderError
 from orchestrator.report.files import target
 from protocol.paths import RunPaths
+
+_LARGEST_PID: Final = 4_194_304
 
 
 def default_cache(environment: Mapping[str, str], uid: int) -> Path:
@@ -46,9 +52,26 @@ def require_place(output: Path, formats: Iterable[ReportFormat], origin: str, *,
     Raises ConfigError naming `origin`.
     """
     for place in (output, *(target(output, kind) for kind in formats)):
-        if place.is_dir():
+        require_name(place, origin)
+        if bounded.is_folder(place):
             raise ConfigError(f"{origin}: {place} is a folder; name the report's file, such as {place / 'report.json'}")
     _try_writing(output.parent, origin, "the report", make=make)
+
+
+def require_name(path: Path, origin: str) -> None:
+    """Make sure that a file may be called so, also while it is written under its temporary name, which is longer.
+
+    Raises ConfigError naming `origin`.
+    """
+    unfinished = temporary(path, _LARGEST_PID)
+    try:
+        unfinished.lstat()
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            more = len(unfinished.name) - len(path.name)
+            raise ConfigError(
+                f"{origin}: {path}: the name is too long: while it is written, it has {more} bytes more; choose another"
+            ) from error
 
 
 def require_room_for_reports(paths: RunPaths) -> None:

@@ -1,17 +1,17 @@
 """What became of each planned cell, told from its attempts alone. The report says this, whatever ran.
 
-    a result at the size asked for                       ok
-    a result at a smaller size                           degraded
-    out of memory; a smaller size is planned anyway      referred, to that cell
-    out of memory at batch 1 or before the first forward does not fit
-    another failure                                      failed
-    no attempt, because its model was skipped            failed
-    no time left for it                                  dropped
-    no attempt, or only interrupted ones                 missing
+    a result at the size asked for                           ok
+    a result at a smaller size                               degraded
+    known to be too large; a smaller size is planned anyway  referred, to that cell
+    out of memory at batch 1, or before the first forward    does not fit
+    another failure                                          failed
+    no attempt, because its model was skipped                failed
+    no time left for it                                      dropped
+    no attempt, or only interrupted ones                     missing
 
 A scan for the batch size is ok when it knows the largest and the best, which is the one that counts. Otherwise out of
 memory halves the batch: 8, 4, 2, 1. A size that ran out of memory on a device is known not to fit there, and so
-is every larger one.
+is every larger one; before the first forward it is the model that does not fit, at any size.
 """
 
 import enum
@@ -29,7 +29,7 @@ from orchestrator.deciding.slots import SlotState, SlotStatus, scopes
 from orchestrator.disk.archive import Attempt
 from orchestrator.planning import scan
 from protocol.cell import AUTO, Cell
-from protocol.failure import Category
+from protocol.failure import Category, Failure
 
 
 class Status(enum.StrEnum):
@@ -67,6 +67,13 @@ _ENDED_WITH_THE_RUN: Final = frozenset(
 )
 """What is measured again in any case, so that an attempt which is the last one was so because the run ended."""
 
+_SKIPPED: Final = (
+    "the model is skipped",
+    "the model is skipped in this workload and precision",
+    "the cell is skipped",
+)
+"""By policy.Reach."""
+
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 
 
@@ -87,9 +94,9 @@ def derive(
     """
     given = {cell: CellOutcome(status=Status.DROPPED, reason=why) for (cell, _), why in dropped.items()}
     given |= {
-        cell.id: CellOutcome(status=Status.FAILED, reason=f"the model is skipped: {skipped[scope]}")
+        cell.id: CellOutcome(status=Status.FAILED, reason=f"{words}: {skipped[scope]}")
         for cell in plan.cells
-        for scope in scopes(cell)
+        for scope, words in zip(scopes(cell), _SKIPPED, strict=True)
         if scope in skipped
     }
     tries: dict[str, list[Attempt]] = defaultdict(list)
@@ -115,7 +122,7 @@ def awaited(plan: Plan, found: Mapping[str, CellOutcome], taken_out: Collection[
     """The outcomes of a run that still goes on: what is missing is still to come, except on devices taken out."""
     return {
         cell.id: msgspec.structs.replace(found[cell.id], reason=NOT_YET)
-        if found[cell.id].status is Status.MISSING and cell.devices[0] not in taken_out
+        if found[cell.id].status is Status.MISSING and not set(cell.devices) & set(taken_out)
         else found[cell.id]
         for cell in plan.cells
     }
@@ -174,14 +181,10 @@ class _Family:
         self._damaged = damaged
         self._quarantine = why
         self._given = given
-        # Before the first forward it is the model that did not fit: that says nothing about a size.
-        unfit = [
-            attempt.start.batch_size
-            for attempts in self._tries.values()
-            for attempt in attempts
-            if _out_of_memory(attempt) and not _before_first_forward(attempt)
-        ]
-        self._smallest_unfit = min(unfit, default=None)
+        unfit = [one for attempts in self._tries.values() for one in attempts if _out_of_memory(one)]
+        self._smallest_unfit = min((one.start.batch_size for one in unfit), default=None)
+        early = [one.start.batch_size for one in unfit if _before_first_forward(one)]
+        self._unfit_at_all = min(early, default=None)
 
     def outcomes(self) -> dict[str, CellOutcome]:
         """Smallest first: what a larger size refers to is known by then."""
@@ -193,13 +196,13 @@ class _Family:
     def _outcome(self, requested: int, smaller: Mapping[int, CellOutcome]) -> CellOutcome:
         if launches := counted(self._tries[requested], self._damaged):
             return self._measured(requested, launches)
-        if any(_out_of_memory(attempt) and _before_first_forward(attempt) for attempt in self._tries[requested]):
-            return CellOutcome(status=Status.DOES_NOT_FIT, reason="out of memory before the first forward pass")
+        if self._unfit_at_all is not None and (outcome := self._unfit(requested, self._unfit_at_all)) is not None:
+            return outcome
         if not self._known_unfit(requested):
             return self._without_result(requested, requested)
         for size in halvings(requested):
             if size in smaller:
-                return _referred(self._members[size].id, size, smaller[size])
+                return self._referred(requested, self._members[size].id, smaller[size])
             if not self._known_unfit(size):
                 return self._without_result(requested, size)
         return CellOutcome(status=Status.DOES_NOT_FIT, reason="out of memory down to batch size 1")
@@ -213,6 +216,32 @@ class _Family:
             batch_size=size,
             counted=launches,
             reason=f"measured at batch size {size}: {requested} ran out of memory",
+        )
+
+    def _unfit(self, requested: int, size: int) -> CellOutcome | None:
+        """The model does not fit, as was seen at `size`. None where the cell had failed before for another reason."""
+        why = "out of memory before the first forward pass"
+        if not any(_out_of_memory(attempt) and _before_first_forward(attempt) for attempt in self._tries[requested]):
+            if self._without_result(requested, requested).status is Status.FAILED:
+                return None
+            why = f"not tried: batch size {size} ran {why}, so no size would fit"
+        return CellOutcome(status=Status.DOES_NOT_FIT, reason=why)
+
+    def _referred(self, requested: int, target: str, outcome: CellOutcome) -> CellOutcome:
+        """Point to the cell that was really measured; a chain of references is followed to its end."""
+        if outcome.status is Status.DOES_NOT_FIT:
+            return outcome
+        target = outcome.refers_to or target
+        planned = next(size for size, cell in self._members.items() if cell.id == target)
+        tried = any(map(_out_of_memory, self._tries[requested]))
+        why = f"batch size {requested} ran out" if tried else f"not tried: batch size {self._smallest_unfit} ran out"
+        shrunk = outcome.batch_size is not None and outcome.batch_size != planned
+        measured = f", measured at {outcome.batch_size}," if shrunk else ""
+        return CellOutcome(
+            status=Status.REFERRED,
+            batch_size=outcome.batch_size or planned,
+            refers_to=target,
+            reason=f"{why} of memory; the cell of batch size {planned}{measured} stands for it",
         )
 
     def _known_unfit(self, size: int) -> bool:
@@ -234,7 +263,15 @@ class _Family:
             return given or CellOutcome(status=Status.MISSING, reason="interrupted before it had a result")
         if self._quarantine and self._retries_left(here, last.failure.category):
             return given or CellOutcome(status=Status.MISSING, reason=self._quarantine)
-        return CellOutcome(status=Status.FAILED, reason=f"{last.failure.category}: {last.failure.message}")
+        return CellOutcome(status=Status.FAILED, reason=self._final(here, last.failure))
+
+    @staticmethod
+    def _final(here: Sequence[Attempt], failure: Failure) -> str:
+        """Why nothing more is tried; of what was cut short, also that it was the number of times that decided."""
+        if failure.category is not Category.INTERRUPTED:
+            return f"{failure.category}: {failure.message}"
+        times = sum(one.failure is not None and one.failure.category is Category.INTERRUPTED for one in here)
+        return f"interrupted {times} times and not tried again: {failure.message}; a new run measures it"
 
     def _will_be_resumed(self, here: Sequence[Attempt], category: Category) -> bool:
         """Whether the last attempt ended with the run, and `resume` would make another."""
@@ -247,26 +284,13 @@ class _Family:
         return same <= POLICY[category].retries
 
 
-def _referred(target: str, size: int, outcome: CellOutcome) -> CellOutcome:
-    """Point to the cell that was really measured; a chain of references is followed to its end."""
-    if outcome.status is Status.DOES_NOT_FIT:
-        return outcome
-    size = outcome.batch_size or size
-    return CellOutcome(
-        status=Status.REFERRED,
-        batch_size=size,
-        refers_to=outcome.refers_to or target,
-        reason=f"out of memory; batch size {size}, planned anyway, stands for it",
-    )
-
-
 def _quarantined(attempts: Sequence[Attempt]) -> dict[str, str]:
     """Devices that were taken out of the run, and why."""
     reasons: dict[str, str] = {}
     for attempt in attempts:
         failure = attempt.failure
         if failure is not None and POLICY[failure.category].reaction is Reaction.QUARANTINE:
-            reasons.setdefault(attempt.start.device, _taken_out(failure.category))
+            reasons.setdefault(attempt.device, _taken_out(failure.category))
     return reasons
 
 

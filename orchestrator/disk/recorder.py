@@ -10,6 +10,7 @@ import time
 
 from orchestrator.deciding.gates import Passed
 from orchestrator.deciding.slots import NextLaunch, Skip, Slot
+from orchestrator.disk import records
 from orchestrator.disk.journal import Journal, write_durably
 from orchestrator.disk.records import (
     Beside,
@@ -28,11 +29,11 @@ from orchestrator.disk.records import (
 )
 from orchestrator.machine import host
 from orchestrator.planning import scan
-from orchestrator.processes.fleet import Live
+from orchestrator.processes.live import Live
 from orchestrator.sampling import foreign
 from protocol import codec
 from protocol.failure import Failure
-from protocol.messages import ForeignSeen
+from protocol.messages import ForeignSeen, TooHot
 from protocol.result import Result
 
 
@@ -72,18 +73,17 @@ class Recorder:
 
     def ended(self, live: Live, outcome: Result | Failure) -> End:
         """Put the outcome where nothing can lose it: a result into its file first, then the journal."""
-        at_ns = time.monotonic_ns()
         if isinstance(outcome, Result):
             data = codec.encode(outcome)
             write_durably(live.paths.result, data)
             end = End(
                 launch=live.spec.launch,
-                at_ns=at_ns,
+                at_ns=time.monotonic_ns(),
                 result_sha256=hashlib.sha256(data).hexdigest(),
                 figures=scan.figures(outcome) if live.next.scans else None,
             )
         else:
-            end = End(launch=live.spec.launch, at_ns=at_ns, failure=outcome)
+            end = End(launch=live.spec.launch, at_ns=time.monotonic_ns(), failure=outcome)
         self._journal.append(end)
         return end
 
@@ -131,6 +131,10 @@ class Recorder:
     def taken_out(self, device: str, reason: str) -> None:
         """A device is not used any more in this segment of the run."""
         self._journal.append(TakenOut(device=device, at_ns=time.monotonic_ns(), reason=reason))
+
+    def too_hot(self, message: TooHot) -> None:
+        """The load of a GPU is ended for its heat."""
+        self._journal.append(records.TooHot(device=message.uuid, at_ns=message.at_ns, reason=message.reason))
 
     def skipped(self, skip: Skip, reason: str) -> None:
         """Nothing more of a model will be launched."""

@@ -8,6 +8,7 @@
     Foreign                         somebody else came to a GPU, or left it
     ClockSet                        the host's time of day has jumped
     TelemetryEnded                  nobody looks at the GPUs any more
+    TooHot                          a GPU whose load was ended for its heat
     TakenOut                        a device that cannot be used any more
     Skipped                         a model that is not run any more
     Dropped                         a launch of the plan for which there was no time
@@ -40,7 +41,10 @@ class Header(_Record, frozen=True, kw_only=True):
 
 
 class Segment(_Record, frozen=True, kw_only=True):
-    """A process takes the run over. wall and monotonic_ns, read together, place monotonic times on the calendar."""
+    """A process takes the run over. wall and monotonic_ns, read together, place monotonic times on the calendar.
+
+    settings: environment variables that change what is measured, as they were set (machine/settings.py).
+    """
 
     boot_id: str
     driver_version: str | None
@@ -48,6 +52,7 @@ class Segment(_Record, frozen=True, kw_only=True):
     pid: int
     wall: float
     monotonic_ns: int
+    settings: tuple[tuple[str, str], ...] = ()
 
 
 class ZygoteStarted(_Record, frozen=True, kw_only=True):
@@ -78,7 +83,8 @@ class Spawned(_Record, frozen=True, kw_only=True):
 
 
 class End(_Record, frozen=True, kw_only=True):
-    """An attempt is over, with a result or a failure, never both. result_sha256: of result.msgpack.
+    """An attempt is over, with a result or a failure, never both. result_sha256: of result.msgpack, which was written
+    and synced by at_ns.
 
     figures: of a result that is a step of a scan for the batch size, so that the journal alone says how far it is.
     """
@@ -93,8 +99,8 @@ class End(_Record, frozen=True, kw_only=True):
 class Left(_Record, frozen=True, kw_only=True):
     """The process of an attempt is gone and its device free again. Follows End, and may be missing.
 
-    exit_code, signal: how it ended, exactly one of them set. teardown_ms: from the end of measuring (the outcome's
-    arrival, or the process's end where there was none) to the device free again.
+    exit_code, signal: how it ended, exactly one of them set. teardown_ms: from the End's at_ns, where there was
+    one, to the device free again.
     """
 
     launch: int
@@ -135,6 +141,14 @@ class TelemetryEnded(_Record, frozen=True, kw_only=True):
     at_ns: int
 
 
+class TooHot(_Record, frozen=True, kw_only=True):
+    """The load of a GPU was ended for its heat: its limit, and how hot it was, are in `reason`."""
+
+    device: str
+    at_ns: int
+    reason: str
+
+
 class TakenOut(_Record, frozen=True, kw_only=True):
     """A device is not used any more, until somebody resumes the run."""
 
@@ -146,7 +160,7 @@ class TakenOut(_Record, frozen=True, kw_only=True):
 class Skipped(_Record, frozen=True, kw_only=True):
     """Nothing more of a model is launched, for `reason`. It follows from the ends before it; reports read it here.
 
-    only: the workload and precision in which it is not, empty for all.
+    only: in which work, or at which size, it is not, empty for all.
     """
 
     model: str
@@ -194,6 +208,7 @@ Record = (
     | Foreign
     | ClockSet
     | TelemetryEnded
+    | TooHot
     | TakenOut
     | Skipped
     | Dropped

@@ -2,6 +2,7 @@
 
     lock ──▶ does somebody work on it? ┐
     run.yaml, journal, results ────────┴──▶ Archive ──▶ Evidence ──▶ merge ──▶ Report
+    held_against.json ────────────────────────────────────── compare/against ──▶ the same, with score and thresholds
 
 Nothing is written and no lock is taken to make a report, so that one can be made of a run that still goes on. Into the
 folder of such a run nobody writes but the process that works on it.
@@ -11,8 +12,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from orchestrator import merge, report
+from orchestrator.compare import against
+from orchestrator.compare.against import Against
 from orchestrator.configuration.resolved import ReportFormat, StoredRun
-from orchestrator.disk import archive, evidence, journal, lock
+from orchestrator.disk import archive, evidence, journal, lock, places
 from orchestrator.disk.lock import Life
 from orchestrator.errors import StorageError
 from orchestrator.report.model import Report
@@ -27,10 +30,10 @@ class CopyError(StorageError):
         self.report = report
 
 
-def make(paths: RunPaths, stored: StoredRun | None = None) -> Report:
+def make(paths: RunPaths, stored: StoredRun | None = None, held: Against | None = None) -> Report:
     """What the run in that folder found out, as far as it has come. Raises RunFolderError.
 
-    stored: its run.yaml, where that was read before.
+    stored: its run.yaml, where that was read before. held: what to hold it against, in place of what its folder says.
     """
     # Whoever held the lock before the journal was read has not written yet that the run is over: so it goes on.
     worked_on = _worked_on(paths)
@@ -38,16 +41,19 @@ def make(paths: RunPaths, stored: StoredRun | None = None) -> Report:
     goes_on = worked_on and loaded.finished is None
     if goes_on:
         loaded = loaded.so_far()
-    return merge.merge(loaded, evidence.gather(loaded, goes_on=goes_on))
+    merged = merge.merge(loaded, evidence.gather(loaded, goes_on=goes_on))
+    return against.hold(merged, against.stored(paths) if held is None else held)
 
 
 def write(stored: StoredRun, paths: RunPaths) -> Report:
-    """Write the report into the run's folder in every format, and to where the user wants it in those asked for.
+    """Write the report into the run's folder in every format, and to where the user wants it (places.py).
 
     Raises StorageError when the disk refuses; CopyError where that was only of the second.
     """
     made = make(paths, stored)
     report.write(made, paths, ReportFormat)
+    if places.is_copy(stored, paths):
+        return made
     try:
         report.publish(made, Path(stored.configuration.output_path), stored.configuration.formats)
     except StorageError as error:

@@ -18,14 +18,13 @@ from typing import Final
 
 import msgspec
 
-from orchestrator.configuration.resolved import ReportFormat, StoredRun
+from orchestrator.configuration.resolved import Isolation, ReportFormat, StoredRun
 from orchestrator.deciding.slots import scopes
 from orchestrator.deciding.stopping import GENTLE_GRACE_S, GENTLE_S
-from orchestrator.disk import archive, bounded, journal, lock
+from orchestrator.disk import archive, bounded, journal, lock, places
 from orchestrator.disk.archive import Archive, Attempt
-from orchestrator.disk.records import Record, Segment, StopAsked
+from orchestrator.disk.records import Record, Segment, StopAsked, ZygoteStarted
 from orchestrator.machine import host
-from orchestrator.report.files import target
 from orchestrator.report.model import CellCounts, Verdict
 from protocol.cell import Cell, Mode
 from protocol.failure import Category
@@ -94,7 +93,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     """A run, now.
 
     planned, measured, failed, dropped: launches; failed ones may be tried again while the run goes on. settled: those
-    that have ended or will not be made. skipped: models of which nothing more is launched, and why. pid, host: of the
+    that have ended or will not be made. importing_s: since when the zygote imports what launches need, before the first
+    of them; None when it does not. skipped: models of which nothing more is launched, and why. pid, host: of the
     process that works on it. started: seconds since the epoch. limit_s, limit_left_s: from the start of that process to
     its end; None without a limit, and the latter where nobody works. eta_s: at most the limit; None until every device
     has ended a launch. stop_asked_s: since when it stops because somebody asked for that. taken_out: devices that were
@@ -117,6 +117,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     settled: int = 0
     skipped: dict[str, str] = {}
     working: tuple[Work, ...] = ()
+    importing_s: float | None = None
     preset: str | None = None
     limit_s: float | None = None
     limit_left_s: float | None = None
@@ -146,11 +147,11 @@ def look(stored: StoredRun, paths: RunPaths) -> tuple[Status, tuple[Attempt, ...
         standing=_standing(run, alive, holder),
         pid=holder.pid if holder is not None and alive is not lock.Life.ENDED else None,
         host=holder.hostname if holder is not None and alive is not lock.Life.ENDED else None,
-        planned=sum(map(len, stored.plan.order.values())),
+        planned=stored.plan.launches,
         preset=stored.configuration.preset,
         limit_s=stored.configuration.time_limit_s,
         limit_left_s=_limit_left_s(stored, holder) if alive is lock.Life.ALIVE else None,
-        reports=tuple(str(path) for path in _reports(stored) if _is_there(path)),
+        reports=tuple(str(path) for path in places.published(stored, paths) if _is_there(path)),
     )
     if run is None:
         return status, ()
@@ -159,6 +160,8 @@ def look(stored: StoredRun, paths: RunPaths) -> tuple[Status, tuple[Attempt, ...
         status = msgspec.structs.replace(status, stop_asked_s=_stop_asked_s(records, now_ns))
     else:
         status = msgspec.structs.replace(status, lost=tuple(_lost(run)))
+    if status.standing is Standing.RUNNING:
+        status = msgspec.structs.replace(status, importing_s=_importing_s(stored, records, now_ns))
     if status.standing in _ENDED:
         found = _outcome(run)
         outcome, why = (found, "") if isinstance(found, Outcome) else (None, found)
@@ -245,6 +248,19 @@ def _stop_asked_s(records: Sequence[Record], now_ns: int) -> float | None:
     return None
 
 
+def _importing_s(stored: StoredRun, records: Sequence[Record], now_ns: int) -> float | None:
+    """Since when the process that works on the run waits for its zygote to have imported everything."""
+    if stored.configuration.isolation is Isolation.EXEC:
+        return None  # each launch imports for itself
+    for record in reversed(records):
+        match record:
+            case ZygoteStarted() | StopAsked():
+                return None
+            case Segment():
+                return max((now_ns - record.monotonic_ns) / 1e9, 0.0)
+    return None
+
+
 def _filled(status: Status, run: Archive, now_ns: int) -> Status:
     """The status with what the journal tells. now_ns: on the monotonic clock of this boot."""
     labels = {device.uuid: device.label for device in run.stored.devices}
@@ -294,7 +310,7 @@ def _work(attempt: Attempt, run: Archive, labels: dict[str, str], now_ns: int) -
 def _failure_words(attempt: Attempt, run: Archive, labels: dict[str, str]) -> str:
     assert attempt.failure is not None
     cell = next(cell for cell in run.stored.plan.cells if cell.id == attempt.start.cell)
-    where = f"{labels[attempt.start.device]}  {cell_words(cell)} b{attempt.start.batch_size}"
+    where = f"{labels[attempt.device]}  {cell_words(cell)} b{attempt.start.batch_size}"
     return f"{where}: {attempt.failure.category}: {attempt.failure.message}"
 
 
@@ -327,7 +343,3 @@ def _is_there(path: Path) -> bool:
         return path.exists()
     except OSError:
         return False
-
-
-def _reports(stored: StoredRun) -> list[Path]:
-    return [target(Path(stored.configuration.output_path), kind) for kind in stored.configuration.formats]

@@ -10,7 +10,7 @@ import psutil
 
 from orchestrator.doctor import Finding, Level, said
 from orchestrator.errors import DeviceError
-from orchestrator.machine import cores, cuda_probe, devices, seen, users
+from orchestrator.machine import cores, cuda_probe, devices, seen, settings, users
 from orchestrator.machine.asking import Silence
 from orchestrator.machine.seen import Inventory, NvmlStatus, Seen
 from orchestrator.machine.users import Busy
@@ -24,14 +24,6 @@ _DISPLAY: Final = "0x03"
 _MPS_DAEMON: Final = "nvidia-cuda-mps"
 _EXCLUSIVE: Final = {1: "exclusive-thread", 3: "exclusive-process"}
 _PROHIBITED: Final = 2
-
-_SPOILING: Final = {
-    "CUDA_LAUNCH_BLOCKING": "every kernel is waited for",
-    "CUDA_DEVICE_WAITS_ON_EXCEPTION": "a process stops at a CUDA error and waits for a debugger",
-    "CUDA_INJECTION64_PATH": "a profiler is loaded into every process",
-    "NVIDIA_TF32_OVERRIDE": "it overrules the precision that was asked for",
-}
-"""Environment variables that change what is measured, and how."""
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,7 +41,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     modes: Mapping[str, int] = {}
     busy: tuple[Busy, ...] = ()
     mps: bool = False
-    environment: Mapping[str, str] = {}
+    environment: tuple[tuple[str, str], ...] = ()
 
 
 def look() -> Facts:
@@ -65,7 +57,7 @@ def look() -> Facts:
         modes=shown.modes,
         busy=busy,
         mps=_mps_runs(),
-        environment={name: os.environ[name] for name in _SPOILING if name in os.environ},
+        environment=settings.set_in(os.environ),
     )
 
 
@@ -97,10 +89,8 @@ def judge(facts: Facts) -> Iterator[Finding]:
     if refusal is not None:
         yield said(Level.BROKEN, "Users", refusal.replace(". Nothing was started. ", "; ", 1))
     yield from _persistence(facts)
-    for name, value in facts.environment.items():
-        yield Finding(
-            level=Level.WARNING, subject="Settings", words=f"{name}={value}: {_SPOILING[name]}", fix=f"unset {name}"
-        )
+    for name, value in facts.environment:
+        yield Finding(level=Level.WARNING, subject="Settings", words=settings.words(name, value), fix=f"unset {name}")
 
 
 def _driver(facts: Facts) -> Iterator[Finding]:

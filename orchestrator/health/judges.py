@@ -55,7 +55,8 @@ class Judgement:
 class Case:
     """What is known of one GPU. siblings: courses of the others of its kind. xids: numbers, as heard.
 
-    failures: of launches on it, for a fault of the hardware (policy.HARDWARE).
+    failures: of launches on it, for a fault of the hardware (policy.HARDWARE). accused: of others that were told to be
+    the device's and not the model's.
     """
 
     board: Board
@@ -65,6 +66,7 @@ class Case:
     siblings: tuple[Course, ...] = ()
     xids: tuple[int, ...] = ()
     failures: tuple[Failure, ...] = ()
+    accused: tuple[Failure, ...] = ()
 
 
 HELD_S: Final = 10.0
@@ -120,8 +122,11 @@ def _sources(course: Course) -> str:
 
 def _launches(case: Case) -> Judgement:
     """Told by the launches alone: it speaks where one failed so, and asks for no reading."""
-    if not case.failures:
+    if not case.failures and not case.accused:
         return _ABSENT
+    if not case.failures:
+        kinds = ", ".join(dict.fromkeys(failure.category for failure in case.accused))
+        return _warn(f"{len(case.accused)} failed by what may be its fault, as other work tells ({kinds})")
     first, others = case.failures[0], len(case.failures) - 1
     code = "" if first.code is None else f" (code {first.code})"
     more = f", and {others} more" if others else ""

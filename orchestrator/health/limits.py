@@ -12,8 +12,9 @@ from orchestrator.configuration.yaml_schema import did_you_mean
 from orchestrator.errors import ConfigError
 from orchestrator.health.signals import SIGNALS
 
-LEVEL: Final = "benchmark"
-"""The level of every run until there is a burn-in."""
+BENCHMARK: Final = "benchmark"
+BURN_IN: Final = "burn-in"
+"""Levels of the file: a burn-in has to vouch for more than a run that measures."""
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

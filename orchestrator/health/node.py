@@ -19,8 +19,12 @@ _EDAC: Final = {"memory_corrected": "ce_count", "memory_uncorrected": "ue_count"
 _TOTAL: Final = re.compile(r"^TOTAL_ERR_\w+ (\d+)$", re.MULTILINE)
 
 
-def look(pci_addresses: Iterable[str], sysfs: Path = SYSFS) -> NodeVitals:
-    """The counters now, summed over GPUs and memory controllers. One that does not exist is named in `refusals`."""
+def look(pci_addresses: Iterable[str], elsewhere: int = 0, sysfs: Path = SYSFS) -> NodeVitals:
+    """The counters now, summed over GPUs and memory controllers. One that does not exist is named in `refusals`.
+
+    elsewhere: how many more GPUs there are, of which nobody knows the address. A sum that leaves a GPU out stands in
+    both: what it shows is true, and that it shows nothing says little.
+    """
     values: dict[str, int] = {}
     refusals: dict[str, str] = {}
     slots = [sysfs / "bus/pci/devices" / kernel_name(address) for address in pci_addresses]
@@ -29,8 +33,9 @@ def look(pci_addresses: Iterable[str], sysfs: Path = SYSFS) -> NodeVitals:
         known = [total for total in totals if total is not None]
         if known:
             values[name] = sum(known)
-        else:
-            refusals[name] = "the kernel does not count PCIe errors of these GPUs"
+        if left_out := len(slots) + elsewhere - len(known):
+            of_them = f"{left_out} of these GPUs" if known else "these GPUs"
+            refusals[name] = f"the kernel does not count PCIe errors of {of_them}, or nobody knows where they are"
     controllers = sorted((sysfs / "devices/system/edac/mc").glob("mc[0-9]*"))
     for name, file in _EDAC.items():
         counts = [host.number(controller / file) for controller in controllers]

@@ -123,7 +123,7 @@ class HealthWatch:
     def _look(self) -> tuple[GpuBroken, ...]:
         """Write a look at everything. Returns GPUs that are found broken for the first time."""
         broken = [one for uuid in self._uuids for one in self._seen(uuid)]
-        self._write(node.look(self._slots))
+        self._write(node.look(self._slots, elsewhere=len(self._unlogged)))
         return tuple(broken)
 
     def _seen(self, uuid: str) -> tuple[GpuBroken, ...]:

@@ -67,16 +67,23 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 def require(devices: Sequence[Device]) -> None:
-    """Make sure that CUDA works and shows the GPUs among `devices`. Does nothing where there are none.
+    """Make sure that CUDA works and shows the GPUs among `devices`. Raises DeviceError, saying what to do."""
+    wrong = refusal(devices)
+    if wrong is not None:
+        raise DeviceError(f"{wrong}. Nothing was started.")
 
-    Took half a second on a node with one H200, and takes it for each slice; TIMEOUT_S at most for each process. Raises
-    DeviceError, saying what to do.
+
+def refusal(devices: Sequence[Device]) -> str | None:
+    """Why no run can be begun on `devices`, and what to do; None where CUDA works, or there is no GPU among them.
+
+    Took half a second on a node with one H200, and takes it for each slice; TIMEOUT_S at most for each process.
     """
     for gpus in together(devices):
         spawn.check_rooms()
         wrong = trouble(look([gpu.uuid for gpu in gpus]), gpus)
         if wrong is not None:
-            raise DeviceError(f"CUDA cannot be used on the GPUs of this run: {wrong}. Nothing was started.")
+            return f"CUDA cannot be used on the GPUs of this run: {wrong}"
+    return None
 
 
 def together(devices: Sequence[Device]) -> Iterator[tuple[Device, ...]]:

@@ -42,10 +42,8 @@ def resolve(
     look: made where a GPU is named. A GPU's `gpu_id` is its place in what CUDA_VISIBLE_DEVICES leaves. Raises
     DeviceError, saying what to do.
     """
-    words = [word.strip() for word in gpu_ids.split(",")]
-    if not all(words):
-        raise DeviceError(f"{origin}: {gpu_ids!r}: a device is missing between commas. Give all, or a list like 0,1")
-    numbers = [_cpu_number(word, origin) for word in words]
+    words = require_words(gpu_ids, origin)
+    numbers = [int(word.removeprefix("cpu:")) if word.startswith("cpu:") else None for word in words]
     gpus = _Gpus(look().inventory, visible, order, origin) if None in numbers else None
     slices = iter(cpu_devices([number for number in numbers if number is not None], cores))
     chosen: list[Device] = []
@@ -56,6 +54,19 @@ def resolve(
             chosen += gpus.named(word)
     _require_distinct(chosen, origin)
     return mig.sharing(share_near_cores(chosen, cores))
+
+
+def require_words(gpu_ids: str, origin: str) -> list[str]:
+    """The words of `gpu_ids`, each of which may name a device. Raises DeviceError for one that cannot."""
+    words = [word.strip() for word in gpu_ids.split(",")]
+    if not all(words):
+        raise DeviceError(f"{origin}: {gpu_ids!r}: a device is missing between commas. Give all, or a list like 0,1")
+    for word in words:
+        if not _WORD.fullmatch(word):
+            raise DeviceError(
+                f"{origin}: {word!r} is no device. Give all, or a list of indices, UUIDs (GPU-…, MIG-…) and cpu:0"
+            )
+    return words
 
 
 class _Gpus:
@@ -155,15 +166,6 @@ class _Gpus:
         """The slices that may be named, behind a list; empty where there are none."""
         there = [one for slices in self._slices.values() for one in slices]
         return f"; slices are {mig.listed(there)}" if there else ""
-
-
-def _cpu_number(word: str, origin: str) -> int | None:
-    """N of cpu:N, None for the name of a GPU. Raises DeviceError for a word that can be neither."""
-    if not _WORD.fullmatch(word):
-        raise DeviceError(
-            f"{origin}: {word!r} is no device. Give all, or a list of indices, UUIDs (GPU-…, MIG-…) and cpu:0"
-        )
-    return int(word.removeprefix("cpu:")) if word.startswith("cpu:") else None
 
 
 def _require_distinct(devices: Sequence[Device], origin: str) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 
 from orchestrator.disk.archive import Archive
 from orchestrator.disk.evidence import DeviceEvidence, Evidence
+from orchestrator.machine.settings import EFFECTS
 from orchestrator.merge import summary
 from orchestrator.merge.batch_scans import batch_scans
 from orchestrator.merge.burn_in import burn_in
@@ -29,6 +30,7 @@ from orchestrator.report.model import (
     Report,
     SegmentReport,
 )
+from orchestrator.report.parts import SettingReport
 from protocol.cell import Device
 from protocol.result import Environment
 
@@ -59,6 +61,8 @@ def merge(archive: Archive, evidence: Evidence) -> Report:
         failures=tuple(summary.failures(archive, evidence)),
         verdict=summary.verdict(archive, evidence, judged, night),
         baseline_comparison=None,
+        thresholds=(),
+        costs=(),
         health=judged,
         burn_in=night,
     )
@@ -104,6 +108,10 @@ def _metadata(archive: Archive, evidence: Evidence) -> Metadata:
         ),
         zygote_start_ms=tuple(zygote.start_ms for zygote in archive.zygotes),
         telemetry_note=stored.telemetry_note,
+        settings=tuple(
+            SettingReport(name=name, value=value, effect=EFFECTS.get(name, "unknown to this version"))
+            for name, value in dict.fromkeys(one for segment in archive.segments for one in segment.settings)
+        ),
     )
 
 

@@ -6,11 +6,12 @@ from typing import Final
 from orchestrator.deciding import scans
 from orchestrator.deciding.slots import SETTLED
 from orchestrator.disk.archive import Archive, Attempt
-from orchestrator.disk.evidence import Evidence
+from orchestrator.disk.evidence import Evidence, LaunchEvidence
 from orchestrator.merge.measured import mb
 from orchestrator.planning import scan
 from orchestrator.planning.scan import Tried
 from orchestrator.report.cells import BatchPoint, BatchScan
+from orchestrator.stats import series
 from protocol.cell import AUTO, Cell
 
 BOUNDS: Final = {
@@ -45,6 +46,7 @@ def _scan(cell: Cell, tries: list[Attempt], archive: Archive, evidence: Evidence
     found = scans.replay(cell, room, tries, evidence.damaged)
     largest, best, bound = scan.largest(found.tried), scan.best(found.tried), scan.bound(found.tried, room)
     device = next(device for device in archive.stored.devices if device.uuid == cell.devices[0])
+    model = archive.stored.configuration.by_name[cell.model]
     outcome = evidence.outcomes[cell.id]
     why = {attempt.start.launch: attempt.failure for attempt in tries}
     return BatchScan(
@@ -55,25 +57,28 @@ def _scan(cell: Cell, tries: list[Attempt], archive: Archive, evidence: Evidence
         gpu_uuid=device.uuid,
         gpu_id=device.gpu_id,
         model_name=cell.model,
+        model_type=model.type,
         workload=cell.workload,
         precision=cell.precision,
         mode=cell.mode,
         input_size=cell.input_size,
         memory_format=cell.memory_format,
         new_tokens=cell.new_tokens,
-        sample_unit=archive.stored.configuration.by_name[cell.model].item,
+        sample_unit=model.item,
         largest_batch_size=None if largest is None else largest.batch_size,
         bounded_by=BOUNDS.get(bound, bound),
         best_batch_size=None if best is None else best.batch_size,
         points=tuple(
-            _point(one, failure.category if (failure := why.get(one.launch)) is not None else "")
+            _point(one, failure.category if (failure := why.get(one.launch)) else "", evidence.launches.get(one.launch))
             for one in sorted(found.tried, key=lambda one: one.batch_size)
         ),
     )
 
 
-def _point(one: Tried, why_not: str) -> BatchPoint:
+def _point(one: Tried, why_not: str, launch: LaunchEvidence | None) -> BatchPoint:
+    """launch: None where it has no result, and where the file of it is lost, of which the journal keeps the figures."""
     figures = one.figures
+    drift_percent = launch.figures.drift_percent if launch else None
     return BatchPoint(
         batch_size=one.batch_size,
         launch=one.launch,
@@ -81,4 +86,10 @@ def _point(one: Tried, why_not: str) -> BatchPoint:
         why_not=why_not,
         throughput_samples_per_sec=None if figures is None else figures.items_per_second,
         peak_memory_mb=None if figures is None else mb(figures.peak_bytes),
+        launches=0 if figures is None else 1,
+        steady_state=launch.warm_up.steady_state if launch else None,
+        stop_reason=launch.stop_reason if launch else None,
+        relative_half_width=launch.figures.relative_half_width if launch else None,
+        drift_percent=drift_percent,
+        drifting=series.drifting(drift_percent),
     )

@@ -2,18 +2,20 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from orchestrator.burn_in import compare, verdict
 from orchestrator.burn_in.compare import Comparison, Sample
-from orchestrator.burn_in.verdict import TITLES, Judged, Pace, Tally, Work, Wrong
+from orchestrator.burn_in.verdict import TITLES, Judged, Tally, Told, Work, Wrong
 from orchestrator.configuration.resolved import BurnIn
 from orchestrator.disk.archive import Archive, Attempt
 from orchestrator.disk.evidence import Evidence, LaunchEvidence
 from orchestrator.health.verdict import GRAVEST_FIRST, Verdict
+from orchestrator.merge import heat_soaks, links
+from orchestrator.merge.heat_soaks import Soaks
 from orchestrator.merge.paces import paces
 from orchestrator.merge.times import iso
-from orchestrator.report.burn_in import BurnInReport, CheckReport, GpuBurnIn, ReasonReport
+from orchestrator.report.burn_in import BurnInReport, CheckReport, GpuBurnIn, PaceReport, ReasonReport
 from orchestrator.report.health import HealthReport
 from protocol.cell import Cell, Device, Workload
 from protocol.failure import Category
@@ -30,14 +32,15 @@ class _Good:
 
 @dataclass(frozen=True)
 class _Night:
-    """What all GPUs share. slow: by device, what its rates say."""
+    """What all GPUs share. paces: by device, what its rates say. soaks: what of them is left out."""
 
     archive: Archive
     evidence: Evidence
     health: HealthReport
     asked: BurnIn
     compared: Comparison
-    slow: Mapping[str, Mapping[str, tuple[Pace, str]]]
+    paces: Mapping[str, Mapping[str, Told]]
+    soaks: Soaks
 
 
 def burn_in(archive: Archive, evidence: Evidence, judged: HealthReport) -> BurnInReport | None:
@@ -51,19 +54,27 @@ def burn_in(archive: Archive, evidence: Evidence, judged: HealthReport) -> BurnI
         for attempt in archive.attempts
         if attempt.start.launch in evidence.launches
     ]
-    slow = paces(archive.stored.devices, [(one.attempt, one.cell, one.evidence) for one in good])
-    night = _Night(archive, evidence, judged, asked, compare.compare(list(_samples(good))), slow)
+    soaks = heat_soaks.heat_soaks(archive, evidence, asked)
+    launched = [(one.attempt, one.cell, one.evidence) for one in good]
+    rates = paces(archive.stored.devices, launched, evidence.devices, soaks)
+    night = _Night(archive, evidence, judged, asked, compare.compare(list(_samples(good))), rates, soaks)
     gpus = []
+    labels = {device.uuid: device.label for device in archive.stored.devices}
     for device in archive.stored.devices:
-        mine = [one for one in good if one.attempt.start.device == device.uuid]
+        mine = [
+            replace(one, evidence=links.share(one.evidence, one.cell, device.uuid, labels))
+            for one in good
+            if device.uuid in one.cell.devices
+        ]
         work = _work(night, device, mine)
-        gpus.append(_report(device, work, verdict.judge(work), mine, night.compared))
+        gpus.append(_report(device, work, verdict.judge(work), mine, night))
     return BurnInReport(
         level=asked.level,
         duration_seconds=asked.duration_s,
         tainted=archive.stored.configuration.tainted,
         verdict=min((gpu.verdict for gpu in gpus), key=GRAVEST_FIRST.index, default=Verdict.UNKNOWN),
         gpus=tuple(gpus),
+        links=tuple(links.rates([(one.cell, one.evidence) for one in good])),
     )
 
 
@@ -71,9 +82,13 @@ def _samples(good: Sequence[_Good]) -> Iterator[Sample]:
     for one in good:
         found, start = one.evidence.verification, one.attempt.start
         if found is not None:
-            name = f"{TITLES[one.cell.workload]} of {one.cell.model} in {one.cell.precision}"
             digests = (*found.digests, *found.losses)
-            yield Sample(start.device, name, start.round, start.launch, found.key, digests)
+            yield Sample(start.device, _name(one.cell), start.round, start.launch, found.key, digests)
+
+
+def _name(cell: Cell) -> str:
+    """A cell in words, the same for all GPUs."""
+    return f"{TITLES[cell.workload]} of {cell.model} in {cell.precision}"
 
 
 def _work(night: _Night, device: Device, mine: Sequence[_Good]) -> Work:
@@ -81,30 +96,32 @@ def _work(night: _Night, device: Device, mine: Sequence[_Good]) -> Work:
     archive, evidence, compared = night.archive, night.evidence, night.compared
     health, why = _health(device, night.health)
     verified = [(one, one.evidence.verification) for one in mine if one.evidence.verification is not None]
-    not_tested: dict[str, str] = {}
+    not_tested = links.not_tested(device, archive.stored, archive.taken_out) | heat_soaks.not_tested(device, evidence)
     for one, found in verified:
         for what, reason in found.not_tested.items():
             not_tested.setdefault(f"{one.cell.workload} {one.cell.model} {one.cell.precision}: {what}", reason)
     return Work(
         asked_s=night.asked.duration_s,
         served_s=sum(archive.durations_s),
+        cell_s=night.asked.cell_s[device.kind],
         tallies=_tallies(mine),
         wrong=tuple(
             Wrong(one.cell.workload, one.cell.precision, one.attempt.start.round, _seen(one, mismatch.at_ns), mismatch)
             for one, found in verified
             for mismatch in found.kept
         ),
-        mismatches=sum(found.mismatches for _, found in verified),
         deviations=tuple(one for one in compared.deviations if one.sample.device == device.uuid),
         undecided=tuple(cell for cell, devices in compared.undecided.items() if device.uuid in devices),
         failures=tuple(_failures(archive, evidence, device)),
         health=health,
         health_reason=why,
-        paces=night.slow.get(device.uuid, {}),
+        paces=night.paces.get(device.uuid, {}),
         not_tested=not_tested,
         interrupted=_cut_short(archive, evidence, device),
+        too_hot=archive.too_hot.get(device.uuid, ""),
         reboots=len({segment.boot_id for segment in archive.segments}) - 1,
         tainted=archive.stored.configuration.tainted,
+        required=tuple({cell.workload: None for cell in archive.stored.plan.cells if device.uuid in cell.devices}),
     )
 
 
@@ -129,6 +146,8 @@ def _tally(group: Sequence[_Good]) -> Tally:
         operations=sum(one.operations for one in found),
         verified_bytes=sum(one.verified_bytes for one in found),
         measured_s=sum(one.evidence.measured_s for one in group),
+        mismatches=sum(one.mismatches for one in found),
+        method=found[0].method if found else "",
     )
 
 
@@ -137,6 +156,7 @@ def _failures(archive: Archive, evidence: Evidence, device: Device) -> Iterator[
 
     Those that ended with the run, or with its time, tell nothing of the device: whether the time was served does.
     """
+    cells = {cell.id: cell for cell in archive.stored.plan.cells}
     done = {
         (attempt.start.cell, attempt.start.round)
         for attempt in archive.attempts
@@ -144,10 +164,11 @@ def _failures(archive: Archive, evidence: Evidence, device: Device) -> Iterator[
     }
     for attempt in archive.attempts:
         start, failure = attempt.start, attempt.failure
-        if start.device != device.uuid or failure is None or (start.cell, start.round) in done:
+        cell = cells[start.cell]
+        if device.uuid not in cell.devices or failure is None or (start.cell, start.round) in done:
             continue
         if failure.category not in {Category.STOPPED, Category.INTERRUPTED}:
-            yield f"{start.cell}, round {start.round + 1}: {failure.category}: {failure.message}"
+            yield f"{_name(cell)}, round {start.round + 1}: {failure.category}: {failure.message}"
 
 
 def _health(device: Device, judged: HealthReport) -> tuple[Verdict, str]:
@@ -155,7 +176,8 @@ def _health(device: Device, judged: HealthReport) -> tuple[Verdict, str]:
     for one in judged.gpus:
         if one.gpu_uuid == device.uuid:
             told = [signal.words for signal in one.signals if signal.state in {"FAIL", "WARN"}]
-            return one.verdict, "; ".join([*told, *([one.note] if one.note else [])]) or str(one.verdict)
+            unread = [f"not read: {', '.join(one.lacking)}"] if one.lacking else []
+            return one.verdict, "; ".join([*told, *unread, *([one.note] if one.note else [])]) or str(one.verdict)
     return Verdict.NOT_APPLICABLE, ""
 
 
@@ -170,8 +192,8 @@ def _cut_short(archive: Archive, evidence: Evidence, device: Device) -> str:
     return archive.finished.reason if archive.finished.interrupted else ""
 
 
-def _report(device: Device, work: Work, judged: Judged, mine: Sequence[_Good], compared: Comparison) -> GpuBurnIn:
-    readings = [one.evidence.readings for one in mine]
+def _report(device: Device, work: Work, judged: Judged, mine: Sequence[_Good], night: _Night) -> GpuBurnIn:
+    readings = [one.evidence.readings for one in mine if one.attempt.start.device == device.uuid]
     temperatures = [one.temperature_max_c for one in readings if one.temperature_max_c is not None]
     powers = [one.power_draw_w for one in readings if one.power_draw_w is not None]
     return GpuBurnIn(
@@ -184,21 +206,17 @@ def _report(device: Device, work: Work, judged: Judged, mine: Sequence[_Good], c
         served_seconds=work.served_s,
         under_load_seconds=sum(tally.measured_s for tally in work.tallies.values()),
         rounds=len({one.attempt.start.round for one in mine}),
-        checks=tuple(_check(workload, tally, mine) for workload, tally in work.tallies.items()),
-        compared_launches=compared.compared.get(device.uuid, 0),
+        checks=tuple(_check(workload, tally) for workload, tally in work.tallies.items()),
+        compared_launches=night.compared.compared.get(device.uuid, 0),
+        heat_soak=heat_soaks.told(device, night.soaks),
+        paces=tuple(_pace(kind, told) for kind, told in work.paces.items()),
         temperature_max_c=max(temperatures, default=None),
         average_power_draw_w=sum(powers) / len(powers) if powers else None,
         not_tested=dict(work.not_tested),
     )
 
 
-def _check(workload: Workload, tally: Tally, mine: Sequence[_Good]) -> CheckReport:
-    found = [
-        one.evidence.verification
-        for one in mine
-        if one.cell.workload is workload and one.evidence.verification is not None
-    ]
-    mismatches = sum(one.mismatches for one in found)
+def _check(workload: Workload, tally: Tally) -> CheckReport:
     return CheckReport(
         check=workload,
         launches=tally.launches,
@@ -206,7 +224,19 @@ def _check(workload: Workload, tally: Tally, mine: Sequence[_Good]) -> CheckRepo
         verified_operations=tally.operations,
         verified_bytes=tally.verified_bytes,
         measured_seconds=tally.measured_s,
-        mismatches=mismatches,
-        error_bound=None if mismatches else verdict.bound(tally.checks),
-        method=found[0].method if found else "",
+        mismatches=tally.mismatches,
+        error_bound=None if tally.mismatches else verdict.bound(tally.checks),
+        method=tally.method,
+    )
+
+
+def _pace(kind: str, told: Told) -> PaceReport:
+    why = told.why
+    return PaceReport(
+        kind=kind,
+        pace=told.pace,
+        text=told.words,
+        reason=None if why is None else why.reason,
+        reason_text="" if why is None else why.words,
+        rate_per_clock_percent=None if why is None else why.per_clock_percent,
     )

@@ -1,10 +1,11 @@
 """From what was seen of the hardware to what the report says of it, and to what it means for how the run ended."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 from typing import Final
 
+from orchestrator.deciding.placement import Blame
 from orchestrator.deciding.policy import HARDWARE
 from orchestrator.disk.archive import Archive
 from orchestrator.disk.evidence import Evidence
@@ -16,6 +17,7 @@ from orchestrator.health.judges import Case, State
 from orchestrator.health.signals import Board, board_class
 from orchestrator.health.verdict import Finding, Opinion, Verdict, Work
 from orchestrator.merge.times import iso
+from orchestrator.merge.whose import whose_fault
 from orchestrator.report.health import DeviceHealth, HealthReport, NodeHealth, SignalReport, XidReport
 from protocol.cell import Device, DeviceKind
 
@@ -35,7 +37,10 @@ _ALIKE: Final = {
 def health(archive: Archive, evidence: Evidence) -> HealthReport:
     """The verdicts on every device of the run and on the machine."""
     rules, devices = limits.load(), archive.stored.devices
-    found = tuple(_device(device, _opinion(device, archive, evidence, rules), archive, evidence) for device in devices)
+    accusing = {launch for launch, fault in whose_fault(archive, evidence).items() if fault.blame is Blame.DEVICE}
+    found = tuple(
+        _device(device, _opinion(device, archive, evidence, rules, accusing), archive, evidence) for device in devices
+    )
     node = _node(
         verdict.of_node(
             evidence.courses.node,
@@ -46,11 +51,15 @@ def health(archive: Archive, evidence: Evidence) -> HealthReport:
         )
     )
     return HealthReport(
-        level=limits.LEVEL,
+        level=_level(archive),
         verdict=verdict.worst([*(device.verdict for device in found), node.verdict]),
         gpus=found,
         node=node,
     )
+
+
+def _level(archive: Archive) -> str:
+    return limits.BENCHMARK if archive.stored.configuration.burn_in is None else limits.BURN_IN
 
 
 def faults(report: HealthReport) -> tuple[str, ...]:
@@ -64,12 +73,16 @@ def warnings(report: HealthReport) -> tuple[str, ...]:
 
 
 def gaps(report: HealthReport) -> tuple[str, ...]:
-    """A sentence for each device that has no verdict although one is required."""
+    """A sentence for each GPU of which nobody knows whether it is sound."""
     return tuple(
-        f"GPU {device.gpu_id}: its health is unknown, and {', '.join(device.lacking)} is required"
+        f"GPU {device.gpu_id}: its health is unknown: {device.note or _unread(device)}"
         for device in report.gpus
-        if device.verdict is Verdict.UNKNOWN and device.lacking
+        if device.verdict is Verdict.UNKNOWN
     )
+
+
+def _unread(device: DeviceHealth) -> str:
+    return f"required and unread: {', '.join(device.lacking)}" if device.lacking else "no signal was read"
 
 
 def _said(report: HealthReport, state: State) -> Iterator[str]:
@@ -82,14 +95,21 @@ def _said(report: HealthReport, state: State) -> Iterator[str]:
             yield f"the machine: {signal.words}"
 
 
-def _opinion(device: Device, archive: Archive, evidence: Evidence, rules: limits.HealthRules) -> Opinion:
+def _opinion(
+    device: Device, archive: Archive, evidence: Evidence, rules: limits.HealthRules, accusing: Collection[int]
+) -> Opinion:
+    """accusing: launches whose failure is told to be the device's."""
     if device.kind is not DeviceKind.CUDA:
         return verdict.not_applicable("no GPU")
     courses = evidence.courses
     course = courses.gpus.get(device.uuid, Course())
     alike = [other for other in archive.stored.devices if other.name == device.name and other is not device]
     siblings = tuple(courses.gpus[other.uuid] for other in alike if other.uuid in courses.gpus)
-    failures = (attempt.failure for attempt in archive.attempts if attempt.start.device == device.uuid)
+    failed = [
+        (attempt.start.launch, attempt.failure)
+        for attempt in archive.attempts
+        if attempt.device == device.uuid and attempt.failure is not None
+    ]
     case = Case(
         board=Board(
             name=device.name,
@@ -103,9 +123,10 @@ def _opinion(device: Device, archive: Archive, evidence: Evidence, rules: limits
         use=evidence.clocks.get(device.uuid, ClockUse()),
         siblings=siblings,
         xids=tuple(heard.xid for heard in courses.xids.get(device.uuid, ())),
-        failures=tuple(failure for failure in failures if failure is not None and failure.category in HARDWARE),
+        failures=tuple(failure for _, failure in failed if failure.category in HARDWARE),
+        accused=tuple(failure for launch, failure in failed if launch in accusing),
     )
-    required = {*rules.levels[limits.LEVEL].required, *archive.stored.configuration.required_signals}
+    required = {*rules.levels[_level(archive)].required, *archive.stored.configuration.required_signals}
     gap = verdict.broke_off(courses.looks.get(device.uuid, ()), _work(archive, device.uuid))
     return verdict.of_gpu(case, required, gap=gap)
 

@@ -46,6 +46,11 @@ def middle(launches: Launches, read: Callable[[LaunchEvidence], float | None]) -
     return median(known) if known else None
 
 
+def each(launches: Launches, read: Callable[[LaunchEvidence], float | None]) -> tuple[float, ...]:
+    """The value of every launch that says something."""
+    return tuple(value for launch in launches if (value := read(launch)) is not None)
+
+
 def largest(launches: Launches, read: Callable[[LaunchEvidence], int | None]) -> int | None:
     """Maximum over the launches that say something."""
     return max((value for launch in launches if (value := read(launch)) is not None), default=None)

@@ -1,86 +1,198 @@
-"""Whether a GPU slowed over the night, or is slower than its siblings: rates of a burn-in, judged by stats/. Pure.
+"""Whether a GPU slowed over the night, or is slower than its siblings, and why: rates, judged by stats/. Pure.
 
-Only GPUs of one product are held against each other, and no CPU device: its cores are shared with everybody. The first
-round is the heat soak: whatever warms up in it is no fault.
+    rates of each launch ── those of the heat soak left out ─┬─ over time, by drift.py ──────────▶ slower? ─┐
+                                                             └─ beside siblings, by siblings.py ──▶ slower? ─┤
+    clock, temperature, power limit of the same windows ─────────────────────────────────── why_slower.py ◀──┘
+
+Only GPUs of one product are held against each other, and no CPU device: its cores are shared with everybody.
 """
 
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import fmean, median
 from typing import Final
 
-from orchestrator.burn_in.verdict import Pace
+from orchestrator.burn_in.verdict import Pace, Told
 from orchestrator.disk.archive import Attempt
-from orchestrator.disk.evidence import LaunchEvidence
+from orchestrator.disk.evidence import DeviceEvidence, LaunchEvidence
+from orchestrator.merge.heat_soaks import Soaks
+from orchestrator.sampling.climate import Climate
 from orchestrator.sampling.clock_events import POWER_CAP
-from orchestrator.stats import drift, margins, siblings
+from orchestrator.stats import drift, margins, siblings, why_slower
 from orchestrator.stats.margins import Bound
-from orchestrator.stats.siblings import SiblingCell
-from orchestrator.stats.windows import Window
+from orchestrator.stats.siblings import Sibling, SiblingCell
+from orchestrator.stats.why_slower import Reading, Reason, Why
+from orchestrator.stats.windows import WINDOW_NS, Window
 from protocol.cell import Cell, Device, DeviceKind, Workload
 
-HEAT_SOAK_ROUNDS: Final = 1
+OVER_TIME: Final = "over the night"
+BESIDE: Final = "beside its siblings"
 Launched = tuple[Attempt, Cell, LaunchEvidence]
+Rates = Sequence[tuple[Window, Reading]]
+"""Of one GPU: each window, and what it was like in it."""
 
 
-def paces(devices: Sequence[Device], good: Sequence[Launched]) -> dict[str, dict[str, tuple[Pace, str]]]:
+def paces(
+    devices: Sequence[Device], good: Sequence[Launched], seen: Mapping[str, DeviceEvidence], soaks: Soaks
+) -> dict[str, dict[str, Told]]:
     """By device: what its rates say over time, and beside its siblings."""
-    found: dict[str, dict[str, tuple[Pace, str]]] = defaultdict(dict)
+    found: dict[str, dict[str, Told]] = defaultdict(dict)
     kinds: dict[str, list[str]] = defaultdict(list)
     for device in devices:
         if device.kind is DeviceKind.CUDA:
             kinds[device.name].append(device.uuid)
     for uuids in kinds.values():
-        warm = [one for one in good if one[0].start.device in uuids and one[0].start.round >= HEAT_SOAK_ROUNDS]
-        for uuid, said in _over_time(uuids, warm).items():
-            found[uuid]["over the night"] = said
-        for uuid, said in _beside_siblings(warm).items():
-            found[uuid]["beside its siblings"] = said
+        mine = [one for one in good if one[0].start.device in uuids]
+        rates = {uuid: list(_rates(uuid, mine, seen, soaks)) for uuid in uuids}
+        for uuid, told in _over_time(rates).items():
+            found[uuid][OVER_TIME] = told
+        for uuid, told in _beside_siblings([one for one in mine if _is_warm(one, soaks)]).items():
+            found[uuid][BESIDE] = told
     return found
 
 
-def _over_time(uuids: Sequence[str], warm: Sequence[Launched]) -> dict[str, tuple[Pace, str]]:
-    rates: dict[str, list[Window]] = {uuid: [] for uuid in uuids}
-    for attempt, _, evidence in warm:
-        rates[attempt.start.device].extend(evidence.rates)
-    return {one.gpu: _drift(one) for one in drift.judge(rates, margins.load().drift.share)}
+# ── what is left out ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _drift(one: drift.Drift) -> tuple[Pace, str]:
+def _is_warm(one: Launched, soaks: Soaks) -> bool:
+    """Whether a launch began when its GPU had warmed up."""
+    attempt = one[0]
+    soak = soaks[attempt.start.device, attempt.segment]
+    return attempt.start.round > 0 if soak.until is None else attempt.start.at_ns >= soak.until * WINDOW_NS
+
+
+def _rates(
+    uuid: str, mine: Sequence[Launched], seen: Mapping[str, DeviceEvidence], soaks: Soaks
+) -> Iterator[tuple[Window, Reading]]:
+    """The windows of a GPU that are judged, and what it was like in them."""
+    climates = seen[uuid].climates if uuid in seen else {}
+    at = {(boot, one.number): one for boot, own in climates.items() for one in own}
+    for attempt, _, evidence in mine:
+        if attempt.start.device != uuid:
+            continue
+        soak = soaks[uuid, attempt.segment]
+        for window in evidence.rates:
+            if attempt.start.round == 0 if soak.until is None else window.number < soak.until:
+                continue
+            climate = at.get((attempt.segment.boot_id, window.number), Climate(window.number))
+            reading = Reading(
+                rate=window.rate,
+                clock_mhz=climate.clock_mhz,
+                temperature_c=climate.temperature_c,
+                capped=climate.capped,
+            )
+            yield window, reading
+
+
+# ── over time ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _over_time(rates: Mapping[str, Rates]) -> dict[str, Told]:
+    windows = {uuid: [window for window, _ in own] for uuid, own in rates.items()}
+    judged = drift.judge(windows, margins.load().drift.share)
+    return {one.gpu: _drift(one, rates[one.gpu]) for one in judged}
+
+
+def _drift(one: drift.Drift, rates: Rates) -> Told:
     course = one.relative or one.raw
     if one.verdict is drift.Verdict.TOO_SHORT or course.change is None:
         needed = f"; about {course.needed_h:.1f} h would tell" if course.needed_h else ""
-        return Pace.UNTOLD, f"too short to tell whether it slows{needed}"
+        return Told(Pace.UNTOLD, f"too short to tell whether it slows{needed}")
     against = "against its siblings" if one.relative else "by itself"
     change = course.change
     words = f"{change.value:+.1f} % ({change.low:+.1f} to {change.high:+.1f}) over {course.hours:.1f} h, {against}"
-    return (Pace.SLOWER if one.verdict is drift.Verdict.SLOWING else Pace.STEADY), words
+    if one.verdict is not drift.Verdict.SLOWING:
+        return Told(Pace.STEADY, words)
+    return Told(Pace.SLOWER, words, _why_it_slowed(one, rates))
 
 
-def _beside_siblings(warm: Sequence[Launched]) -> dict[str, tuple[Pace, str]]:
-    groups: dict[tuple[Workload, str, str], list[Launched]] = defaultdict(list)
+def _why_it_slowed(one: drift.Drift, rates: Rates) -> Why | None:
+    """By the kind of work that lost most, or ran most; None where its siblings became faster, and it no slower."""
+    lost = {key: course.change.value for key, course in one.kinds.items() if course.change is not None}
+    ran = Counter(window.key for window, _ in rates)
+    worst = min(lost, key=lost.__getitem__) if lost else max(ran, key=ran.__getitem__, default=None)
+    ordered = sorted((pair for pair in rates if pair[0].key == worst), key=lambda pair: pair[0].number)
+    return _told(why_slower.over([reading for _, reading in ordered])) if ordered else None
+
+
+def _told(why: Why) -> Why | None:
+    return None if why.reason is Reason.NOT_SLOWER else why
+
+
+# ── beside siblings ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _beside_siblings(warm: Sequence[Launched]) -> dict[str, Told]:
+    groups: dict[str, dict[str, list[Launched]]] = defaultdict(lambda: defaultdict(list))
+    bounds: dict[str, Bound] = {}
     for one in warm:
-        if one[1].workload in {Workload.SOAK, Workload.MEMORY}:
-            groups[one[1].workload, one[1].model, one[1].precision].append(one)
+        attempt, cell, evidence = one
+        if cell.workload in {Workload.SOAK, Workload.MEMORY} and evidence.figures.means_ms.get("iteration"):
+            groups[f"{cell.workload} {cell.model} {cell.precision}"][attempt.start.device].append(one)
     cells = []
-    for (workload, model, precision), launched in groups.items():
-        rates: dict[str, list[float]] = defaultdict(list)
-        for attempt, _, evidence in launched:
-            if mean_ms := evidence.figures.means_ms.get("iteration"):
-                rates[attempt.start.device].append(1 / mean_ms)
-        cells.append(SiblingCell(name=f"{workload} {model} {precision}", bound=_bound(workload, launched), rates=rates))
-    said = {}
-    for sibling in siblings.judge(cells, margins.load().shares):
-        if sibling.verdict is siblings.Verdict.STRAGGLER:
-            said[sibling.gpu] = Pace.SLOWER, sibling.why
-        else:
-            told = sibling.verdict is not siblings.Verdict.NONE
-            said[sibling.gpu] = (Pace.STEADY if told else Pace.UNTOLD), sibling.why
-    return said
+    for name, by_gpu in groups.items():
+        launched = [one for own in by_gpu.values() for one in own]
+        bounds[name] = _bound(launched)
+        rates = {uuid: [_rate(one) for one in own] for uuid, own in by_gpu.items()}
+        cells.append(SiblingCell(name=name, bound=bounds[name], rates=rates))
+    return {one.gpu: _sibling(one, groups) for one in siblings.judge(cells, margins.load().shares)}
 
 
-def _bound(workload: Workload, launched: Sequence[Launched]) -> Bound:
+def _sibling(one: Sibling, groups: Mapping[str, Mapping[str, Sequence[Launched]]]) -> Told:
+    if one.verdict is siblings.Verdict.STRAGGLER:
+        return Told(Pace.SLOWER, one.why, _why_it_is_slow(one, groups))
+    return Told(Pace.UNTOLD if one.verdict is siblings.Verdict.NONE else Pace.STEADY, one.why)
+
+
+def _why_it_is_slow(one: Sibling, groups: Mapping[str, Mapping[str, Sequence[Launched]]]) -> Why | None:
+    """By the cell in which it is slowest against the others, each GPU with its medians."""
+    found = []
+    for by_gpu in groups.values():
+        if one.gpu in by_gpu and len(by_gpu) >= siblings.LEAST_GPUS:
+            others = _typical([_reading(own) for uuid, own in by_gpu.items() if uuid != one.gpu])
+            own = _reading(by_gpu[one.gpu])
+            found.append((own.rate / others.rate, others, own))
+    if not found:
+        return None
+    _, others, own = min(found, key=lambda compared: compared[0])
+    return _told(why_slower.between(others, own))
+
+
+def _reading(launched: Sequence[Launched]) -> Reading:
+    """What a GPU was like in launches of one cell."""
+    return _typical(
+        [
+            Reading(
+                rate=_rate(one),
+                clock_mhz=one[2].readings.sm_clock_mhz,
+                temperature_c=one[2].readings.temperature_c,
+                capped=None if one[2].readings.reasons is None else float(bool(one[2].readings.reasons & POWER_CAP)),
+            )
+            for one in launched
+        ]
+    )
+
+
+def _typical(readings: Sequence[Reading]) -> Reading:
+    """Medians, each of what is known; of shares the mean."""
+    clocks = [one.clock_mhz for one in readings if one.clock_mhz is not None]
+    temperatures = [one.temperature_c for one in readings if one.temperature_c is not None]
+    capped = [one.capped for one in readings if one.capped is not None]
+    return Reading(
+        rate=median(one.rate for one in readings),
+        clock_mhz=median(clocks) if clocks else None,
+        temperature_c=median(temperatures) if temperatures else None,
+        capped=fmean(capped) if capped else None,
+    )
+
+
+def _rate(one: Launched) -> float:
+    return 1 / one[2].figures.means_ms["iteration"]
+
+
+def _bound(launched: Sequence[Launched]) -> Bound:
     """What limits a cell: power where the driver said so in most of its launches."""
-    if workload is Workload.MEMORY:
+    if launched[0][1].workload is Workload.MEMORY:
         return Bound.BANDWIDTH
     capped = [bool((evidence.readings.reasons or 0) & POWER_CAP) for _, _, evidence in launched]
     return Bound.POWER if sum(capped) * 2 > len(capped) else Bound.CLOCK

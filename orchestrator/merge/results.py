@@ -73,7 +73,7 @@ def probes(archive: Archive, evidence: Evidence) -> tuple[ProbeMetrics, ...]:
 def cells(archive: Archive, evidence: Evidence) -> Iterator[CellEntry]:
     """Every planned cell in a line, in the order of the plan."""
     numbers = {device.uuid: device.gpu_id for device in archive.stored.devices}
-    planned = Counter(cell for queue in archive.stored.plan.order.values() for cell, _ in queue)
+    planned = Counter(cell for cell, _ in archive.stored.plan.slots)
     tried = Counter(attempt.start.cell for attempt in archive.attempts)
     for cell in archive.stored.plan.cells:
         outcome = evidence.outcomes[cell.id]
@@ -120,7 +120,7 @@ class _Reporter:
         self._tries: dict[str, list[Attempt]] = {}
         for attempt in archive.attempts:
             self._tries.setdefault(attempt.start.cell, []).append(attempt)
-        self._planned = Counter(cell for queue in archive.stored.plan.order.values() for cell, _ in queue)
+        self._planned = Counter(cell for cell, _ in archive.stored.plan.slots)
 
     def model_result(
         self, entry: _Entry, cells: list[Cell], device: Device, model: ModelSpec, reached: plausibility.Reached
@@ -212,7 +212,7 @@ class _Reporter:
                 report_attempt(attempt, self._archive.paths, self._evidence.damaged) for attempt in tries
             ),
             "ledger": ledgers.ledger(
-                [(self._evidence.launches[attempt.start.launch].ledger, attempt.left) for attempt in counted]
+                [(self._evidence.launches[attempt.start.launch].ledger, attempt) for attempt in counted]
             ),
         }
 

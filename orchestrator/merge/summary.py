@@ -47,7 +47,7 @@ def overhead(archive: Archive, evidence: Evidence) -> Overhead:
     """What a process of its own for each launch cost, and whether the zygote paid."""
     isolation = archive.stored.configuration.isolation
     good = [attempt for attempt in archive.attempts if attempt.start.launch in evidence.launches]
-    ledgers = [(evidence.launches[attempt.start.launch].ledger, attempt.left) for attempt in good]
+    ledgers = [(evidence.launches[attempt.start.launch].ledger, attempt) for attempt in good]
     zygote_ms = median(zygote.start_ms for zygote in archive.zygotes) if archive.zygotes else None
     pays_from: int | None = None
     if isolation is Isolation.EXEC:
@@ -61,7 +61,7 @@ def overhead(archive: Archive, evidence: Evidence) -> Overhead:
     return Overhead(
         isolation=isolation,
         launches=len(ledgers),
-        median_ms=median(overhead_ms(spent, left) for spent, left in ledgers) if ledgers else None,
+        median_ms=median(overhead_ms(spent, attempt) for spent, attempt in ledgers) if ledgers else None,
         zygote_start_ms=zygote_ms,
         pays_from_launches=pays_from,
         note=note,
@@ -83,8 +83,8 @@ def failures(archive: Archive, evidence: Evidence) -> Iterator[FailureReport]:
             launch=report.launch,
             cell=cell.id,
             status=evidence.outcomes[cell.id].status,
-            gpu_uuid=attempt.start.device,
-            gpu_id=labels[attempt.start.device],
+            gpu_uuid=attempt.device,
+            gpu_id=labels[attempt.device],
             model_name=cell.model,
             workload=cell.workload,
             precision=cell.precision,
@@ -97,7 +97,7 @@ def failures(archive: Archive, evidence: Evidence) -> Iterator[FailureReport]:
             code=report.code,
             signal=report.failure_signal,
             exception=report.exception,
-            evidence=report.evidence | ({"fault": faults[report.launch]} if report.launch in faults else {}),
+            evidence=report.evidence | ({"fault": faults[report.launch].words} if report.launch in faults else {}),
             folder=report.folder,
         )
 
@@ -162,19 +162,21 @@ def _without_end(archive: Archive, evidence: Evidence) -> Iterator[str]:
 def _remarks(counts: CellCounts) -> Iterator[str]:
     if counts.degraded or counts.referred:
         smaller = counts.degraded + counts.referred
-        yield f"{_cells(smaller)} ran out of memory at the batch size asked for; a smaller one stands for it"
+        each = "it" if smaller == 1 else "each"
+        yield f"{_cells(smaller)} ran out of memory at the batch size asked for; a smaller one stands for {each}"
     if counts.dropped:
         yield f"{_cells(counts.dropped)} dropped: there was no time within the limit"
     if counts.throttled:
         yield f"{_cells(counts.throttled)} measured on a GPU that was slowed down: marked throttled"
     if counts.does_not_fit:
-        yield f"{_cells(counts.does_not_fit)} does not fit into the device's memory at any batch size"
+        fits = "does not fit" if counts.does_not_fit == 1 else "do not fit"
+        yield f"{_cells(counts.does_not_fit)} {fits} into the device's memory at any batch size"
 
 
 def _counts(archive: Archive, evidence: Evidence) -> CellCounts:
     plan = archive.stored.plan
     states = Counter(outcome.status for outcome in evidence.outcomes.values())
-    planned = Counter(cell for queue in plan.order.values() for cell, _ in queue)
+    planned = Counter(cell for cell, _ in plan.slots)
     planned.subtract(cell for cell, _ in archive.dropped)
     short = sum(
         1 for cell, outcome in evidence.outcomes.items() if outcome.counted and len(outcome.counted) < planned[cell]

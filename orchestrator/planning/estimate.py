@@ -149,10 +149,10 @@ def _measured_s(measurement: Measurement, iteration: float, device: Device, leas
 
 
 def _afterwards_s(cell: Cell, measurement: Measurement, iteration: float) -> float:
-    """What is done when all is measured."""
+    """What is done when all is measured: one pass to look at its outputs, latencies, counting."""
     count = COUNT_S + iteration
     latencies = max(min(LATENCY_S, measurement.min_s / 2), iteration)
-    return {Workload.INFERENCE: latencies + count, Workload.TRAINING: count}.get(cell.workload, 0.0)
+    return {Workload.INFERENCE: iteration + latencies + count, Workload.TRAINING: count}.get(cell.workload, 0.0)
 
 
 def _fixed_s(iterations: int | None, iteration: float, adaptive_s: float) -> float:

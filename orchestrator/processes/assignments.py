@@ -4,12 +4,14 @@ from orchestrator.burn_in import injections
 from orchestrator.configuration.resolved import Configuration
 from orchestrator.deciding.slots import NextLaunch
 from protocol.cell import Device
-from protocol.messages import Assign, LaunchSpec
+from protocol.messages import Assign, Gang, LaunchSpec
 from protocol.verification import Injection
 
 
-def assignment(configuration: Configuration, following: NextLaunch, spec: LaunchSpec, device: Device) -> Assign:
-    """The work of the launch `following`, whose process was made by `spec`, on `device`."""
+def assignment(
+    configuration: Configuration, following: NextLaunch, spec: LaunchSpec, device: Device, gang: Gang | None = None
+) -> Assign:
+    """The work of the launch `following` on `device`, whose process was made by `spec`. gang: as in Assign."""
     return Assign(
         launch=spec.launch,
         token=spec.token,
@@ -19,12 +21,14 @@ def assignment(configuration: Configuration, following: NextLaunch, spec: Launch
         measurement=configuration.measurement_on(device.kind),
         deadlines=configuration.deadlines,
         cache_folder=configuration.cache_folder,
-        injection=_injection(configuration, following),
+        injection=_injection(configuration, following, device),
+        gang=gang,
+        steps=None if configuration.burn_in is None else configuration.burn_in.steps.get(device.uuid),
     )
 
 
-def _injection(configuration: Configuration, following: NextLaunch) -> Injection | None:
+def _injection(configuration: Configuration, following: NextLaunch, device: Device) -> Injection | None:
     asked = configuration.burn_in
     if asked is None:
         return None
-    return injections.for_launch(asked.injections, following.device, following.slot[1], following.cell.workload)
+    return injections.for_launch(asked.injections, device.uuid, following.slot[1], following.cell.workload)

@@ -10,7 +10,7 @@ import psutil
 
 from orchestrator.machine import host
 from orchestrator.processes import logs
-from orchestrator.processes.fleet import Live
+from orchestrator.processes.live import Live
 from protocol.failure import Category, Failure
 from protocol.messages import Sample
 

@@ -1,6 +1,8 @@
 """The launches that are under way: their processes, what they say, and how they end.
 
-Carries out what launches.py decides. Tells the loop two things about each launch: what to record, and that it is gone.
+A launch has a process for each of its devices, which end together: when one fails, the others are ended too, and
+gang.py says what came of it. Carries out what launches.py decides of each process. Tells the loop what to record of
+each launch, once, and that a process is gone.
 """
 
 import os
@@ -9,8 +11,6 @@ import secrets
 import signal
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from pathlib import Path
 
 from msgspec import structs
 
@@ -20,64 +20,18 @@ from orchestrator.deciding.slots import NextLaunch
 from orchestrator.errors import StorageError
 from orchestrator.machine import host
 from orchestrator.planning import preload
-from orchestrator.processes import assignments, classify, ending, launches, logs, spawn
+from orchestrator.processes import assignments, classify, ending, gang, launches, logs, meeting, spawn
 from orchestrator.processes.ending import Exit
-from orchestrator.processes.launches import Launch
 from orchestrator.processes.link import Link
+from orchestrator.processes.live import Concluded, Gone, Happening, Live, endings
 from protocol.cell import DeviceKind
-from protocol.failure import Category, Failure, Phase
+from protocol.failure import Category, Failure
 from protocol.messages import Ack, Dismiss, FromWorker, Hello, LaunchSpec, Outcome, PhaseEntered, Progress
-from protocol.paths import LaunchPaths, RunPaths
-from protocol.result import Result
-
-
-@dataclass
-class Live:
-    """A launch under way.
-
-    pidfd: open from its birth until it is gone. noted: the loop watches it. over_ns: when its outcome was known. state:
-    what its process did when it was to be ended.
-    """
-
-    next: NextLaunch
-    spec: LaunchSpec
-    launch: Launch
-    begun: float
-    oom_kills: int | None
-    pid: int | None = None
-    pidfd: int | None = None
-    noted: bool = False
-    over_ns: int | None = None
-    state: str = ""
-
-    @property
-    def paths(self) -> LaunchPaths:
-        """Its folder."""
-        return LaunchPaths(Path(self.spec.folder))
-
-
-@dataclass(frozen=True)
-class Concluded:
-    """Record this outcome, then call `acknowledge`."""
-
-    live: Live
-    outcome: Result | Failure
-
-
-@dataclass(frozen=True)
-class Gone:
-    """The process is gone. exit: None where it never was, or cannot be killed: then its pidfd is still open."""
-
-    live: Live
-    exit: Exit | None
-    unkillable: bool
-
-
-Happening = Concluded | Gone
+from protocol.paths import RunPaths
 
 
 class Fleet:
-    """All launches under way, by number. `fork` makes a process for a spec, or raises OSError.
+    """The processes of all launches under way, by token. `fork` makes a process for a spec, or raises OSError.
 
     A new interpreter imports what its cell needs before it says anything, and has as long for it as a zygote has.
 
@@ -85,7 +39,7 @@ class Fleet:
     """
 
     def __init__(self, stored: StoredRun, paths: RunPaths, link: Link, fork: Callable[[LaunchSpec], None]) -> None:
-        self.live: dict[int, Live] = {}
+        self.live: dict[str, Live] = {}
         self._stored = stored
         self._configuration = stored.configuration
         self._devices = {device.uuid: device for device in stored.devices}
@@ -98,40 +52,47 @@ class Fleet:
         self._deadlines = structs.replace(patience, start=patience.start + patience.import_) if self._anew else patience
 
     def request(self, following: NextLaunch, now: float) -> Iterator[Happening]:
-        """Ask for the process of a launch that the journal knows of."""
-        live = self._prepare(following, now)
-        self.live[following.launch] = live
+        """Ask for the processes of a launch that the journal knows of."""
+        siblings = tuple(self._prepare(following, rank, now) for rank in range(len(following.cell.devices)))
+        for live in siblings:
+            live.siblings = siblings
+            self.live[live.spec.token] = live
+        for live in siblings:
+            if live.spec.token in self.live:  # it was not given up with one before it
+                yield from self._ask_for(live, now)
+
+    def _ask_for(self, live: Live, now: float) -> Iterator[Happening]:
         try:
             if self._anew:
-                yield from self.born(following.launch, spawn.start_launch(live.spec), now)
+                yield from self.born(live.spec.token, spawn.start_launch(live.spec), now)
             else:
                 self._fork(live.spec)
         except OSError as error:
-            yield from self.not_born(following.launch, Category.START_FAILED, str(error), now)
+            yield from self.not_born(live.spec.token, Category.START_FAILED, str(error), now)
 
-    def born(self, number: int, pid: int, now: float) -> Iterator[Happening]:
-        """The process of a launch exists. Said by the zygote, or by the process itself, whichever is first."""
-        live = self.live.get(number)
+    def born(self, token: str, pid: int, now: float) -> Iterator[Happening]:
+        """A process exists. Said by the zygote, or by the process itself, whichever is first."""
+        live = self.live.get(token)
         if live is None or live.pid is not None:
             return
         live.pid = pid
         live.pidfd = os.pidfd_open(pid)
         yield from self._apply(live, launches.Born(), now)
 
-    def not_born(self, number: int, category: Category, message: str, now: float) -> Iterator[Happening]:
-        """There will be no process for a launch."""
-        if (live := self.live.get(number)) is not None:
+    def not_born(self, token: str, category: Category, message: str, now: float) -> Iterator[Happening]:
+        """There will be no such process."""
+        if (live := self.live.get(token)) is not None:
             failure = Failure(category=category, message=message, phase=live.launch.phase)
             yield from self._apply(live, launches.NotBorn(failure), now)
 
-    def requested(self) -> tuple[int, ...]:
-        """Launches whose process has not been seen yet."""
-        return tuple(number for number, live in self.live.items() if live.pid is None)
+    def requested(self) -> tuple[str, ...]:
+        """Processes that have not been seen yet."""
+        return tuple(token for token, live in self.live.items() if live.pid is None)
 
     def hear(self, message: FromWorker, now: float) -> Iterator[Happening]:
-        """A worker said something. What does not carry its launch's token is stale: its worker is dismissed."""
-        live = self.live.get(message.launch)
-        if live is None or message.token != live.spec.token:
+        """A worker said something. What does not carry the token of its process is stale: its worker is dismissed."""
+        live = self.live.get(message.token)
+        if live is None or message.launch != live.spec.launch:
             if isinstance(message, Hello):
                 self._link.send(message.token, Dismiss(launch=message.launch, reason="nobody waits for this launch"))
             return
@@ -172,8 +133,8 @@ class Fleet:
     def stop(self, failure: Failure, now: float, *, immediately: bool, grace_s: float) -> Iterator[Happening]:
         """End all of them."""
         for live in tuple(self.live.values()):
-            stop = launches.Stop(failure, immediately, grace_s)
-            yield from self._apply(live, stop, now)
+            if immediately or not live.because_of_another:  # then it was asked just now: twice would kill it
+                yield from self._apply(live, launches.Stop(failure, immediately, grace_s), now)
 
     def oldest_request(self) -> float:
         """Monotonic seconds since which a process has been waited for, infinity when none is."""
@@ -185,21 +146,26 @@ class Fleet:
             logs.hold_below_cap(live.paths.stdout)
             logs.hold_below_cap(live.paths.stderr)
 
-    def acknowledge(self, live: Live) -> None:
-        """The outcome is on disk."""
-        live.over_ns = time.monotonic_ns()
-        if live.pidfd is not None:
-            self._link.send(live.spec.token, Ack(launch=live.spec.launch, token=live.spec.token))
+    def acknowledge(self, live: Live, over_ns: int) -> None:
+        """The outcome of a launch is on disk since `over_ns`: all its processes may leave."""
+        for one in live.siblings:
+            one.over_ns = over_ns
+            if one.pidfd is not None:
+                self._link.send(one.spec.token, Ack(launch=one.spec.launch, token=one.spec.token))
 
     def next_deadline(self) -> float:
         """Monotonic seconds of the earliest deadline, infinity when nothing is under way."""
         return min((live.launch.deadline for live in self.live.values()), default=float("inf"))
 
-    def _prepare(self, following: NextLaunch, now: float) -> Live:
-        device = self._devices[following.device]
-        folder = self._paths.launch(following.planned, following.attempt).folder
+    def _prepare(self, following: NextLaunch, rank: int, now: float) -> Live:
+        device = self._devices[following.cell.devices[rank]]
+        paths = self._paths.launch(following.planned, following.attempt)
+        folder = paths.of_rank(rank).folder
+        place = None
         try:
             folder.mkdir(parents=True, exist_ok=True)
+            if len(following.cell.devices) > 1:
+                place = meeting.place(self._link.folder, paths, following, rank)
         except OSError as error:
             raise StorageError(f"{folder}: cannot be made: {error.strerror}") from error
         visible = device.uuid if device.kind is DeviceKind.CUDA else ""
@@ -217,10 +183,18 @@ class Fleet:
             preload=preload.modules(self._stored, (following.cell,)) if self._anew else (),
         )
         launch = launches.requested(self._deadlines, self._configuration.measurement_on(device.kind), now)
-        return Live(next=following, spec=spec, launch=launch, begun=now, oom_kills=host.oom_kills())
+        return Live(
+            next=following,
+            device=device,
+            spec=spec,
+            launch=launch,
+            begun=now,
+            oom_kills=host.oom_kills(),
+            gang=place,
+        )
 
     def _greet(self, live: Live, hello: Hello, now: float) -> Iterator[Happening]:
-        yield from self.born(hello.launch, hello.pid, now)
+        yield from self.born(hello.token, hello.pid, now)
         if hello.version == protocol.VERSION and hello.root == live.spec.root:
             yield from self._apply(live, launches.Greeted(), now)
             return
@@ -233,13 +207,14 @@ class Fleet:
         yield from self._apply(live, launches.Stop(failure, now=True), now)
 
     def _apply(self, live: Live, event: launches.Event, now: float) -> Iterator[Happening]:
-        """Advance one launch and carry out what follows."""
+        """Advance one process and carry out what follows; its siblings end with it."""
+        if isinstance(event, launches.Died | launches.Reported) and live.told_at is None:
+            live.told_at = now
         live.launch, actions = launches.advance(live.launch, event, now)
         for action in actions:
             match action:
                 case launches.Assign():
-                    device = self._devices[live.next.device]
-                    work = assignments.assignment(self._configuration, live.next, live.spec, device)
+                    work = assignments.assignment(self._configuration, live.next, live.spec, live.device, live.gang)
                     self._link.send(live.spec.token, work)
                 case launches.Terminate():
                     assert live.pid is not None
@@ -251,9 +226,31 @@ class Fleet:
                     assert live.pid is not None
                     ending.signal_group(live.pid, signal.SIGKILL)
                 case launches.Conclude(outcome):
-                    yield Concluded(live, outcome if outcome is not None else self._explain(live))
+                    live.told = outcome if outcome is not None else self._explain(live)
+                    live.told_at = live.told_at or now
+                    yield from self._conclude(live)
                 case launches.Forget(unkillable):
                     yield self._forget(live, unkillable=unkillable)
+        if live.fails:
+            yield from self._end_siblings(live, event, now)
+
+    def _end_siblings(self, live: Live, event: launches.Event, now: float) -> Iterator[Happening]:
+        """One has failed: the others would wait for it. What they have seen themselves by now still counts."""
+        failure = live.told if isinstance(live.told, Failure) else live.launch.cause
+        assert failure is not None
+        stop = event if isinstance(event, launches.Stop) else launches.Stop(failure)
+        for one in live.siblings:
+            if one.told is None and not one.fails:
+                one.because_of_another = not one.is_telling
+                yield from self._apply(one, stop, now)
+
+    @staticmethod
+    def _conclude(live: Live) -> Iterator[Happening]:
+        """The launch is over when all its processes have told how they ended."""
+        told = endings(live.siblings)
+        if len(told) == len(live.siblings):
+            rank, outcome = gang.judged(told)
+            yield Concluded(live.siblings[rank], outcome)
 
     def _explain(self, live: Live) -> Failure:
         """The process ended and nobody said why."""
@@ -262,25 +259,18 @@ class Fleet:
         limits = (resource.getrlimit(which)[0] for which in (resource.RLIMIT_DATA, resource.RLIMIT_AS))
         return classify.ended(
             live.launch.exit,
-            _last_phase(live),
+            # The one it wrote down, or else the last that it was heard to enter.
+            logs.phase_reached(live.paths.phase, live.launch.phase),
             host_oom_kills=rose,
             memory_limited=any(limit != resource.RLIM_INFINITY for limit in limits),
             stderr_tail=logs.tail(live.paths.stderr),
         )
 
     def _forget(self, live: Live, *, unkillable: bool) -> Gone:
-        del self.live[live.spec.launch]
+        del self.live[live.spec.token]
         self._logs.compact(live.paths.stdout)
         self._logs.compact(live.paths.stderr)
         return Gone(live, live.launch.exit, unkillable)
-
-
-def _last_phase(live: Live) -> Phase:
-    """The phase in which a process died: the one it wrote down, or else the last that it was heard to enter."""
-    try:
-        return Phase(live.paths.phase.read_text(encoding="ascii"))
-    except (OSError, ValueError):
-        return live.launch.phase
 
 
 def _empty_outcome(live: Live) -> Failure:

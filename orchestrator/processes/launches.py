@@ -1,4 +1,4 @@
-"""The life of one launch, from the request to the end of its process. Pure: no clock, no socket, no process.
+"""The life of one process of a launch, from the request to its end. Pure: no clock, no socket, no process.
 
     REQUESTED ──Born──▶ BORN ──Greeted──▶ WORKING ──Reported──▶ REPORTED ──Died──▶ OVER
         │                 │                  │  deadline, stop       │ deadline
@@ -6,8 +6,9 @@
         ▼                 ▼               ENDING (SIGTERM) ──grace──▶ KILLED (SIGKILL) ──60 s──▶ OVER (unkillable)
       OVER             DRAINING ──1 s or Reported──▶ OVER
 
-What the driver says of a GPU may come just after what CUDA did to a launch there, and is the cause. So a failure that
-CUDA tells is held back as long as a process that has died is: WORKING ──Reported──▶ HELD ──1 s, stop──▶ REPORTED.
+What the driver says of a GPU may come just after what CUDA did to a launch there, and is the cause; so may the death of
+the process at the other end of a connection that broke. So a failure that CUDA tells, or one of a connection, is held
+back as long as a process that has died is: WORKING ──Reported──▶ HELD ──1 s, stop──▶ REPORTED.
 The loop feeds events with the time they happened at, and carries out the actions. A launch gives exactly one
 conclusion: a result, or the earliest failure that explains its end.
 """
@@ -24,7 +25,9 @@ from protocol.result import Result
 
 DRAIN_S: Final = 1.0
 """A process's death may be seen before its last message: the pidfd was first in 4 of 600 launches."""
-HELD_BACK: Final = frozenset({Category.CUDA_STICKY, Category.CUDA_ERROR, Category.DEVICE_UNAVAILABLE})
+HELD_BACK: Final = frozenset(
+    {Category.CUDA_STICKY, Category.CUDA_ERROR, Category.DEVICE_UNAVAILABLE, Category.COMMUNICATION}
+)
 UNKILLABLE_S: Final = 60.0
 TERM_GRACE_S: Final = 10.0
 

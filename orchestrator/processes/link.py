@@ -3,6 +3,7 @@
     <XDG_RUNTIME_DIR or temporary folder>/gpubench-<uid>/<run>-<pid>/   0700
         lock      held while the run goes on; a folder whose lock is free was left by a killed run and is removed
         link      the socket
+        meeting…  by which the processes of a launch on several devices find each other
 
 A worker is addressed by the token of its launch, so nobody who does not know it can take its place.
 """
@@ -36,12 +37,12 @@ class Link:
 
     def __init__(self, name: str) -> None:
         """Bind a socket for the run `name`. Raises UserError when no private folder can be made."""
-        self._folder = socket_folder(name)
-        with _sweeping(self._folder.parent):
-            self._folder.mkdir(mode=0o700)
-            self._lock = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self.folder = socket_folder(name)
+        with _sweeping(self.folder.parent):
+            self.folder.mkdir(mode=0o700)
+            self._lock = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        self.endpoint = f"ipc://{self._folder / 'link'}"
+        self.endpoint = f"ipc://{self.folder / 'link'}"
         self._context = zmq.Context()
         self.socket = self._context.socket(zmq.ROUTER)
         self.socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
@@ -84,9 +85,9 @@ class Link:
 
     def close(self) -> None:
         """Unbind, and remove the folder."""
-        self.socket.close(linger=0)
+        self.socket.close()
         self._context.term()
-        shutil.rmtree(self._folder)
+        shutil.rmtree(self.folder)
         os.close(self._lock)
 
     def __enter__(self) -> Self:

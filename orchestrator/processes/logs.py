@@ -12,6 +12,8 @@ import os
 from pathlib import Path
 from typing import Final
 
+from protocol.failure import Phase
+
 CAP_BYTES: Final = 8 * 1024 * 1024
 ALL_BYTES: Final = 1024 * 1024 * 1024
 _HEAD_BYTES: Final = 1024 * 1024
@@ -75,6 +77,14 @@ def compact(path: Path, cap: int = CAP_BYTES, head: int = _HEAD_BYTES, tail: int
         temporary.rename(path)
     except OSError:  # a full disk: the file stays with its hole
         temporary.unlink(missing_ok=True)
+
+
+def phase_reached(path: Path, otherwise: Phase) -> Phase:
+    """The phase that a process has written down at `path`, `otherwise` where it has written none."""
+    try:
+        return Phase(path.read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return otherwise
 
 
 def tail(path: Path) -> str:

@@ -10,6 +10,7 @@ import os
 import signal
 import site
 import socket
+import subprocess
 import sys
 import sysconfig
 from importlib.machinery import PathFinder
@@ -21,6 +22,7 @@ from orchestrator.processes.ending import Exit, reap, signal_quietly
 from protocol import codec
 from protocol.messages import Fork, FromZygote, LaunchSpec, Prepare
 
+_PR_SET_PDEATHSIG: Final = 1
 _PR_SET_CHILD_SUBREAPER: Final = 36
 _CONTROL_FD: Final = 3
 _MAX_ANSWER_BYTES: Final = 256 * 1024
@@ -46,6 +48,14 @@ def become_subreaper() -> None:
     """Have orphans below this process become its children, so that workers are adopted and nothing escapes."""
     if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER) failed")
+
+
+def die_with(parent: int) -> None:
+    """Have this process killed when its parent dies; leave at once if it already has. Outlasts an exec."""
+    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) failed")
+    if os.getppid() != parent:
+        os._exit(1)
 
 
 def check_rooms() -> None:
@@ -82,19 +92,11 @@ def child_environment(extra: dict[str, str]) -> dict[str, str]:
 
 def start_module(module: str, *, log: Path, environment: dict[str, str], control: socket.socket) -> int:
     """Start `python -P -m module` in a session of its own, its end of `control` as descriptor 3. Returns the PID."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-    return os.posix_spawn(
-        sys.executable,
-        [sys.executable, "-P", "-m", module],
-        child_environment(environment),
-        setsid=True,
-        file_actions=[
-            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-            (os.POSIX_SPAWN_OPEN, 1, str(log), flags, 0o644),
-            (os.POSIX_SPAWN_DUP2, 1, 2),
-            (os.POSIX_SPAWN_DUP2, control.fileno(), _CONTROL_FD),
-        ],
-    )
+    null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return _start(module, child_environment(environment), stdin=null, log=log, control=control.fileno())
+    finally:
+        os.close(null)
 
 
 def start_launch(spec: LaunchSpec) -> int:
@@ -103,20 +105,42 @@ def start_launch(spec: LaunchSpec) -> int:
     try:
         os.write(writer, codec.encode(spec))  # a pipe holds 64 KiB; a spec is below 4
         os.close(writer)
-        log = str(Path(spec.folder) / "stderr.log")
-        return os.posix_spawn(
-            sys.executable,
-            [sys.executable, "-P", "-m", "worker.launch"],
-            child_environment(ONE_THREAD),
-            setsid=True,
-            file_actions=[
-                (os.POSIX_SPAWN_DUP2, reader, 0),
-                (os.POSIX_SPAWN_OPEN, 1, log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644),
-                (os.POSIX_SPAWN_DUP2, 1, 2),
-            ],
-        )
+        log = Path(spec.folder) / "stderr.log"
+        return _start("worker.launch", child_environment(ONE_THREAD), stdin=reader, log=log)
     finally:
         os.close(reader)
+
+
+def _start(module: str, environment: dict[str, str], *, stdin: int, log: Path, control: int | None = None) -> int:
+    """Start `python -P -m module`, which the kernel kills with this process. Returns the PID. Raises OSError.
+
+    The kernel is asked before Python starts there: a process that was stopped meanwhile could not ask any more, and
+    would outlive us. Call it from the main thread, with which such a process is killed.
+    """
+    parent = os.getpid()
+
+    def prepare() -> None:
+        die_with(parent)
+        if control is not None:
+            os.dup2(control, _CONTROL_FD)
+            os.set_inheritable(_CONTROL_FD, True)  # also where it had that number already
+
+    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", module],
+            stdin=stdin,
+            stdout=output,
+            stderr=output,
+            env=environment,
+            start_new_session=True,
+            close_fds=False,
+            preexec_fn=prepare,  # noqa: PLW1509 - two system calls; posix_spawn cannot make the first
+        )
+    finally:
+        os.close(output)
+    process.returncode = 0  # it has not ended: whoever started it reaps it, and subprocess must not
+    return process.pid
 
 
 def start_answering(module: str, *arguments: str, environment: dict[str, str]) -> tuple[int, int]:
@@ -155,7 +179,7 @@ class Zygote:
             self.pid = start_module("worker.zygote", log=log, environment=ONE_THREAD, control=theirs)
         self._control.setblocking(False)
         with contextlib.suppress(ConnectionError):  # one that died at once is seen where it is listened to
-            self._send(Prepare(preload=preload, parent_pid=os.getpid(), root=str(rooms_root())))
+            self._send(Prepare(preload=preload, root=str(rooms_root())))
 
     def fileno(self) -> int:
         """Readable when there is an answer, or the process is gone."""

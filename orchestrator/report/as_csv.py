@@ -1,9 +1,15 @@
-"""The report as CSV: a row for each planned cell. The first eight columns are those of the requirements document."""
+"""The report as CSV: a row for each planned cell. The first eight columns are those of the requirements document.
+
+A scan for the batch size (`-b auto`) has a row for each size that was tried, smallest first: its curve. They are rows
+like any other, of a model at a batch; the best size has all figures, as it has in the other formats, and stands there
+once. Where nothing ran there is no Batch_Size, as for a cell that failed.
+"""
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
-from orchestrator.report.cells import Computed, Measured, ModelResult, ProbeMetrics
+from orchestrator.disk.outcomes import Status
+from orchestrator.report.cells import BatchPoint, BatchScan, Computed, Measured, ModelResult, ProbeMetrics
 from orchestrator.report.model import Report
 from orchestrator.report.plain import plain
 
@@ -35,6 +41,7 @@ COLUMNS: Final = (
     *("Power_Capped_%", "Slowdown_%", "Clock_Reasons", "Launches", "Iterations", "Measured_s", "Half_Width_%"),
     *("Launch_Spread_%", "Steady_State", "Stop_Reason", "Drift_%", "Drifting", "Launch_Bound", "Throttled"),
     *("Contaminated", "Achieved_TFLOPs", "Of_GEMM_%", "Flags", "Overhead_ms", "Refers_To", "Attempts", "Reason"),
+    "Scan",
 )
 _OWN: Final[dict[str, str]] = {
     "Forward_ms": "forward_time_ms",
@@ -114,13 +121,22 @@ def table(report: Report) -> "pandas.DataFrame":
     import pandas
 
     names = {device.gpu_uuid: device.gpu_name for device in report.gpu_info}
-    rows = [row for result in report.results for row in _rows(result, names[result.gpu_uuid])]
+    scans = {scan.cell: scan for scan in report.batch_scans}
+    rows: list[Row] = []
+    for result in report.results:
+        for metric, row in _rows(result, names[result.gpu_uuid]):
+            scan = scans.pop(metric.cell, None)
+            rows += [row] if scan is None else _curve(scan, names[scan.gpu_uuid], row)
+    for scan in scans.values():  # they have found nothing, or not yet: none of the results is theirs
+        fate: Row = {"Status": scan.status, "Reason": scan.reason or None}
+        rows.append({**_of_scan(scan, names[scan.gpu_uuid]), **fate})
+        rows += _curve(scan, names[scan.gpu_uuid], {})
     rows += [_probe(probe, names[probe.gpu_uuid]) for probe in report.probes]
     safe = [{column: _safe(row.get(column)) for column in COLUMNS} for row in rows]
     return pandas.DataFrame(safe, columns=list(COLUMNS), dtype=object)
 
 
-def _rows(result: ModelResult, gpu_name: str) -> Iterator[Row]:
+def _rows(result: ModelResult, gpu_name: str) -> Iterator[tuple[Measured, Row]]:
     shared: Row = {
         "Model": result.model_name,
         "Type": result.model_type,
@@ -135,7 +151,7 @@ def _rows(result: ModelResult, gpu_name: str) -> Iterator[Row]:
     }
     if load := result.load_metrics:
         memory: Row = {"Memory_MB": load.memory_allocated_mb}
-        yield {**shared, "Phase": "load", **_metric(load), **memory, **_WITHOUT_BATCH}
+        yield load, {**shared, "Phase": "load", **_metric(load), **memory, **_WITHOUT_BATCH}
     phases: dict[str, Mapping[str, Measured]] = {
         "inference": result.inference_metrics,
         "training": result.training_metrics,
@@ -143,7 +159,49 @@ def _rows(result: ModelResult, gpu_name: str) -> Iterator[Row]:
     }
     for phase, metrics in phases.items():
         for metric in metrics.values():
-            yield {**shared, "Phase": phase, **_metric(metric)}
+            yield metric, {**shared, "Phase": phase, **_metric(metric)}
+
+
+def _curve(scan: BatchScan, gpu_name: str, of_cell: Row) -> Iterator[Row]:
+    """Every size that was tried. of_cell: all that is known of the best, as far as the cell has a result."""
+    for point in scan.points:
+        row = {**_of_scan(scan, gpu_name), **_point(point)}
+        yield {**row, **of_cell, "Scan": "best"} if point.batch_size == scan.best_batch_size else row
+
+
+def _of_scan(scan: BatchScan, gpu_name: str) -> Row:
+    return {
+        "Model": scan.model_name,
+        "Type": scan.model_type,
+        "GPU": scan.gpu_id,
+        "GPU_UUID": scan.gpu_uuid,
+        "GPU_Name": gpu_name,
+        "Precision": scan.precision,
+        "Phase": scan.workload,
+        "Mode": scan.mode,
+        "Input_Size": scan.input_size,
+        "Memory_Format": scan.memory_format,
+        "New_Tokens": scan.new_tokens,
+    }
+
+
+def _point(point: BatchPoint) -> Row:
+    """Its launch was one of the scan's cell, so that it has no status of a cell where it did not fit."""
+    return {
+        "Batch_Size": point.batch_size if point.works else None,
+        "Requested_Batch": point.batch_size,
+        "Status": Status.OK if point.works else None,
+        "Throughput": point.throughput_samples_per_sec,
+        "Memory_MB": point.peak_memory_mb,
+        "Launches": point.launches,
+        "Steady_State": point.steady_state,
+        "Stop_Reason": point.stop_reason,
+        "Half_Width_%": None if point.relative_half_width is None else point.relative_half_width * 100,
+        "Drift_%": point.drift_percent,
+        "Drifting": point.drifting,
+        "Reason": point.why_not or None,
+        "Scan": "fits" if point.works else "does not fit",
+    }
 
 
 def _probe(probe: ProbeMetrics, gpu_name: str) -> Row:

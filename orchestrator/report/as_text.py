@@ -1,7 +1,8 @@
 """The report as text, laid out as in the requirements document, for a terminal of 80 columns.
 
-    head, GPUs ─ burn-in ─ performance by kind of GPU ─ scans for the batch size ─ spread between identical GPUs
-    ─ health ─ failures ─ what was left out ─ time beside measuring ─ summary
+    head, GPUs ─ performance by kind of GPU ─ scans for the batch size ─ spread between identical GPUs
+    ─ health ─ failures ─ what was left out ─ time beside measuring ─ thresholds, baseline, costs ─ summary
+    head ─ burn-in                                                              of a burn-in: one page
 
 The verdict comes last: it is what stands above the prompt when the report was printed.
 """
@@ -22,6 +23,7 @@ from orchestrator.report.text_burn_in import burn_in
 from orchestrator.report.text_failures import failures
 from orchestrator.report.text_gpus import gpus, groups, label, labels
 from orchestrator.report.text_health import health
+from orchestrator.report.text_held_against import held_against
 from orchestrator.report.text_left_out import not_measured
 from orchestrator.report.text_models import models, without_readings
 from orchestrator.report.text_overview import overview
@@ -33,8 +35,12 @@ from orchestrator.report.text_time import time
 
 def to_text(report: Report) -> str:
     """The whole text, ending with a newline."""
-    parts = (_head, gpus, burn_in, _performance, batch_scans, spread, health, failures, not_measured, time, _summary)
-    lines = [line.rstrip() for part in parts for line in part(report)]
+    parts = (
+        *(_head, gpus, _performance, batch_scans, spread, health, failures, not_measured, time),
+        *(held_against, _summary, _verdict),
+    )
+    night = (_head, burn_in, _verdict)
+    lines = [line.rstrip() for part in (parts if report.burn_in is None else night) for line in part(report)]
     return "\n".join(lines) + "\n"
 
 
@@ -50,8 +56,9 @@ def _head(report: Report) -> Iterator[str]:
     yield from layout.wrap(
         "Stack: " + (", ".join(f"{name} {text}" for name, text in stack.items() if text) or "unknown")
     )
-    yield from layout.wrap(f"Measured: {_measured(setup)}")
-    yield "Units: 1 MB = 1024 x 1024 bytes"
+    if report.burn_in is None:
+        yield from layout.wrap(f"Measured: {_measured(setup)}")
+        yield "Units: 1 MB = 1024 x 1024 bytes"
     if data.running:
         yield from layout.wrap("The run still goes on: what has no result here has not been measured yet.")
     if resumed := _resumed(data):
@@ -102,7 +109,7 @@ def _performance(report: Report) -> Iterator[str]:
 
 
 def _summary(report: Report) -> Iterator[str]:
-    summary, verdict = report.summary, report.verdict
+    summary = report.summary
     yield from layout.chapter("Overall Summary")
     facts = {
         "Overall Performance Score": None if summary.overall_score is None else number(summary.overall_score),
@@ -116,10 +123,19 @@ def _summary(report: Report) -> Iterator[str]:
     for name, fact in facts.items():
         if fact is not None:
             yield from layout.wrap(f"{name}: {fact}")
+    for one in report.metadata.settings:
+        yield from layout.wrap(f"Changed by the environment: {one.name}={one.value}: {one.effect}", "", "  ")
     yield ""
+
+
+def _verdict(report: Report) -> Iterator[str]:
+    verdict = report.verdict
     yield f"Verdict: {verdict.word.upper()}"
     yield from layout.wrap(f"Exit code {verdict.exit_code}: {verdict.meaning}", "  ", "  ")
-    yield from layout.bullets(verdict.reasons, len(verdict.reasons))
+    if report.burn_in is None:
+        yield from layout.bullets(verdict.reasons, len(verdict.reasons))
+    else:  # where it is about a GPU, the chapter says all of it
+        yield from (f"  {layout.cut(f'- {reason}', layout.WIDTH - 2)}" for reason in verdict.reasons)
     yield from ("", layout.RULE)
 
 

@@ -1,14 +1,18 @@
 """What a burn-in says of each GPU, as types: the verdict, every reason for it, and the evidence it stands on."""
 
+from orchestrator.burn_in.heat_soak import Ending
+from orchestrator.burn_in.verdict import Pace
 from orchestrator.health.judges import Action
 from orchestrator.health.verdict import Verdict
 from orchestrator.report.parts import Part
+from orchestrator.stats.why_slower import Reason
 
 
 class CheckReport(Part, frozen=True, kw_only=True):
     """What one kind of check did on one GPU.
 
-    verified_operations: floating-point operations whose results were compared. verified_bytes: of memory.
+    verified_operations: floating-point operations whose results were compared. verified_bytes: of memory, or
+    of transfers.
     error_bound: the share of wrong checks that is excluded with 95 % confidence, 3/n; null where something was found.
     method: how outputs were compared.
     """
@@ -32,10 +36,38 @@ class ReasonReport(Part, frozen=True, kw_only=True):
     action: Action
 
 
+class HeatSoakReport(Part, frozen=True, kw_only=True):
+    """What was left out of the judgement of rates, because the GPU was still warming up. Errors count all the same.
+
+    left_out_seconds: from the beginning of each stretch of work on, together; null where the first round was left out.
+    ended_because: one for each way in which it ended. reached_c: its hottest ten seconds.
+    """
+
+    left_out_seconds: float | None
+    ended_because: tuple[Ending, ...]
+    reached_c: float | None
+
+
+class PaceReport(Part, frozen=True, kw_only=True):
+    """What one kind of rates says: over the night, or beside the siblings.
+
+    reason, reason_text: of a GPU that is slower, what probably made it so; null where that is not known.
+    rate_per_clock_percent: by how much its work at each tick of its clock differs.
+    """
+
+    kind: str
+    pace: Pace
+    text: str
+    reason: Reason | None
+    reason_text: str
+    rate_per_clock_percent: float | None
+
+
 class GpuBurnIn(Part, frozen=True, kw_only=True):
     """One GPU. asked_seconds, served_seconds: what was asked for, and how long the run lasted.
 
     under_load_seconds: in measured blocks. compared_launches: whose bits were held against another launch's.
+    heat_soak: null for a CPU device, whose rates are not judged. paces: what its rates say.
     not_tested: what could not be tested → why.
     """
 
@@ -50,9 +82,31 @@ class GpuBurnIn(Part, frozen=True, kw_only=True):
     rounds: int
     checks: tuple[CheckReport, ...]
     compared_launches: int
+    heat_soak: HeatSoakReport | None
+    paces: tuple[PaceReport, ...]
     temperature_max_c: float | None
     average_power_draw_w: float | None
     not_tested: dict[str, str]
+
+
+class LinksReport(Part, frozen=True, kw_only=True):
+    """How fast the devices of one kind are connected, in GB/s of 1e9 bytes; medians over the launches.
+
+    precision: of what is added up. connection: by what, whether NCCL may use NVLink multicast, and how it was verified.
+    copies: what each device sends to all others, at the same time as they do.
+    all_reduce: bytes of one device over the time, and on the bus: times 2(n-1)/n, which for n devices is what each has
+    to send. to_host, to_device: pinned memory, all devices at the same time. null where there is nothing of the kind.
+    """
+
+    gpu_uuids: tuple[str, ...]
+    precision: str
+    connection: str
+    launches: int
+    copies_gb_per_second: float | None
+    all_reduce_gb_per_second: float | None
+    all_reduce_bus_gb_per_second: float | None
+    to_host_gb_per_second: float | None
+    to_device_gb_per_second: float | None
 
 
 class BurnInReport(Part, frozen=True, kw_only=True):
@@ -63,3 +117,4 @@ class BurnInReport(Part, frozen=True, kw_only=True):
     tainted: bool
     verdict: Verdict
     gpus: tuple[GpuBurnIn, ...]
+    links: tuple[LinksReport, ...]

@@ -56,6 +56,8 @@ class Measured(CellReport, frozen=True, kw_only=True):
     slowdown_percent: share of the measured time in which clocks were held down for power, or for heat or by a brake of
     the hardware; throttled: the latter for more than 1 %.
     contaminated: another process computed on the GPU when the run began or during a launch, and --allow-busy was given.
+    launch_values: of each launch, the figure that cells are compared by, of which the one below is the median: samples
+    a second, of generation tokens a second, of loading milliseconds, of probes TFLOP/s or GB/s.
     """
 
     steady_state: str | None
@@ -67,6 +69,7 @@ class Measured(CellReport, frozen=True, kw_only=True):
     measured_seconds: float | None
     relative_half_width: float | None
     launch_spread_percent: float | None
+    launch_values: tuple[float, ...]
     drift_percent: float | None
     drifting: bool | None
     launch_bound: bool | None
@@ -186,7 +189,10 @@ class ProbeMetrics(Measured, frozen=True, kw_only=True):
 
 
 class BatchPoint(Part, frozen=True, kw_only=True):
-    """One batch size of a scan. works: it ran; why_not: what happened else, in the words of a failure's category."""
+    """One batch size of a scan. works: it ran; why_not: what happened else, in the words of a failure's category.
+
+    launches: that its figures are of, 1 or none; the others say how far that one can be trusted, as in Measured.
+    """
 
     batch_size: int
     launch: int
@@ -194,6 +200,12 @@ class BatchPoint(Part, frozen=True, kw_only=True):
     why_not: str
     throughput_samples_per_sec: float | None
     peak_memory_mb: float | None
+    launches: int
+    steady_state: str | None
+    stop_reason: str | None
+    relative_half_width: float | None
+    drift_percent: float | None
+    drifting: bool | None
 
 
 class BatchScan(Part, frozen=True, kw_only=True):
@@ -211,6 +223,7 @@ class BatchScan(Part, frozen=True, kw_only=True):
     gpu_uuid: str
     gpu_id: int
     model_name: str
+    model_type: str
     workload: str
     precision: str
     mode: str

@@ -6,12 +6,14 @@
            ── probes ── what each GPU reaches without a model
            ── cells ── every planned cell in a line; left_out ── what was asked for and could not be planned
            ── cross_gpu ── the same cell on identical GPUs, side by side
-           ── summary, overhead, failures, verdict, baseline_comparison, health
+           ── summary, overhead, failures, verdict, health
+           ── baseline_comparison, thresholds, costs ── what the run is held against, where that was asked for
 
 Units are in the names: _ms milliseconds, _mb megabytes of 1024 x 1024 bytes, _w watts, _j joules, _c degrees Celsius,
 _mhz, _percent. None (null) is what was not or could not be measured; a note beside it says why.
 The names of the requirements document are kept. History of the format: 1, the first; 2, sizes, memory formats,
-generation and probes; 3, health in place of a note that there is none.
+generation and probes; 3, health in place of a note that there is none; 4, the figures of each launch, and what the run
+is held against.
 """
 
 from typing import Final
@@ -19,11 +21,11 @@ from typing import Final
 from orchestrator.disk.outcomes import Status
 from orchestrator.report.burn_in import BurnInReport
 from orchestrator.report.cells import BatchScan, ModelResult, ProbeMetrics
-from orchestrator.report.comparisons import BaselineComparison, Spread
+from orchestrator.report.comparisons import BaselineComparison, Cost, Spread, ThresholdResult
 from orchestrator.report.health import HealthReport
-from orchestrator.report.parts import Part
+from orchestrator.report.parts import Part, SettingReport
 
-SCHEMA_VERSION: Final = 3
+SCHEMA_VERSION: Final = 4
 
 
 class SegmentReport(Part, frozen=True, kw_only=True):
@@ -46,6 +48,7 @@ class Metadata(Part, frozen=True, kw_only=True):
     finished: false while the run goes on, was interrupted or died. running: it still went on when this was made, and
     what is missing is still to come. test_date: ISO 8601, UTC, when the run was made.
     zygote_start_ms: what the shared start-up cost, once for each start of the zygote; empty with --isolation exec.
+    settings: environment variables that change what is measured, of every process that worked on the run.
     """
 
     tool_version: str
@@ -67,6 +70,7 @@ class Metadata(Part, frozen=True, kw_only=True):
     segments: tuple[SegmentReport, ...]
     zygote_start_ms: tuple[float, ...]
     telemetry_note: str
+    settings: tuple[SettingReport, ...]
 
 
 class GpuInfo(Part, frozen=True, kw_only=True):
@@ -292,5 +296,7 @@ class Report(Part, frozen=True, kw_only=True):
     failures: tuple[FailureReport, ...]
     verdict: Verdict
     baseline_comparison: BaselineComparison | None
+    thresholds: tuple[ThresholdResult, ...]
+    costs: tuple[Cost, ...]
     health: HealthReport
     burn_in: BurnInReport | None

@@ -46,8 +46,10 @@ class Statistics(Part, frozen=True, kw_only=True):
 class LaunchLedger(Part, frozen=True, kw_only=True):
     """Where the time of a launch went, medians over the launches of the cell, in milliseconds.
 
-    start: from the request to the first line of the process. teardown: from the outcome to the device free again.
-    overhead: all but load, warm-up and measuring, so start, import, context, build and teardown.
+    start: from the request to the first line of the process. measure: latencies too. count: operations counted, and
+    outputs looked at. record: the result put together, told, written and synced, and what lies between the other
+    entries. teardown: from then on to the device free again. Those of one launch add up to its whole time.
+    overhead: all but load, warm-up and measuring, so start, import, context, build, count, record and teardown.
     """
 
     start_ms: float
@@ -57,6 +59,8 @@ class LaunchLedger(Part, frozen=True, kw_only=True):
     load_ms: float
     warm_up_ms: float
     measure_ms: float
+    count_ms: float
+    record_ms: float | None
     teardown_ms: float | None
     overhead_ms: float
 
@@ -102,3 +106,11 @@ class Plausibility(Part, frozen=True, kw_only=True):
     least_iteration_ms: float | None
     flags: tuple[str, ...]
     note: str
+
+
+class SettingReport(Part, frozen=True, kw_only=True):
+    """An environment variable that changes what is measured. effect: what it does to the figures."""
+
+    name: str
+    value: str
+    effect: str

@@ -1,31 +1,44 @@
-"""The burn-in as text: what each GPU did and its verdict, on one page for a node of eight, then the reasons."""
+"""The burn-in as text, one page for a node of eight: what each GPU did and its verdict, the reasons, the evidence.
 
-from collections.abc import Iterator
+GPUs of which the same is to be said are told of together: an interrupted night is a line, not eight.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import Final
 
+from orchestrator.configuration.naming import counted
 from orchestrator.health.judges import Action
 from orchestrator.report import layout
-from orchestrator.report.burn_in import BurnInReport, GpuBurnIn
+from orchestrator.report.burn_in import BurnInReport, GpuBurnIn, ReasonReport
 from orchestrator.report.model import Report
 from orchestrator.report.numbers import duration
-from orchestrator.report.text_gpus import label_of
+from orchestrator.report.text_gpus import groups, label_of, labels
 
-SHOWN_REASONS: Final = 4
-HEADER: Final = ("GPU", "Verdict", "Load", "Rounds", "Checks", "Wrong", "Operations", "Max C", "W")
+SHOWN_REASONS: Final = 3
+HEADER: Final = ("GPU", "Verdict", "Load", "Rounds", "Checks", "Wrong", "FLOP", "Max C", "W")
 
 
 def burn_in(report: Report) -> Iterator[str]:
-    """The chapter; nothing for a run that was no burn-in."""
+    """All but the head and the end; nothing for a run that was no burn-in."""
     night = report.burn_in
     if night is None:
         return
-    yield from layout.chapter("Burn-in")
     yield from layout.wrap(f"Level {night.level}, {duration(night.duration_seconds)} asked for. {_meaning(night)}")
+    for group in groups(report):
+        yield from layout.wrap(f"{labels(group.devices)}: {group.shown.gpu_name}")
     yield ""
     yield from layout.table(HEADER, [_row(gpu, report) for gpu in night.gpus])
+    told: dict[tuple[ReasonReport, ...], list[GpuBurnIn]] = {}
     for gpu in night.gpus:
-        yield from _reasons(gpu, report)
+        told.setdefault(gpu.reasons, []).append(gpu)
+    for reasons, alike in told.items():
+        yield from _reasons(reasons, alike, report)
+    yield ""
     yield from _evidence(night)
+    yield from _warming_up(night)
+    yield from _health(report)
+    yield from _without_result(report)
     yield ""
 
 
@@ -58,27 +71,82 @@ def _short(seconds: float) -> str:
     return f"{minutes} min" if minutes < 60 else f"{minutes // 60}:{minutes % 60:02} h"
 
 
-def _reasons(gpu: GpuBurnIn, report: Report) -> Iterator[str]:
-    if not gpu.reasons:
+def _reasons(reasons: Sequence[ReasonReport], gpus: Sequence[GpuBurnIn], report: Report) -> Iterator[str]:
+    """Why the verdict on these GPUs, at least one, is no PASS; of one alone, the board to look for."""
+    if not reasons:
         return
-    yield ""
-    todo = f" ({gpu.action})" if gpu.action is not Action.NOTHING else ""
-    yield from layout.wrap(f"{label_of(gpu.gpu_uuid, report)}: {gpu.verdict}{todo}")
-    yield from layout.bullets([f"{reason.verdict}: {reason.text}" for reason in gpu.reasons], SHOWN_REASONS)
+    devices = {device.gpu_uuid: device for device in report.gpu_info}
+    alike = [devices[gpu.gpu_uuid] for gpu in gpus]
+    board = {"serial": alike[0].serial, "at": alike[0].pci_address} if len(alike) == 1 else {}
+    who = ", ".join([labels(alike), *(f"{word} {fact}" for word, fact in board.items() if fact)])
+    todo = f" ({gpus[0].action})" if gpus[0].action is not Action.NOTHING else ""
+    yield from layout.wrap(f"{who}: {gpus[0].verdict}{todo}")
+    told = Counter(f"{reason.verdict}: {reason.text}" for reason in reasons)
+    times = [text if count == 1 else f"{text} ({count} times)" for text, count in told.items()]
+    yield from layout.bullets(times, SHOWN_REASONS)
+
+
+def _warming_up(night: BurnInReport) -> Iterator[str]:
+    """What was left out of the rates, and why no longer."""
+    soaks = [gpu.heat_soak for gpu in night.gpus if gpu.heat_soak is not None]
+    if not soaks:
+        return
+    seconds = sorted(soak.left_out_seconds for soak in soaks if soak.left_out_seconds is not None)
+    spans = dict.fromkeys(_short(length) for length in (*seconds[:1], *seconds[-1:]))
+    first = ["the first round"] if len(seconds) < len(soaks) else []
+    left_out = " and ".join([*([" to ".join(spans)] if spans else []), *first])
+    why = ", or ".join(dict.fromkeys(ending for soak in soaks for ending in soak.ended_because))
+    yield from layout.wrap(f"rates: judged without {left_out} of warming up, until {why}", "", "  ")
+
+
+def _health(report: Report) -> Iterator[str]:
+    """The verdicts on the hardware; what led to one that is no PASS stands among the reasons."""
+    told: dict[str, list[str]] = {}
+    devices = {device.gpu_uuid: device for device in report.gpu_info}
+    for one in report.health.gpus:
+        if one.applicable:
+            words = f"{one.verdict} ({one.readable} of {one.applicable} signals were read)"
+            told.setdefault(words, []).append(one.gpu_uuid)
+    if not told:
+        return
+    parts = [f"{labels([devices[uuid] for uuid in uuids])}: {words}" for words, uuids in told.items()]
+    yield from layout.wrap(f"health: {'; '.join([*parts, f'the machine: {report.health.node.verdict}'])}", "", "  ")
+
+
+def _without_result(report: Report) -> Iterator[str]:
+    """How many launches have none; what explains them stands among the reasons, and their logs in the run's folder."""
+    if report.failures:
+        yield f"launches without a result: {len(report.failures)}; where their logs are is in the JSON report"
 
 
 def _evidence(night: BurnInReport) -> Iterator[str]:
     """What the checks were, told once: they are the same on every GPU."""
-    yield ""
     for kind in dict.fromkeys(check.check for gpu in night.gpus for check in gpu.checks):
         told = [check for gpu in night.gpus for check in gpu.checks if check.check == kind]
         bounds = [check.error_bound for check in told if check.error_bound is not None]
         bound = f", at most {max(bounds):.1e} errors a check (95 %)" if bounds else ""
         checks = sum(check.checks for check in told)
         launches = sum(check.launches for check in told)
-        yield from layout.wrap(f"{kind}: {checks:,} checks in {launches} launches{bound}; {told[0].method}", "", "  ")
+        yield from layout.wrap(f"{kind}: {checks:,} checks in {launches} launches{bound}", "", "  ")
+    yield from _links(night)
     untested = {f"{what}: {why}" for gpu in night.gpus for what, why in gpu.not_tested.items()}
     for line in sorted(untested)[:SHOWN_REASONS]:
         yield from layout.wrap(f"not tested: {line}", "", "  ")
     if len(untested) > SHOWN_REASONS:
         yield f"not tested: {len(untested) - SHOWN_REASONS} more in the JSON report"
+
+
+def _links(night: BurnInReport) -> Iterator[str]:
+    """How fast the devices are connected."""
+    for one in night.links:
+        rates = {
+            "copies": one.copies_gb_per_second,
+            "all-reduce": one.all_reduce_gb_per_second,
+            "on the bus": one.all_reduce_bus_gb_per_second,
+            "to the host": one.to_host_gb_per_second,
+            "from the host": one.to_device_gb_per_second,
+        }
+        told = ", ".join(f"{what} {rate:.3g} GB/s" for what, rate in rates.items() if rate is not None)
+        if told:
+            among = f"links of {counted(len(one.gpu_uuids), 'device')}, {one.precision}"
+            yield from layout.wrap(f"{among}, each: {told}; {one.connection}", "", "  ")

@@ -24,8 +24,18 @@ _HARDWARE: Final = frozenset(
 )
 _ASKED_FOR: Final = frozenset({Category.STOPPED, Category.INTERRUPTED, Category.RESULT_LOST, Category.THROTTLED})
 """Never the cause of anything else."""
+_SKIPPED: Final = ("the model is skipped", "the cell is skipped")
+"""How outcomes.py begins the reason of a cell that was not tried because it had failed elsewhere."""
 _WITHOUT: Final = frozenset({Status.FAILED, Status.MISSING})
-_FACTS: Final = {"fault": "Whose fault", "exit": "Exit", "progress": "Progress", "xids": "Xid", "chain": "Raised"}
+_ENDED_AS: Final = "Ended as"
+_FACTS: Final = {
+    "ended_as": _ENDED_AS,
+    "fault": "Whose fault",
+    "exit": "Exit",
+    "progress": "Progress",
+    "xids": "Xid",
+    "chain": "Raised",
+}
 _MEMORY: Final = {
     "device_free_bytes": "{} free on the device",
     "device_total_bytes": "{} in all",
@@ -66,7 +76,7 @@ def root_cause(report: Report) -> Iterator[str]:
         if device.taken_out:
             yield from layout.wrap(f"{label(device)} was taken out of the run: {device.taken_out}", "  ", "  ")
     skipped = dict.fromkeys(
-        f"{cell.model_name}: {cell.reason}" for cell in report.cells if cell.reason.startswith("the model is skipped")
+        f"{cell.model_name}: {cell.reason}" for cell in report.cells if cell.reason.startswith(_SKIPPED)
     )
     for line in skipped:
         yield from layout.wrap(line, "  ", "  ")
@@ -111,6 +121,8 @@ def _failure(index: int, failure: FailureReport, report: Report) -> Iterator[str
         "   ",
     )
     yield from layout.wrap(failure.message, "     ")
+    if ended_as := failure.evidence.get("ended_as"):  # the message is of what the driver says was the cause
+        yield from layout.wrap(f"{_ENDED_AS}: {ended_as}", "     ")
     yield from layout.wrap(
         f"In the end the cell was: {failure.status.replace('_', ' ')}. Logs: {failure.folder}", "     "
     )

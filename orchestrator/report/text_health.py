@@ -41,7 +41,7 @@ def health(report: Report) -> Iterator[str]:
 
 
 def _line(who: str, verdict: Verdict, readable: int, applicable: int) -> str:
-    return f"{who}: {verdict}" + (f" ({readable} of {applicable} signals were read)" if applicable else "")
+    return f"{who}: {verdict}" + (f" ({readable} of {applicable} applicable signals were read)" if applicable else "")
 
 
 def _findings(signals: Sequence[SignalReport]) -> Iterator[str]:

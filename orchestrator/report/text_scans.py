@@ -1,4 +1,7 @@
-"""The batch sizes that scans have tried, as text: throughput and memory over the batch, a table for each scan."""
+"""The batch sizes that scans have tried, as text: throughput and memory over the batch, a table for each scan.
+
+Each size is one launch, and a quick one: where its times were not steady it is marked, and said below the table.
+"""
 
 from collections.abc import Iterator
 from typing import Final
@@ -8,6 +11,8 @@ from orchestrator.report.cells import BatchPoint, BatchScan
 from orchestrator.report.model import Report
 from orchestrator.report.numbers import unit
 from orchestrator.report.text_gpus import label_of
+from orchestrator.report.text_remarks import MARK
+from protocol.result import SteadyState
 
 BAR: Final = 20
 """Characters of the highest throughput."""
@@ -30,6 +35,9 @@ def _scan(scan: BatchScan, where: str) -> Iterator[str]:
         top = max((point.throughput_samples_per_sec or 0.0 for point in scan.points), default=0.0)
         rows = [_row(point, top, best=point.batch_size == scan.best_batch_size) for point in scan.points]
         yield from layout.table(("Batch", "Throughput", "Peak Memory", ""), rows, "  ")
+        for point in scan.points:
+            if doubts := _doubts(point):
+                yield from layout.wrap(f"{MARK} batch {point.batch_size}: {doubts}", "  ")
     yield ""
 
 
@@ -47,7 +55,14 @@ def _row(point: BatchPoint, top: float, *, best: bool) -> tuple[str, ...]:
     bar = "#" * max(1, round(BAR * point.throughput_samples_per_sec / top)) if top else ""
     return (
         str(point.batch_size),
-        unit(point.throughput_samples_per_sec, "smp/s"),
+        unit(point.throughput_samples_per_sec, "smp/s") + (f" {MARK}" if _doubts(point) else ""),
         unit(point.peak_memory_mb, "MB"),
         f"{bar} best" if best else bar,
     )
+
+
+def _doubts(point: BatchPoint) -> str:
+    """Why the throughput of its one launch is in doubt; empty where it is not."""
+    unsteady = "not steady after warm-up" if point.steady_state == SteadyState.NONE else ""
+    moved = point.drifting and point.drift_percent is not None
+    return "; ".join(filter(None, (unsteady, f"drifting by {point.drift_percent:+.1f}%" if moved else "")))

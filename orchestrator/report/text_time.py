@@ -24,7 +24,8 @@ def time(report: Report) -> Iterator[str]:
     yield from layout.chapter("Time Beside Measuring")
     yield from layout.wrap(
         f"Loading, warm-up and measuring aside, a launch cost {_cost(ledgers)} (isolation "
-        f"{report.overhead.isolation}). Start, import, context, build and teardown belong to that overhead."
+        f"{report.overhead.isolation}). Start, import, context, build, count, record and teardown belong to that "
+        "overhead."
     )
     yield from _zygote(report)
     yield ""

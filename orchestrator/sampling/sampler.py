@@ -2,16 +2,14 @@
 
     orchestrator ── Task, AwaitFree… ──▶ sampler ── a batch a second ──▶ telemetry/<uuid>.samples
     orchestrator ◀── Digest (1 Hz), DeviceFree, Unavailable ──┤            telemetry/health.records
-    orchestrator ◀── XidSeen, GpuBroken, ForeignSeen ─────────┘            SOCK_SEQPACKET, descriptor 3
+    orchestrator ◀── XidSeen, GpuBroken, TooHot, ForeignSeen ─┘            SOCK_SEQPACKET, descriptor 3
 
 It sleeps in poll between ticks. It never waits for the orchestrator (a full socket drops the digest and keeps answers
 back) nor for the disk's goodwill (a refused batch is said once, and is a gap). It ends when the socket closes, on
-SIGTERM, and with the orchestrator. Run as `python -P -m orchestrator.sampling.sampler`.
+SIGTERM, and with the orchestrator (spawn.py sees to that). Run as `python -P -m orchestrator.sampling.sampler`.
 """
 
 import contextlib
-import ctypes
-import os
 import select
 import signal
 import socket
@@ -30,6 +28,8 @@ from orchestrator.machine import host
 from orchestrator.machine.nvml import Nvml
 from orchestrator.machine.nvml_errors import NvmlError
 from orchestrator.sampling import foreign
+from orchestrator.sampling.heat_watch import HeatWatch
+from orchestrator.sampling.overheating import TemperatureStop
 from orchestrator.sampling.samples import SampleFile
 from protocol import codec
 from protocol.messages import AwaitFree, DeviceFree, Digest, FromSampler, Sample, Unavailable
@@ -37,7 +37,6 @@ from protocol.messages import AwaitFree, DeviceFree, Digest, FromSampler, Sample
 CONTROL_FD: Final = 3
 MAX_MESSAGE_BYTES: Final = 256 * 1024
 
-_PR_SET_PDEATHSIG: Final = 1
 _DIGEST_NS: Final = 1_000_000_000
 _FREE_POLL_MS: Final = 5.0
 """How often used memory is read while a cell waits for its GPU. One reading takes some microseconds on an H200."""
@@ -45,9 +44,10 @@ _AWAIT_FREE: Final = codec.Decoder[AwaitFree](AwaitFree)
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag=True):
-    """First word to the sampler: whose child it must be, where its rooms must come from, what to read, where to write.
+    """First word to the sampler: whose child it is, where its rooms must come from, what to read, where to write.
 
-    files: UUID of each GPU → its file of samples. health: the file for their health.
+    files: UUID of each GPU → its file of samples. health: the file for their health. stop: when a GPU is too hot; None
+    where none is stopped for that. hot: UUID of a GPU → degrees that it says in place of its own, a fault on purpose.
     """
 
     parent_pid: int
@@ -55,6 +55,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     interval_ms: int
     files: dict[str, str]
     health: str
+    stop: TemperatureStop | None = None
+    hot: dict[str, int] = {}
 
 
 @dataclass
@@ -83,6 +85,8 @@ class Sampler:
         self._health = self._watching(task)
         self._lookout = foreign.Lookout(nvml, task.parent_pid)
         self._look_out_ns = 0
+        self._hot = task.hot
+        self._heat = None if task.stop is None else HeatWatch(nvml, task.stop, task.hot)
 
     def run(self) -> None:
         """Sample and answer until the socket closes."""
@@ -100,8 +104,11 @@ class Sampler:
         for file in self._files.values():
             file.close()
         if self._health is not None:
-            with contextlib.suppress(OSError):  # the disk refuses the last look, and nobody listens any more
+            try:
                 self._health.close()
+            except OSError as error:
+                self._complain("the health of the GPUs", error)
+        self._send_answers()  # who has asked it to end hears its last words
 
     def _sample_if_due(self) -> None:
         now = time.monotonic_ns()
@@ -117,6 +124,8 @@ class Sampler:
             self._look_out_ns = now + foreign.LOOK_NS
             for uuid in self._uuids:
                 self._look_out(uuid)
+        if self._heat is not None:
+            self._outbox.extend(self._heat.look(newest, now))
         if now >= self._digest_ns:
             self._digest_ns = now + _DIGEST_NS - self._interval_ns // 2
             self._write()
@@ -131,9 +140,10 @@ class Sampler:
     def _read(self, uuid: str) -> Sample:
         """A reading; one without values for a GPU that is lost, so that the others go on and the gap is seen."""
         try:
-            return self._nvml.read(uuid)
+            sample = self._nvml.read(uuid)
         except NvmlError:
             return Sample(at_ns=time.monotonic_ns())
+        return msgspec.structs.replace(sample, temperature_c=self._hot.get(uuid, sample.temperature_c))
 
     def _watching(self, task: Task) -> HealthWatch | None:
         try:
@@ -251,7 +261,6 @@ def main() -> int:
         if not data:
             return 0
         task = codec.decode(data, Task)
-        _end_with(task.parent_pid)
         _end_on_sigterm(channel)
         root = str(Path(__file__).resolve().parents[2])
         if root != task.root:
@@ -267,14 +276,6 @@ def main() -> int:
 
 def _refuse(channel: socket.socket, reason: str) -> None:
     channel.send(codec.encode(Unavailable(reason=reason)))
-
-
-def _end_with(parent_pid: int) -> None:
-    """Be killed when the orchestrator dies; leave at once if it already has."""
-    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL) != 0:
-        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) failed")
-    if os.getppid() != parent_pid:
-        sys.exit(0)
 
 
 def _end_on_sigterm(channel: socket.socket) -> None:

@@ -8,17 +8,18 @@ import os
 import select
 import signal
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final, Self
 
 from orchestrator.errors import StorageError
 from orchestrator.processes import ending, spawn
+from orchestrator.sampling.overheating import TemperatureStop
 from orchestrator.sampling.readings import Readings, over
 from orchestrator.sampling.sampler import MAX_MESSAGE_BYTES, Task
 from orchestrator.sampling.samples import read_samples
 from protocol import codec
-from protocol.messages import AwaitFree, FromSampler
+from protocol.messages import AwaitFree, FromSampler, Unavailable
 from protocol.paths import RunPaths
 
 __all__ = ["Readings", "Telemetry", "over", "read_samples"]
@@ -29,17 +30,28 @@ _PATIENCE_S: Final = 2.0
 
 
 class Telemetry:
-    """A running sampler. `fileno` is readable when there is something to receive, or the process is gone."""
+    """A running sampler. `fileno` is readable when there is something to receive, or the process is gone.
+
+    last_words: why it could not keep what it had read, told while it ended.
+    """
 
     def __init__(self, pid: int, channel: socket.socket) -> None:
         self.pid = pid
         self._channel = channel
         self._pidfd: int | None = os.pidfd_open(pid)
         self._exit: ending.Exit | None = None
+        self.last_words: tuple[str, ...] = ()
 
     @classmethod
-    def start(cls, uuids: Iterable[str], folder: Path, interval_ms: int) -> Self:
-        """Start sampling the GPUs, appending to `RunPaths(folder).samples(uuid)` for each.
+    def start(
+        cls,
+        uuids: Iterable[str],
+        folder: Path,
+        interval_ms: int,
+        stop: TemperatureStop | None = None,
+        hot: Mapping[str, int] | None = None,
+    ) -> Self:
+        """Start sampling the GPUs, appending to `RunPaths(folder).samples(uuid)` for each. stop, hot: as in Task.
 
         Call it from the main thread: the sampler is killed with the thread that started it. Raises StorageError when
         the folder for the samples cannot be made.
@@ -60,6 +72,8 @@ class Telemetry:
             interval_ms=interval_ms,
             files={uuid: str(paths.samples(uuid).absolute()) for uuid in uuids},
             health=str(paths.health.absolute()),
+            stop=stop,
+            hot=dict(hot or {}),
         )
         telemetry = cls(pid, ours)
         with contextlib.suppress(EOFError):  # one that died at once is seen where it is listened to
@@ -101,7 +115,8 @@ class Telemetry:
         Takes at most 6 s. None for a process that hangs inside the driver and survives even SIGKILL: it is left to the
         kernel. Nobody else may reap it.
         """
-        self._channel.close()
+        with contextlib.suppress(OSError):  # closed already, or nobody is at the other end
+            self._channel.shutdown(socket.SHUT_WR)
         for number in (None, signal.SIGTERM, signal.SIGKILL):
             if self._pidfd is None:
                 break
@@ -111,6 +126,11 @@ class Telemetry:
                 self._exit = ending.reap(self.pid)
                 os.close(self._pidfd)
                 self._pidfd = None
+        if self._channel.fileno() >= 0:
+            with contextlib.suppress(EOFError):
+                told = self.receive()
+                self.last_words = tuple(message.reason for message in told if isinstance(message, Unavailable))
+            self._channel.close()
         return self._exit
 
     def _send(self, message: Task | AwaitFree) -> None:

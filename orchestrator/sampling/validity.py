@@ -18,6 +18,9 @@ from protocol.failure import Category, Failure, Phase
 LIMIT: Final = 0.01
 """Fraction of the measured time under slowdown from which a result is not to be believed."""
 
+_OF_SHARING: Final = {Category.OUT_OF_MEMORY: "ran out of memory", Category.DEADLINE: "ran out of time"}
+"""Failures that another process on the GPU may be the cause of, in words."""
+
 
 def throttled(readings: Readings) -> bool | None:
     """Whether the GPU was slowed down for longer than a result bears; None where nothing is known."""
@@ -43,10 +46,13 @@ def contaminated(who: str) -> Failure:
 
 
 def beside(failure: Failure, who: str) -> Failure:
-    """The failure as it is to be read where `who` computed on the GPU too: want of memory is not the cell's then."""
-    if not who or failure.category is not Category.OUT_OF_MEMORY:
+    """The failure as it is to be read where `who` computed on the GPU too.
+
+    Want of memory is not the cell's then, and of what took too long neither it nor the GPU is to blame.
+    """
+    if not who or failure.category not in _OF_SHARING:
         return failure
-    message = f"{who} computed on the GPU too, and it ran out of memory: {failure.message}"
+    message = f"{who} computed on the GPU too, and it {_OF_SHARING[failure.category]}: {failure.message}"
     return msgspec.structs.replace(failure, category=Category.CONTAMINATED, message=message)
 
 

@@ -1,8 +1,8 @@
 """What `selftest` injects, and what the orchestrator has to make of it. Data alone.
 
 worker/workloads/fault.py does it, in a worker like any other. What hangs does so in the warm-up, whose deadline is
-short here; everything else goes wrong while measuring, whose deadline is not, so that a slow machine is not mistaken
-for a hang.
+short here; everything else goes wrong while building or measuring, whose deadlines are not, so that a slow machine is
+not mistaken for a hang.
 """
 
 import enum
@@ -135,8 +135,10 @@ FAULTS: Final[tuple[Fault, ...]] = (
     Fault(
         name="import error",
         do="import error",
-        expected=Expected(category=Category.IMPORT_ERROR, says="nothing_like_this", done=Done.SKIPPED),
-        config=_WHILE_MEASURING,
+        expected=Expected(
+            category=Category.IMPORT_ERROR, says="nothing_like_this", done=Done.SKIPPED, phase=Phase.BUILD
+        ),
+        config={"in": Phase.BUILD.value},  # later it would not be the whole model's
     ),
     Fault(
         name="NaN",

@@ -60,9 +60,7 @@ class CellFigures(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def drifting(self) -> bool | None:
         """Whether a launch's times moved by more than the limit; None where they are too few to tell."""
-        if self.drift_percent is None:
-            return None
-        return abs(self.drift_percent) > series.DRIFT_LIMIT_PERCENT
+        return series.drifting(self.drift_percent)
 
 
 def of_launch(result: Result) -> LaunchFigures:

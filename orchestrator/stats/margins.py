@@ -1,4 +1,4 @@
-"""The margins of configs/margins.yaml, typed: by how much a GPU may be slower before anybody is told."""
+"""The margins of configs/margins.yaml, typed: by how much a GPU, or a run, may be slower before anybody is told."""
 
 import enum
 import functools
@@ -40,11 +40,19 @@ class SiblingMargins(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     bandwidth: Margin
 
 
+class RunMargins(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Between two runs. end_to_end: of what goes through the host, loading and generation."""
+
+    cell: Margin
+    end_to_end: Margin
+
+
 class Margins(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The whole file. drift: of a GPU against itself, over a run."""
+    """The whole file. drift: of a GPU against itself, over a run. runs: between two of them."""
 
     siblings: SiblingMargins
     drift: Margin
+    runs: RunMargins
 
     @property
     def shares(self) -> Mapping[Bound, float]:
@@ -68,6 +76,7 @@ def _load(folder: Path) -> Margins:
     document = yaml_file.read(folder / "margins.yaml")
     margins = document.convert(Margins)
     places: dict[tuple[str, ...], Margin] = {("siblings", bound): one for bound, one in margins.of_siblings.items()}
+    places |= {("runs", "cell"): margins.runs.cell, ("runs", "end_to_end"): margins.runs.end_to_end}
     for path, margin in {**places, ("drift",): margins.drift}.items():
         if not 0 < margin.percent < 100:
             where = document.where((*path, "percent"))

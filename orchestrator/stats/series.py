@@ -74,6 +74,11 @@ def drift_percent(times_ms: Sequence[float]) -> float | None:
     return (after / before - 1) * 100 if before > 0 else None
 
 
+def drifting(drift_percent: float | None) -> bool | None:
+    """Whether times moved by more than the limit; None where they are too few to tell."""
+    return None if drift_percent is None else abs(drift_percent) > DRIFT_LIMIT_PERCENT
+
+
 def spread_percent(values: Sequence[float]) -> float | None:
     """Largest less smallest, as a share of the median, in percent. None for fewer than two values above zero."""
     if len(values) < 2 or min(values) <= 0:

@@ -7,6 +7,7 @@ incomplete beta function by its continued fraction (DLMF 8.17.22), evaluated by 
 
 import functools
 import math
+import statistics
 from typing import Final
 
 _TINY: Final = 1e-300
@@ -28,13 +29,19 @@ def quantile(share: float, degrees: float) -> float:
     """The value below which `share` of all values lie, 0.5 <= share < 1. Raises ValueError for others."""
     if not 0.5 <= share < 1:
         raise ValueError(f"expected a share from 0.5 to less than 1, got {share}")
-    low, high = 0.0, 1.0
-    while tail(high, degrees) > 1 - share:
-        low, high = high, high * 2
-    for _ in range(50):
-        middle = (low + high) / 2
-        low, high = (middle, high) if tail(middle, degrees) > 1 - share else (low, middle)
-    return (low + high) / 2
+    # The tail falls and is convex, and t is never less than the normal value: Newton's steps come from below, and stay.
+    t = statistics.NormalDist().inv_cdf(share)
+    for _ in range(_TERMS):
+        step = (tail(t, degrees) - (1 - share)) / _density(t, degrees)
+        t += step
+        if step <= _PRECISION * t:
+            break
+    return t
+
+
+def _density(t: float, degrees: float) -> float:
+    logarithm = math.lgamma((degrees + 1) / 2) - math.lgamma(degrees / 2) - math.log(degrees * math.pi) / 2
+    return math.exp(logarithm - (degrees + 1) / 2 * math.log1p(t * t / degrees))
 
 
 def _incomplete_beta(x: float, rest: float, a: float, b: float) -> float:

@@ -73,10 +73,10 @@ def between(early: Reading, late: Reading) -> Why:
     fall = -math.log(late.clock_mhz / early.clock_mhz)
     per_clock_percent = math.expm1(fall - loss) * 100
     if fall < _MOST_OF_IT * loss:
-        words = f"it did {-per_clock_percent:.1f}% less at each tick of its clock: memory, errors, links or the host"
+        words = f"it does {-per_clock_percent:.1f}% less at each tick of its clock: memory, errors, links or the host"
         return Why(reason=Reason.OTHER, words=words, per_clock_percent=per_clock_percent)
     reason, because = _why_the_clock(early, late)
-    words = f"its clock fell by {-math.expm1(-fall):.1%}{because}"
+    words = f"its clock is {-math.expm1(-fall):.1%} lower{because}"
     return Why(reason=reason, words=words, per_clock_percent=per_clock_percent)
 
 
@@ -85,11 +85,11 @@ def _why_the_clock(early: Reading, late: Reading) -> tuple[Reason, str]:
     if early.temperature_c is not None and late.temperature_c is not None:
         hotter = late.temperature_c - early.temperature_c
     if hotter is not None and hotter >= HOTTER_C:
-        return Reason.HEAT, f" while it became {hotter:.0f} degrees hotter: cooling"
+        return Reason.HEAT, f", and it is {hotter:.0f} degrees hotter: cooling"
     if late.capped is not None and late.capped >= CAPPED_SHARE:
         return Reason.POWER, " at the power limit" + ("" if hotter is None else ", and it is no hotter: power")
     if hotter is None or late.capped is None:
-        return Reason.CLOCK, "; what made it fall is not known"
+        return Reason.CLOCK, "; what lowers it is not known"
     return Reason.CLOCK, ", though it is neither hotter nor at the power limit"
 
 

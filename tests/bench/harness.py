@@ -23,8 +23,9 @@ from orchestrator.deciding.slots import NextLaunch
 from orchestrator.machine import cores, devices, seen
 from orchestrator.planning import preload
 from orchestrator.processes import spawn
-from orchestrator.processes.fleet import Concluded, Fleet, Gone, Happening
+from orchestrator.processes.fleet import Fleet
 from orchestrator.processes.link import Link
+from orchestrator.processes.live import Concluded, Gone, Happening
 from orchestrator.processes.nursery import Nursery
 from orchestrator.sampling.telemetry import Telemetry, read_samples
 from protocol.cell import Cell, DeviceKind
@@ -113,7 +114,7 @@ class Harness:
             for happening in happenings:
                 if isinstance(happening, Concluded):
                     outcome = happening.outcome
-                    fleet.acknowledge(happening.live)
+                    fleet.acknowledge(happening.live, time.monotonic_ns())
                 elif isinstance(happening, Gone):
                     gone = self._gates.admit(happening, self._telemetry) is not None
             if not gone:

@@ -33,7 +33,7 @@ ON_A_CPU: Final = ("-p", "fp32,bf16", "--profile", "quick")
 NVBANDWIDTH: Final = {
     "h2d": ("host_to_device_memcpy_ce", 512),
     "d2h": ("device_to_host_memcpy_ce", 512),
-    "copy": ("device_local_copy", 2048),
+    "copy": ("device_local_copy", 4096),
 }
 """By our names: its test, and the MiB that it moves at once."""
 BARE: Final = """

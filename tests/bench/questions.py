@@ -29,6 +29,6 @@ class Question(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """Milliseconds an iteration, the median or mean that the method gives; None where it failed, which standard error tells."""
+    """Milliseconds an iteration, the method's median or mean; None where it failed, which standard error tells."""
 
     ms: float | None

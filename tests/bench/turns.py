@@ -39,7 +39,8 @@ import msgspec
 
 from orchestrator.configuration.resolved import Isolation, StoredRun
 from orchestrator.deciding.slots import NextLaunch
-from orchestrator.processes.fleet import Concluded, Fleet, Happening, Live
+from orchestrator.processes.fleet import Fleet
+from orchestrator.processes.live import Concluded, Happening, Live
 from protocol.cell import Cell, Workload
 from protocol.failure import Phase
 from protocol.result import Result
@@ -161,7 +162,7 @@ class Crowd:
                 raise RuntimeError(f"{isolation}: {happening.outcome}")
             self._results[isolation].append(happening.outcome)
             self._waiting.pop(happening.live.pid or 0, None)
-            bench.fleets[isolation].acknowledge(happening.live)
+            bench.fleets[isolation].acknowledge(happening.live, time.monotonic_ns())
         return bool(concluded)
 
 

@@ -42,7 +42,7 @@ def test_a_healthy_node_passes_with_evidence(tmp_path: Path) -> None:
     assert night["verdict"] == "PASS"
     for gpu in night["gpus"]:
         assert (gpu["verdict"], gpu["reasons"]) == ("PASS", [])
-        assert {check["check"] for check in gpu["checks"]} == {"soak", "truth", "memory", "replay"}
+        assert {check["check"] for check in gpu["checks"]} == {"soak", "truth", "memory", "replay", "links"}
         assert all(check["checks"] > 0 and check["mismatches"] == 0 for check in gpu["checks"])
         assert gpu["compared_launches"] > 0
 
@@ -57,6 +57,7 @@ def test_flipped_bits_are_found_and_blamed_on_the_right_device(tmp_path: Path) -
     assert found["soak"] >= 2
     assert found["truth"] >= 1
     assert found["memory"] >= 1
+    assert found["links"] >= 1
     assert all(check["mismatches"] == 0 for check in first["checks"])
 
 

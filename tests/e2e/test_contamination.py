@@ -196,6 +196,6 @@ def test_a_gpu_does_not_wait_for_somebody_who_is_not_seen_any_more(
     node.until(lambda: withdrawn(node) == 1)
     (sampler,) = [child for child in node.children() if "orchestrator.sampling.sampler" in child.cmdline()]
     sampler.kill()
-    assert node.wait(timeout_s=20) == 0, node.output
+    assert node.wait(timeout_s=20) == 4, node.output  # nor whether the GPU is sound
     assert "none waits until others have left" in node.output
     assert node.report()["cells"][0]["attempts"] == 2

@@ -99,7 +99,9 @@ def test_a_run_on_a_disk_that_is_full_says_so_and_goes_on_when_there_is_room(tmp
     """Exit code 5 with what to do; no cell is blamed; `status` knows why; with room, resume measures the rest."""
     told = on_a_small_disk(tmp_path, RUN)
     assert told["code"] == 5
-    assert "No space left on device. Free space, then `gpubench-orchestrate report" in told["said"]
+    disk = tmp_path / "disk"
+    advice = f"Free space on the file system at {disk}, but not in {disk}/run, where everything measured is, then `gpub"
+    assert f"No space left on device. {advice}" in told["said"]
     assert told["measured"] > 0
     assert told["blamed"] == []
     (reason,) = told["finished"]

@@ -1,5 +1,6 @@
 """Real processes that go wrong, and what the run makes of each: named, contained, and nothing else disturbed."""
 
+import os
 import resource
 import signal
 import time
@@ -100,6 +101,24 @@ def test_a_killed_worker_costs_one_attempt(tmp_path: Path) -> None:
     assert first.failure.message == "killed by SIGKILL, cause unknown"
     assert second.promised
     assert leftovers(folder) == NOTHING
+
+
+def test_workers_go_first_where_memory_runs_out(tmp_path: Path) -> None:
+    """The kernel is told to take a worker, and neither the orchestrator nor what starts workers."""
+    faults.prepare(tmp_path / "run", faults.model("endless", do="hang"))
+    node = Node(tmp_path / "run")
+    node.until(lambda: node.working("endless"))
+    node.until(lambda: score(node.worker("endless").pid) == 1000)
+    assert score(node.process.pid) == score(os.getpid())
+    assert score(node.zygote().pid) == score(os.getpid())
+    node.kill(signal.SIGTERM)
+    node.kill(signal.SIGINT)
+    node.wait()
+
+
+def score(pid: int) -> int:
+    """How gladly the kernel ends a process where memory runs out."""
+    return int(Path(f"/proc/{pid}/oom_score_adj").read_text())
 
 
 def test_a_killed_zygote_costs_nothing(tmp_path: Path) -> None:

@@ -87,14 +87,15 @@ def test_a_gpu_whose_memory_stays_taken_waits_until_it_is_free(tmp_path: Path) -
 
 
 def test_without_nvml_the_run_goes_on(tmp_path: Path) -> None:
-    """NVML that breaks after the devices were found costs the readings, and the report says why."""
+    """NVML that breaks after the devices were found costs the readings and the verdict, and the report says why."""
     nvml = FakeNvml(tmp_path, gpus=2)
     folder = tmp_path / "run"
     prepare(nvml, folder)
     nvml.fail("nvmlInit", 999)
     node = Node(folder, environment=nvml.environment | beside(nvml))
-    assert node.wait() == 0, node.output
+    assert node.wait() == 4, node.output
     assert "no GPU readings" in node.output
+    assert node.report()["summary"]["cells"]["ok"] == 4
     assert node.report()["summary"]["average_power_draw_w"] is None
 
 

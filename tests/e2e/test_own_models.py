@@ -31,10 +31,16 @@ class Bad(Good):
 """
 
 
-def run(folder: Path, words: str, *, expected: int = 0) -> tuple[dict[str, Any], Archive]:
+SHADOW = """
+models:
+  - {name: shadow, class: transformers.Good, input_shape: [2, 4]}
+"""
+
+
+def run(folder: Path, words: str, *, expected: int = 0, **environment: str) -> tuple[dict[str, Any], Archive]:
     """The report and the run of a command that measures little on a CPU device."""
     options = f"run --gpu-ids cpu:0 -i 2 -w 1 -o report.json --runs-folder runs {words}"
-    done = python("-m", "orchestrator", *options.split(), cwd=folder)
+    done = python("-m", "orchestrator", *options.split(), cwd=folder, **environment)
     assert done.returncode == expected, done.stdout + done.stderr
     (made,) = (folder / "runs").iterdir()
     report: dict[str, Any] = json.loads((folder / "report.json").read_text())
@@ -79,3 +85,58 @@ def test_a_model_that_fails_fails_alone_and_nobody_else_sees_its_code(tmp_path: 
     )
     assert str(bad.failure.traceback).splitlines()[1] == f'  File "{tmp_path}/net.py", line 15, in forward'
     assert (tmp_path / "witnesses").read_text().split() == ["gpubench-worker"] * 2
+
+
+@pytest.mark.parametrize("told", ["--pythonpath", "PYTHONPATH"])
+def test_a_package_of_the_users_that_is_called_like_a_library_is_no_zygotes_business(tmp_path: Path, told: str) -> None:
+    """A transformers/ of theirs takes the place of the installed one, and only processes of launches import it."""
+    library = tmp_path / "library"
+    (library / "transformers").mkdir(parents=True)
+    (library / "transformers" / "__init__.py").write_text(WITNESS, encoding="utf-8")
+    (tmp_path / "mine.yaml").write_text(SHADOW, encoding="utf-8")
+    words = "--models-file mine.yaml -b 2 --phases inference --allow-code"
+    if told == "PYTHONPATH":
+        report, _ = run(tmp_path, words, PYTHONPATH=f"{ROOT}:{library}")
+    else:
+        report, _ = run(tmp_path, f"{words} --pythonpath {library}")
+    assert report["summary"]["cells"]["ok"] == 1
+    assert (tmp_path / "witnesses").read_text().split() == ["gpubench-worker"]
+
+
+UNSUITABLE = (
+    WITNESS
+    + """
+class Complex(Good):
+    def __init__(self):
+        super().__init__()
+        self.turn = torch.nn.Parameter(torch.ones(2, dtype=torch.complex64))
+
+class Unbuilt(Good):
+    def __init__(self):
+        raise OSError("no such weights")
+"""
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_cells_that_a_model_is_unsuitable_for_cost_no_others(tmp_path: Path, seed: int) -> None:
+    """In whatever order: fp32 is measured where half precision cannot be; what cannot be built is tried once."""
+    (tmp_path / "net.py").write_text(UNSUITABLE)
+    words = f"-m net.py:Complex,net.py:Unbuilt -p fp32,bf16 --phases load,inference -b 1 --seed {seed} --allow-code"
+    report, kept = run(tmp_path, words, expected=4)
+    of_complex = {
+        (cell["workload"], cell["precision"]): cell["status"]
+        for cell in report["cells"]
+        if cell["model_name"] == "net.py:Complex"
+    }
+    assert of_complex == {
+        ("load", "fp32"): "ok",
+        ("inference", "fp32"): "ok",
+        ("load", "bf16"): "failed",
+        ("inference", "bf16"): "failed",
+    }
+    assert sum("unbuilt" in attempt.start.cell for attempt in kept.attempts) == 1
+    reasons = {cell["reason"] for cell in report["cells"] if cell["model_name"] == "net.py:Unbuilt"}
+    assert any(reason.startswith("the model is skipped: model cannot be built") for reason in reasons)
+    assert all("OSError: no such weights" in reason for reason in reasons)

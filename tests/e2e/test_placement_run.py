@@ -1,11 +1,33 @@
 """Real processes on two devices: whose fault a failure is, and what the run makes of it."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 from orchestrator.disk.records import Skipped, TakenOut
 from tests.fakes import faults
+from tests.fakes.cuda import beside
 from tests.fakes.node import NOTHING, Node, leftovers
+from tests.fakes.nvml import FakeNvml, uuid
+
+PREPARE = """
+import json
+from pathlib import Path
+from orchestrator.machine import devices
+from protocol.messages import Deadlines
+from tests.fakes import faults
+models = [faults.model(name, **config) for name, config in json.loads({models!r}).items()]
+deadlines = Deadlines(start=20, import_=20, build=20, warm_up=1, measure=1, finish=20)
+found = devices.resolve("all", visible=None, cores=(0, 1))
+faults.prepare(Path({folder!r}), *models, machines=found, deadlines=deadlines)
+print("null")
+"""
+
+
+def on_gpus(nvml: FakeNvml, folder: Path, models: dict[str, dict[str, str]]) -> Node:
+    """A run of these models on every GPU that the fake NVML shows, begun. A launch has a second to measure."""
+    nvml.python(PREPARE.format(folder=str(folder), models=json.dumps(models)))
+    return Node(folder, environment=nvml.environment | beside(nvml))
 
 
 def cells(report: dict[str, Any], model: str) -> list[dict[str, Any]]:
@@ -29,7 +51,8 @@ def test_a_model_that_fails_on_two_devices_is_skipped(tmp_path: Path) -> None:
     assert "bad fault fp32 is skipped on every device" in node.output
     report = node.report()
     assert {cell["status"] for cell in cells(report, "bad")} == {"failed"}
-    told = [cell for cell in cells(report, "bad") if cell["reason"] == f"the model is skipped: {skipped.reason}"]
+    why = f"the model is skipped in this workload and precision: {skipped.reason}"
+    told = [cell for cell in cells(report, "bad") if cell["reason"] == why]
     assert len(told) == 16 - len(tried)
     assert {cell["status"] for cell in cells(report, "good")} == {"ok"}
     assert not any(isinstance(one, TakenOut) for one in node.records())
@@ -53,6 +76,47 @@ def test_a_device_on_which_two_cells_fail_is_taken_out(tmp_path: Path) -> None:
     text = (folder / "report.txt").read_text(encoding="utf-8")
     assert "cpu:0 was taken out of the run: 2 cells failed on it" in text
     assert leftovers(folder) == NOTHING
+
+
+def test_a_gpu_that_hangs_is_taken_out(tmp_path: Path) -> None:
+    """Two cells hang on it and are measured on the other one: it is named, its health is WARN, the other goes on."""
+    folder, nvml = tmp_path / "run", FakeNvml(tmp_path, gpus=2)
+    models = {f"model{number}": {"do": "hang", "on": uuid(0)} for number in range(5)}
+    node = on_gpus(nvml, folder, models)
+    assert node.wait() == 4, node.output
+    (out,) = [one for one in node.records() if isinstance(one, TakenOut)]
+    assert (out.device, out.reason) == (uuid(0), "2 cells failed on it that work on another device")
+    report = node.report()
+    assert {cell["status"] for cell in report["cells"] if cell["gpu_uuid"] == uuid(1)} == {"ok"}
+    fault = "the device's: the same cell was measured on GPU 1"
+    assert {(one["category"], one["evidence"]["fault"]) for one in report["failures"]} == {("deadline exceeded", fault)}
+    assert report["health"]["gpus"][0]["verdict"] == "WARN"
+    assert leftovers(folder) == NOTHING
+
+
+def test_a_deadline_that_is_too_short_takes_no_gpu_out(tmp_path: Path) -> None:
+    """A model that is slow on both GPUs is at fault at that size, which is tried no more; the other is measured."""
+    folder, nvml = tmp_path / "run", FakeNvml(tmp_path, gpus=2)
+    node = on_gpus(nvml, folder, {"slow": {"do": "hang"}, "slower": {"do": "hang"}, "good": {}})
+    assert node.wait() == 4, node.output
+    report = node.report()
+    assert {cell["status"] for cell in cells(report, "good")} == {"ok"}
+    assert not any(isinstance(one, TakenOut) for one in node.records())
+    assert {one.only for one in node.records() if isinstance(one, Skipped)} == {"fault fp32 at batch size 1"}
+    assert {one["evidence"]["fault"].partition(":")[0] for one in report["failures"]} == {"the model's"}
+
+
+def test_the_only_gpu_is_taken_out_by_two_models_in_a_row(tmp_path: Path) -> None:
+    """Nobody else can be asked: after the second model has hung, the others are not tried, and the report says why."""
+    folder, nvml = tmp_path / "run", FakeNvml(tmp_path, gpus=1)
+    node = on_gpus(nvml, folder, {f"model{number}": {"do": "hang"} for number in range(5)})
+    assert node.wait() == 4, node.output
+    report = node.report()
+    assert len(report["failures"]) == 2
+    assert {one["evidence"]["fault"].partition(",")[0] for one in report["failures"]} == {"the device's"}
+    assert [cell["status"] for cell in report["cells"]].count("missing") == 3
+    text = " ".join((folder / "report.txt").read_text(encoding="utf-8").split())
+    assert "failed on it one after the other, and no other device can tell whose fault that is" in text
 
 
 def test_a_crash_leaves_its_evidence(tmp_path: Path) -> None:

@@ -82,6 +82,17 @@ RESNET = ModelSpec(
     memory_mb=1,
     preload=("torchvision.models.resnet",),
 )
+PROBE = ModelSpec(
+    name="products",
+    title="Products",
+    type="probe",
+    family="probe",
+    inputs=(),
+    parameters=0,
+    inference_gflops=0.0,
+    memory_mb=0,
+)
+"""What cells go by that check the device itself."""
 BERT_OPERATIONS = 2.0 * 20 * (2 * (4 * 16**2 + 2 * 16 * 32 + 2 * 10 * 16) + 16**2 + 16 * 60)
 """Of one forward pass of two sequences: two layers of four projections, two dense ones and attention, and the head."""
 LSTM_OPERATIONS = 2.0 * 24 * (4 * 16 * (8 + 16) + 4 * 16 * (16 + 16) + 16 * 50)

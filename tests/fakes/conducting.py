@@ -16,8 +16,8 @@ from orchestrator.conductor import Conductor, Surroundings
 from orchestrator.configuration.resolved import StoredRun
 from orchestrator.deciding import state
 from orchestrator.disk.journal import Journal
-from orchestrator.processes.fleet import Live
 from orchestrator.processes.link import Link
+from orchestrator.processes.live import Live
 from orchestrator.processes.nursery import Nursery
 from orchestrator.processes.signals import StopSignals
 from orchestrator.view import CellEnded, Notice, Snapshot

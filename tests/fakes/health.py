@@ -3,12 +3,21 @@
 verdict.of_gpu(case(course({}, {"rows_failed": 1})), ())        # well at the first look, then a row that failed
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 from orchestrator.health import limits
 from orchestrator.health.clocks import ClockUse
 from orchestrator.health.course import Course
 from orchestrator.health.judges import Case, State
+from orchestrator.health.records import NodeVitals, Vitals, Watch
 from orchestrator.health.signals import Board, BoardClass
 from orchestrator.health.verdict import Opinion
+from orchestrator.sampling.frames import FrameFile
+from orchestrator.sampling.samples import SampleFile
+from protocol import codec
+from protocol.messages import Sample
+from protocol.paths import RunPaths
 
 SECOND_NS = 1_000_000_000
 H200 = Board("NVIDIA H200", "Hopper", BoardClass.PROFESSIONAL, nvlinks=18, bridged=True)
@@ -62,3 +71,36 @@ def case(seen: Course, board: Board = H200, **others: object) -> Case:
 def state(opinion: Opinion, signal: str) -> State:
     """What became of one signal."""
     return next(one.judgement.state for one in opinion.findings if one.name == signal)
+
+
+@dataclass
+class Span:
+    """A part of a run on one boot, in monotonic nanoseconds."""
+
+    boot_id: str
+    begin_ns: int
+    end_ns: int
+
+
+def sound(paths: RunPaths, uuids: Sequence[str], spans: Sequence[Span]) -> None:
+    """Write what telemetry writes of GPUs that are well: a look every ten seconds, and clocks that nothing holds down.
+
+    Samples that a test has written itself are left as they are.
+    """
+    if not uuids:
+        return
+    paths.telemetry.mkdir(exist_ok=True)
+    silent = [uuid for uuid in uuids if not paths.samples(uuid).exists()]
+    file = FrameFile(paths.health)
+    for span in spans:
+        file.append(codec.encode(Watch(at_ns=span.begin_ns, boot_id=span.boot_id, kernel_log=True)))
+        moments = [*range(span.begin_ns, span.end_ns, 10 * SECOND_NS), span.end_ns]
+        for at_ns in moments:
+            for uuid in uuids:
+                file.append(codec.encode(Vitals(at_ns=at_ns, uuid=uuid, values=WELL)))
+            file.append(codec.encode(NodeVitals(at_ns=at_ns, values={"aer_fatal": 0})))
+        for uuid in silent:
+            samples = SampleFile(paths.samples(uuid), span.boot_id)
+            samples.append([Sample(at_ns=at_ns, reasons=0) for at_ns in moments])
+            samples.close()
+    file.close()

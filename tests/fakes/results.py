@@ -61,6 +61,7 @@ def result(
             load_ms=0.0,
             warm_up_ms=900.0,
             measure_ms=sum(series["iteration"]),
+            count_ms=30.0,
         ),
         warm_up=WarmUp(steady_state=steady_state, iterations=20, first_iteration_ms=300.0, second_iteration_ms=12.0),
         stop_reason=StopReason.TARGET,

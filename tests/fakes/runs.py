@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from orchestrator.configuration import catalogue
-from orchestrator.configuration.resolved import Isolation, StoredRun
+from orchestrator.configuration.resolved import Configuration, Isolation, Plan, StoredRun
 from orchestrator.disk import archive, evidence
 from orchestrator.disk.archive import Archive
 from orchestrator.disk.journal import Journal, write_durably
@@ -28,25 +28,29 @@ from orchestrator.disk.records import (
     Left,
     Segment,
     Start,
+    TakenOut,
     TelemetryEnded,
     ZygoteStarted,
 )
 from orchestrator.merge import merge
-from orchestrator.planning import plan
+from orchestrator.planning import plan, scan
 from orchestrator.report.model import Report
 from orchestrator.sampling.samples import SampleFile
 from protocol import codec
-from protocol.cell import Cell, Device, DeviceKind, Mode, ModelSpec, Precision, Workload
+from protocol.cell import AUTO, Cell, Device, DeviceKind, Mode, ModelSpec, Precision, Workload
 from protocol.failure import Category, Failure, Phase
 from protocol.messages import Sample
 from protocol.paths import RunPaths
 from tests.fakes.configurations import configuration
+from tests.fakes.health import Span, sound
 from tests.fakes.results import MIB, result
 
 CREATED = 1_705_314_600.0
 """2024-01-15T10:30:00Z."""
 BOOT = "11111111-2222-3333-4444-555555555555"
 SECOND_NS = 1_000_000_000
+RECORD_NS = 25_000_000
+"""From the last entry of a worker's ledger to the END of its launch."""
 
 
 def gpus(count: int, **changes: object) -> tuple[Device, ...]:
@@ -111,7 +115,9 @@ class FakeRun:
         iterations: int | None = None,
         warm_up_iterations: int | None = None,
         input_sizes: tuple[int, ...] = (),
+        watched: bool = True,
     ) -> None:
+        """watched: telemetry looks at the GPUs all the time and finds them well, or what the test writes."""
         self.paths = RunPaths(folder)
         folder.mkdir(parents=True, exist_ok=True)
         devices = tuple(devices) or gpus(1)
@@ -130,14 +136,14 @@ class FakeRun:
         measurement = msgspec.structs.replace(
             asked.measurement, iterations=iterations, warm_up_iterations=warm_up_iterations
         )
-        asked = msgspec.structs.replace(asked, measurement=measurement)
+        asked = self.asked(msgspec.structs.replace(asked, measurement=measurement))
         self.stored = StoredRun(
             tool_version="0.1.0",
             run_id="20240115-103000-abcd",
             command=("gpubench-orchestrate", "--gpu-ids", "all"),
             configuration=asked,
             devices=devices,
-            plan=plan.make(asked, devices),
+            plan=self.planned(asked, devices),
             telemetry_note=telemetry_note,
         )
         archive.store(self.stored, self.paths)
@@ -152,6 +158,8 @@ class FakeRun:
                 devices=tuple(device.uuid for device in devices),
             )
         )
+        self._watched = watched and not telemetry_note
+        self._spans: list[Span] = []
         self._launches = 0
         self._attempts: dict[str, int] = {}
         self._wall_s = CREATED
@@ -160,6 +168,14 @@ class FakeRun:
         self.segment(now_ns=self.now_ns)
         if isolation is Isolation.FORK:
             self._journal.append(ZygoteStarted(start_ms=12_000.0, failed={}))
+
+    def asked(self, configuration: Configuration) -> Configuration:
+        """The configuration, for a kind of run to be changed."""
+        return configuration
+
+    def planned(self, configuration: Configuration, devices: tuple[Device, ...]) -> Plan:
+        """The plan, likewise."""
+        return plan.make(configuration, devices)
 
     # ── the plan ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -182,11 +198,14 @@ class FakeRun:
 
     # ── what happens ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def segment(self, *, boot_id: str | None = None, now_ns: int | None = None) -> None:
+    def segment(
+        self, *, boot_id: str | None = None, now_ns: int | None = None, settings: tuple[tuple[str, str], ...] = ()
+    ) -> None:
         """A process takes the run over, a second later; with another boot, monotonic time begins anew."""
         self._pass(SECOND_NS)
         self.boot_id = boot_id or self.boot_id
         self.now_ns = self.now_ns if now_ns is None else now_ns
+        self._spans.append(Span(self.boot_id, self.now_ns, self.now_ns))
         self._journal.append(
             Segment(
                 boot_id=self.boot_id,
@@ -195,6 +214,7 @@ class FakeRun:
                 pid=4711,
                 wall=self._wall_s,
                 monotonic_ns=self.now_ns,
+                settings=settings,
             )
         )
 
@@ -210,10 +230,11 @@ class FakeRun:
         path = self.paths.launch(cell.id, start.attempt).result
         path.parent.mkdir(parents=True)
         write_durably(path, data)
-        self._pass(outcome.blocks[-1].end_ns - self.now_ns)
-        self._journal.append(
-            End(launch=start.launch, at_ns=self.now_ns, result_sha256=hashlib.sha256(data).hexdigest())
-        )
+        told_ns = round(sum(msgspec.structs.astuple(outcome.ledger)) * 1e6)
+        self._pass(max(outcome.blocks[-1].end_ns, start.at_ns + told_ns + RECORD_NS) - self.now_ns)
+        figures = scan.figures(outcome) if cell.batch_size == AUTO else None
+        digest = hashlib.sha256(data).hexdigest()
+        self._journal.append(End(launch=start.launch, at_ns=self.now_ns, result_sha256=digest, figures=figures))
         self._journal.append(Left(launch=start.launch, exit_code=0, signal=None, teardown_ms=60.0))
         return start.launch
 
@@ -239,6 +260,11 @@ class FakeRun:
     def dropped(self, cell: Cell, reason: str, *, number: int = 0) -> None:
         """There was no time for a planned launch."""
         self._journal.append(Dropped(cell=cell.id, round=number, at_ns=self.now_ns, reason=reason))
+
+    def taken_out(self, reason: str, device: int = 0) -> None:
+        """A device is not used any more."""
+        uuid = self.stored.devices[device].uuid
+        self._journal.append(TakenOut(device=uuid, at_ns=self.now_ns, reason=reason))
 
     def telemetry_ended(self) -> None:
         """The telemetry process is gone."""
@@ -286,6 +312,8 @@ class FakeRun:
 
     def finish(self, *, interrupted: bool = False, reason: str = "", broken: bool = False) -> None:
         """The run is over."""
+        if self._watched and not self.paths.health.exists():
+            sound(self.paths, [device.uuid for device in self.stored.devices if device.uuid[:3] == "GPU"], self._spans)
         self._journal.append(Finished(at_ns=self.now_ns, interrupted=interrupted, reason=reason, broken=broken))
         self._journal.close()
 
@@ -320,3 +348,5 @@ class FakeRun:
     def _pass(self, nanoseconds: int) -> None:
         self.now_ns += nanoseconds
         self._wall_s += nanoseconds / 1e9
+        if self._spans:
+            self._spans[-1].end_ns = self.now_ns

@@ -24,5 +24,7 @@ def run(now: RunState, decide: Decide) -> tuple[RunState, list[NextLaunch]]:
         for one in following:
             now = state.step(now, Started(one.launch, one.slot, one.device, one.cell.batch_size))
         for one in following:
-            now = state.step(state.step(now, Ended(one.launch, decide(one))), Freed(one.device))
+            now = state.step(now, Ended(one.launch, decide(one)))
+            for device in one.cell.devices:
+                now = state.step(now, Freed(device))
         made += following

@@ -12,11 +12,11 @@ import pytest
 
 import protocol
 from orchestrator.deciding.slots import SlotStatus
-from orchestrator.disk import journal
+from orchestrator.disk import journal, records
 from orchestrator.disk.records import End, TakenOut
-from orchestrator.processes.fleet import Concluded, Gone, Live
+from orchestrator.processes.live import Concluded, Gone, Live
 from protocol.failure import Category, Failure, Phase
-from protocol.messages import GpuBroken, Hello, Outcome, XidSeen
+from protocol.messages import GpuBroken, Hello, Outcome, TooHot, XidSeen
 from tests.fakes.conducting import Held, conducting
 from tests.fakes.results import result
 from tests.fakes.runs import gpus
@@ -54,7 +54,7 @@ def test_want_of_memory_beside_a_stranger_is_the_strangers(
 def test_a_result_stays_and_its_device_goes_where_the_worker_cannot_be_killed(tmp_path: Path) -> None:
     """It has told its outcome and then hangs for ever: that counts, and nothing more is begun beside it."""
     with conducting(tmp_path / "run", gpus(2)) as held:
-        live = held.conductor.fleet.live.pop(held.live[GPU].spec.launch)
+        live = held.conductor.fleet.live.pop(held.live[GPU].spec.token)
         held.conductor.carry_out([Concluded(live, result(live.next.cell)), Gone(live, None, unkillable=True)])
         held.conductor.launch_what_is_due()
         assert held.conductor.state.slots[live.next.slot].status is SlotStatus.MEASURED
@@ -73,6 +73,20 @@ def test_a_gpu_that_breaks_is_taken_out_with_what_runs_there(tmp_path: Path, los
     assert [(one.device, one.reason) for one in read if isinstance(one, TakenOut)] == [(GPU, "it is broken")]
     (failure,) = [one.failure for one in read if isinstance(one, End) and one.failure is not None]
     assert (failure.category, failure.message) == (category, "it is broken")
+
+
+def test_a_gpu_that_is_too_hot_is_taken_out_with_what_runs_there(tmp_path: Path) -> None:
+    """Its launch is ended for the heat, which is written down for the verdict; the other device's goes on."""
+    with conducting(tmp_path / "run", gpus(2)) as held:
+        held.conductor.beware(TooHot(uuid=GPU, reason="too hot", at_ns=7))
+        assert [one.next.device for one in held.conductor.fleet.live.values()] == [OTHER]
+        read = journal.read(held.paths.journal)
+    assert [one for one in read if isinstance(one, records.TooHot)] == [
+        records.TooHot(device=GPU, at_ns=7, reason="too hot")
+    ]
+    assert [(one.device, one.reason) for one in read if isinstance(one, TakenOut)] == [(GPU, "too hot")]
+    (failure,) = [one.failure for one in read if isinstance(one, End) and one.failure is not None]
+    assert (failure.category, failure.message) == (Category.TOO_HOT, "too hot")
 
 
 XID = XidSeen(uuid=GPU, xid=79, at_ns=1)

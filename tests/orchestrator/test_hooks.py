@@ -1,10 +1,13 @@
 """Commands that are told how a run ended: what they get, what they cannot change, and how long they may take."""
 
 import json
+import os
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -25,6 +28,14 @@ def test_a_command_is_told_through_its_environment(tmp_path: Path) -> None:
         "GPUBENCH_EXIT_CODE=4|GPUBENCH_REPORT=/a.json|GPUBENCH_RUN_FOLDER=/runs/one|"
         "GPUBENCH_SUMMARY=it ended|GPUBENCH_VERDICT=incomplete\n"
     )
+
+
+def test_the_paths_that_are_told_are_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command may change its folder, and `-o report.json` is seen from the one that gpubench was started in."""
+    monkeypatch.chdir(tmp_path)
+    end = hooks.End(exit_code=0, verdict="complete", summary="", folder=Path("runs/one"), report=Path("a.json"))
+    told = hooks.environment(end)
+    assert (told["GPUBENCH_RUN_FOLDER"], told["GPUBENCH_REPORT"]) == (f"{tmp_path}/runs/one", f"{tmp_path}/a.json")
 
 
 def test_no_shell_reads_the_words(tmp_path: Path) -> None:
@@ -76,6 +87,36 @@ def test_a_command_that_hangs_is_ended_with_what_it_started(tmp_path: Path) -> N
     left = [psutil.Process(pid) for pid in map(int, pids.read_text().split()) if psutil.pid_exists(pid)]
     _, alive = psutil.wait_procs([process for process in left if process.status() != psutil.STATUS_ZOMBIE], timeout=5)
     assert alive == []
+
+
+@pytest.mark.parametrize(
+    ("moment", "limit_s", "said"),
+    [("started", 60.0, "was interrupted"), ("ended", 0.2, "took longer than 0.2 s and was ended")],
+)
+def test_a_signal_in_the_wrong_moment_leaves_no_command_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str, limit_s: float, said: str
+) -> None:
+    """Between the start of a process and the first line that knows its number, or while it is ended already."""
+    begun: list[int] = []
+    start, kill = hooks._started, os.killpg
+
+    def started(*told: Any) -> subprocess.Popen[bytes]:
+        process = start(*told)
+        begun.append(process.pid)
+        if moment == "started":
+            signal.raise_signal(signal.SIGINT)
+        return process
+
+    def killpg(pid: int, number: int) -> None:
+        if moment == "ended":
+            signal.raise_signal(signal.SIGINT)
+        kill(pid, number)
+
+    monkeypatch.setattr(hooks, "_started", started)
+    monkeypatch.setattr(os, "killpg", killpg)
+    assert hooks.call(("sleep", "1000"), END, tmp_path / "log", limit_s) == said
+    assert not psutil.pid_exists(begun[0])
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 # ── from the command line ─────────────────────────────────────────────────────────────────────────────────────────────

@@ -14,7 +14,7 @@ from orchestrator.deciding.state import begin, next_launches, step
 from orchestrator.deciding.stopping import OUT_OF_TIME
 from orchestrator.planning import plan
 from orchestrator.processes import launches
-from orchestrator.processes.fleet import Live
+from orchestrator.processes.live import Live
 from orchestrator.stats.launch import of_launch
 from orchestrator.terminal.wording import event_lines
 from orchestrator.view import CellEnded
@@ -49,7 +49,7 @@ def begun(**changes: object) -> tuple[RunState, Live]:
         root="",
     )
     launch = launches.requested(asked.deadlines, asked.measurement, 0.0)
-    return state, Live(next=first, spec=spec, launch=launch, begun=0.0, oom_kills=None)
+    return state, Live(next=first, device=cpu(0), spec=spec, launch=launch, begun=0.0, oom_kills=None)
 
 
 def told(state: RunState, live: Live, outcome: Result | Failure) -> CellEnded:
@@ -88,7 +88,7 @@ def test_out_of_memory_at_batch_1_has_no_next_process() -> None:
     """Half of one is nothing; at batch 8 a smaller one is tried."""
     failure = Failure(category=Category.OUT_OF_MEMORY, message="no room", phase=Phase.WARM_UP)
     assert "no batch size would" in told(*begun(), failure).next_step
-    assert "half the batch" in told(*begun(batch_sizes=(8,)), failure).next_step
+    assert told(*begun(batch_sizes=(8,)), failure).next_step == "a fresh process tries half the batch, 4"
 
 
 def test_items_a_second_are_those_of_the_report() -> None:
@@ -205,7 +205,7 @@ def test_what_is_skipped_is_done_and_takes_no_time() -> None:
     sizes = tuple(range(1, 51))
     state, live = begun(models=shipped("bert-base", "resnet50"), batch_sizes=sizes, precisions=(Precision.FP32,))
     assert len(state.slots) == 100
-    state = step(state, Ended(live.next.launch, failure(Category.IMPORT_ERROR)))
+    state = step(state, Ended(live.next.launch, failure(Category.NOT_BUILT)))
     now = snapshot(state, {}, launch_s=10.0)
     assert (now.done, now.failed, now.total, now.eta_s) == (50, 50, 100, 500.0)
     assert snapshot(state, {}).eta_s == 100.0, "by the estimates too"
@@ -237,7 +237,7 @@ def test_the_count_of_what_waits_in_vain_is_right_at_every_step(seed: int) -> No
     """It is kept, not counted: whatever happens to launches, it is what a look at every slot finds."""
     chance = random.Random(seed)
     state = begin(plan.make(_two_precisions(), PAIR), dict.fromkeys((one.uuid for one in PAIR), ""))
-    what = (Category.IMPORT_ERROR, Category.NOT_FINITE, Category.KILLED, Category.OUT_OF_MEMORY, Category.CRASHED, None)
+    what = (Category.NOT_BUILT, Category.NOT_FINITE, Category.KILLED, Category.OUT_OF_MEMORY, Category.CRASHED, None)
     grew = 0
     while True:
         state, following = next_launches(state)

@@ -75,6 +75,14 @@ def test_nothing_is_drawn_for_a_model_that_is_loaded(model: ModelSpec) -> None:
     assert not torch.equal(before, torch.get_rng_state()), "it draws where weights are wanted"
 
 
+def test_loading_draws_nothing(tmp_path: Path) -> None:
+    """The time to instantiate is that of a loader that reads its weights, as those do that people use."""
+    loading = load._Loading(registry.family(LSTM), assignment(LSTM, Workload.LOAD, tmp_path), CPU)
+    before = torch.get_rng_state()
+    loading.instantiate()
+    assert torch.equal(before, torch.get_rng_state())
+
+
 def test_buffers_are_filled_as_ever_and_parameters_by_no_way() -> None:
     """A random buffer that is not kept is what the model says; transformers 4 fills `parameter.data`."""
 

@@ -92,6 +92,26 @@ def test_out_of_memory_in_disguise_needs_a_full_device(words: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("free", "total", "category"),
+    [
+        (4, 100, Category.OUT_OF_MEMORY),
+        (5, 100, Category.CUDA_ERROR),
+        (6, 100, Category.CUDA_ERROR),
+        (None, 100, Category.CUDA_ERROR),
+        (4, None, Category.CUDA_ERROR),
+    ],
+)
+def test_a_device_is_full_when_less_than_a_twentieth_is_free(
+    free: int | None, total: int | None, category: Category
+) -> None:
+    """A library that cannot start with a tenth of 80 GiB free has another reason; unknown memory excuses nothing."""
+    headroom = Headroom(
+        device_free=None if free is None else free * GIB, device_total=None if total is None else total * GIB
+    )
+    assert told(RuntimeError("CUBLAS_STATUS_NOT_INITIALIZED"), headroom=headroom).category is category
+
+
+@pytest.mark.parametrize(
     ("code", "category"),
     [
         (2, Category.OUT_OF_MEMORY),

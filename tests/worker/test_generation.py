@@ -1,6 +1,8 @@
 """Generation: tiny language models that really write, on the CPU."""
 
+import time
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -46,6 +48,38 @@ def test_every_token_has_its_time(tmp_path: Path, model: ModelSpec, precision: P
 def test_tokens_are_counted_on_the_host(tmp_path: Path) -> None:
     """All sequences of all measured texts, and none of the warm-up's."""
     assert generate(tmp_path, batch_size=3).generated_tokens == 3 * NEW * 4
+
+
+READ_MS = 15.0
+
+
+class Far(torch.Tensor):
+    """Numbers on a device from which it takes a while to read: as on a GPU, asking for them is quick."""
+
+    def tolist(self) -> list[Any]:
+        """Read them."""
+        time.sleep(READ_MS / 1e3)
+        return super().tolist()
+
+
+def test_token_is_there_when_the_host_has_read_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not when it was asked for: the time to the first token has its way to the host in it, and so have all others."""
+    prefill, decode = causal.prefill, causal.decode
+
+    def far_prefill(module: torch.nn.Module, tokens: torch.Tensor) -> tuple[torch.Tensor, object]:
+        logits, cache = prefill(module, tokens)
+        return logits.as_subclass(Far), cache
+
+    def far_decode(module: torch.nn.Module, tokens: torch.Tensor, cache: object) -> tuple[torch.Tensor, object]:
+        logits, cache = decode(module, tokens.as_subclass(torch.Tensor), cache)
+        return logits.as_subclass(Far), cache
+
+    monkeypatch.setattr(causal, "prefill", far_prefill)
+    monkeypatch.setattr(causal, "decode", far_decode)
+    result = generate(tmp_path)
+    times_ms = result.times_ms("first_token") + result.times_ms("inter_token")
+    assert len(times_ms) == 4 * NEW
+    assert min(times_ms) >= READ_MS
 
 
 def test_single_token_has_nothing_between_tokens(tmp_path: Path) -> None:

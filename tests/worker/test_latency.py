@@ -8,7 +8,7 @@ import torch
 
 from protocol.cell import Workload
 from tests.fakes.assignments import BERT, LSTM, assignment, run_here
-from worker import devices, latency, memory
+from worker import devices, flops, latency, memory
 from worker.models import lstm
 
 CPU = torch.device("cpu")
@@ -64,13 +64,6 @@ def test_each_pass_copies_its_inputs_there_and_all_outputs_back(monkeypatch: pyt
     assert len(times) == len(arrived) - 1, "the first copies of a process take longer"
 
 
-def test_outputs_in_any_nesting_are_found() -> None:
-    """Tensors in tuples, lists and dictionaries; everything else is passed over."""
-    tensors = [torch.ones(size) for size in (1, 2, 3)]
-    nested = {"a": tensors[0], "b": (tensors[1], [tensors[2], None, "text"]), "c": 7}
-    assert [tensor.numel() for tensor in latency._leaves(nested)] == [1, 2, 3]
-
-
 @pytest.mark.parametrize(
     "tensor",
     [
@@ -110,6 +103,21 @@ def test_latency_is_measured_after_the_blocks(tmp_path: Path) -> None:
     assert len(result.times_ms("iteration")) * result.group == iterations
     blocks_ms = sum(block.end_ns - block.start_ns for block in result.blocks) / 1e6
     assert result.ledger.measure_ms >= blocks_ms + sum(result.times_ms("latency"))
+
+
+@pytest.mark.parametrize("workload", [Workload.INFERENCE, Workload.TRAINING])
+def test_counting_operations_is_no_measuring(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workload: Workload
+) -> None:
+    """It is done once, at the speed of Python, and has an entry of its own in the ledger."""
+
+    def slow(*_: object) -> None:
+        time.sleep(3.0)
+
+    monkeypatch.setattr(flops, "count", slow)
+    result = run_here(assignment(LSTM, workload, tmp_path))
+    assert result.ledger.count_ms >= 3_000
+    assert result.ledger.measure_ms < 3_000
 
 
 def test_latency_and_counting_are_no_part_of_the_peak_of_memory(

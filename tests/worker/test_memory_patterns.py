@@ -9,27 +9,17 @@ import pytest
 import torch
 
 from protocol import codec
-from protocol.cell import ModelSpec, Workload
+from protocol.cell import Workload
 from protocol.failure import Phase
 from protocol.messages import Outcome
 from protocol.result import Result
 from protocol.verification import Injection, Mismatch
-from tests.fakes.assignments import SHORT, Listener, assignment, run_here
+from tests.fakes.assignments import PROBE, SHORT, Listener, assignment, run_here
 from worker.verify import bits, patterns
 from worker.verify.patterns import PATTERNS, Content, Memory, Round, Span
 from worker.workloads import memory
 from worker.workloads.memory import MemoryTest
 
-SPEC = ModelSpec(
-    name="memory",
-    title="Memory",
-    type="probe",
-    family="probe",
-    inputs=(),
-    parameters=0,
-    inference_gflops=0.0,
-    memory_mb=0,
-)
 CPU = torch.device("cpu")
 CHUNK, GROUP, CHUNKS = 64, 4, 16
 """Words, chunks, chunks: 256 words are a group, so that the two highest of ten address lines tell groups apart."""
@@ -310,7 +300,7 @@ def launch(cache: Path, small: pytest.MonkeyPatch, visits: int, injection: Injec
     """A launch that tests 1 MiB in 16 chunks, with one visit to warm up."""
     small.setitem(memory.CHUNK, "cpu", 64 * 1024)
     measurement = msgspec.structs.replace(SHORT, warm_up_iterations=1, iterations=visits - 1)
-    assign = assignment(SPEC, Workload.MEMORY, cache, batch_size=1, measurement=measurement)
+    assign = assignment(PROBE, Workload.MEMORY, cache, batch_size=1, measurement=measurement)
     cell = msgspec.structs.replace(assign.cell, input_size=1, seed=11)
     return run_here(msgspec.structs.replace(assign, cell=cell, injection=injection))
 

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from protocol.cell import InputSpec, ModelSpec, Workload
+from protocol.cell import InputSpec, ModelSpec, Precision, Workload
 from protocol.failure import Category, Phase
 from protocol.own import OwnModel
 from tests.fakes.assignments import assignment, run_here
 from tests.fakes.own import LINEAR, Code, code, described, fed
 from worker import classify
-from worker.errors import ModelCodeError
+from worker.errors import ModelCodeError, UnsuitableModelError
 
 
 @pytest.fixture
@@ -85,7 +85,16 @@ def test_methods_that_do_not_do_their_part_are_named(write: Code, tmp_path: Path
             "class Net(nn.Linear):\n    def __init__(self): super().__init__(1, 1)",
             "nothing says what net.py:Net is fed",
         ),
-        (LINEAR.replace("torch.randn(batch_size, 4)", "[7] * batch_size"), "of net.py:Net returned no tensor"),
+        (
+            LINEAR.replace("torch.randn(batch_size, 4)", "[7] * batch_size"),
+            "get_example_inputs of net.py:Net returned a list in which no tensor was found",
+        ),
+        (
+            LINEAR.replace(
+                "torch.randn(batch_size, 4)", "__import__('types').SimpleNamespace(x=torch.ones(batch_size))"
+            ),
+            "returned a SimpleNamespace in which no tensor was found. Tuples, lists and dicts are looked into",
+        ),
         (
             LINEAR.replace("(batch_size, 4)", "(32, 4)"),
             "get_example_inputs of net.py:Net does not follow the batch size.*length 2 where 2 is.*"
@@ -124,3 +133,85 @@ def test_the_category_is_that_of_the_users_error(write: Code, tmp_path: Path, er
     """Out of memory in the user's code is answered with a smaller batch like any other."""
     found = blamed(write(LINEAR.replace("return self.layer(x)", f"raise {error}")), tmp_path, Workload.INFERENCE)
     assert classify.failure(found, Phase.WARM_UP).category is category
+
+
+BROKEN = {
+    "import": ("class Net", "raise KeyError('x')\nclass Net"),
+    "build": ("super", "print(1 / 0); super"),
+    "no model": ("class Net(nn.Module)", "Net = 3\nclass Other(nn.Module)"),
+    "not fed": ("get_example_inputs", "something_else"),
+}
+
+
+@pytest.mark.parametrize("workload", [Workload.LOAD, Workload.INFERENCE, Workload.TRAINING])
+@pytest.mark.parametrize("broken", BROKEN)
+def test_what_makes_no_model_makes_none_in_any_cell(
+    write: Code, tmp_path: Path, workload: Workload, broken: str
+) -> None:
+    """Every workload says so in the same words, by which the whole model is skipped."""
+    with pytest.raises(ModelCodeError) as caught:
+        run_here(assignment(write(LINEAR.replace(*BROKEN[broken])), workload, tmp_path))
+    assert classify.failure(caught.value, Phase.BUILD).category is Category.NOT_BUILT
+
+
+COMPLEX = LINEAR.replace("self.layer =", "self.turn = nn.Parameter(torch.ones(2, dtype=torch.complex64)); self.layer =")
+VIEWS = LINEAR.replace(
+    "self.layer =",
+    "base = torch.ones(6); self.a, self.b = nn.Parameter(base[:4]), nn.Parameter(base[2:]); self.layer =",
+)
+LAZY = LINEAR.replace("nn.Linear(width, 2)", "nn.LazyLinear(2)")
+STATE = (
+    LINEAR
+    + """    def get_extra_state(self):
+        return {"epoch": 3}
+    def set_extra_state(self, state):
+        pass
+"""
+)
+ONCE = "ALIVE = []\n" + LINEAR.replace("super().__init__()", "assert not ALIVE; ALIVE.append(1); super().__init__()")
+
+
+@pytest.mark.parametrize("text", [VIEWS, LAZY, STATE, ONCE], ids=["views", "lazy", "extra state", "made once"])
+def test_what_cannot_be_saved_can_be_run(write: Code, tmp_path: Path, text: str) -> None:
+    """Loading alone fails, in words that say what can still be measured; inference works, and so does training."""
+    spec = write(text)
+    with pytest.raises(
+        UnsuitableModelError, match=r"the weights of mine cannot be saved.*--phases inference,training"
+    ) as caught:
+        run_here(assignment(spec, Workload.LOAD, tmp_path))
+    assert classify.failure(caught.value, Phase.BUILD).category is Category.EXCEPTION
+    assert run_here(assignment(write(text, file="again.py"), Workload.INFERENCE, tmp_path)).blocks
+
+
+def test_what_has_no_half_is_loaded_and_run_in_fp32(write: Code, tmp_path: Path) -> None:
+    """A complex parameter: the failure is that of the cell, not one by which the whole model would be skipped."""
+    spec = write(COMPLEX)
+    for workload in (Workload.LOAD, Workload.INFERENCE):
+        with pytest.raises(UnsuitableModelError, match=r"no counterpart in bfloat16.*with -p fp32") as caught:
+            run_here(assignment(spec, workload, tmp_path, precision=Precision.BF16))
+        assert classify.failure(caught.value, Phase.BUILD).category is Category.EXCEPTION
+        assert run_here(assignment(spec, workload, tmp_path)).blocks
+
+
+def test_want_of_memory_or_room_is_told_in_its_own_words(write: Code, tmp_path: Path) -> None:
+    """A disk that is full says nothing of the model's weights."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FileExistsError):
+        run_here(assignment(write(LINEAR), Workload.LOAD, tmp_path / "file"))
+
+
+@pytest.mark.parametrize(
+    ("returned", "words"),
+    [("None", "nothing"), ("{'loss': None}", "nothing"), ("()", "nothing"), ("(y for y in x)", "a generator")],
+)
+def test_a_forward_that_puts_out_nothing_is_no_result(write: Code, tmp_path: Path, returned: str, words: str) -> None:
+    """Millions of items a second of nothing would be the best result of the run."""
+    spec = write(LINEAR.replace("return self.layer(x)", f"return {returned}"))
+    with pytest.raises(ModelCodeError, match=f"forward of mine returned.*{words}.*train_step"):
+        run_here(assignment(spec, Workload.INFERENCE, tmp_path))
+
+
+def test_a_forward_may_put_out_something_else_than_tensors(write: Code, tmp_path: Path) -> None:
+    """Words that were recognised, numbers on the host."""
+    spec = write(LINEAR.replace("return self.layer(x)", "return self.layer(x).argmax(-1).tolist()"))
+    assert run_here(assignment(spec, Workload.INFERENCE, tmp_path)).blocks

@@ -128,6 +128,9 @@ class Net(nn.Module):
         ("{'a': {'b': [x]}, 'flag': True}", "()", "{'a': {'b': [x]}, 'flag': True}"),
         ("Pair(x, y)", "(Pair(x, y),)", "{}"),
         ("collections.OrderedDict(a=x)", "()", "{'a': x}"),
+        ("collections.UserDict(a=x)", "()", "{'a': x}"),
+        ("((x,), collections.UserDict(a=y))", "(x,)", "{'a': y}"),
+        ("__import__('transformers').BatchEncoding({'a': x, 'b': y})", "()", "{'a': x, 'b': y}"),
     ],
 )
 def test_inputs_arrive_as_they_were_made(write: Code, example: str, arguments: str, keywords: str) -> None:

@@ -47,3 +47,10 @@ def test_launch_after_the_preload_imports_a_handful_of_modules(tmp_path: Path) -
     assert {case: names for case, names in report["late"].items() if len(names) > HANDFUL} == {}
     assert report["threads"] == 1
     assert not report["cuda"]
+
+
+def test_made_up_work_leaves_torch_alone() -> None:
+    """Runs of it are made by the hundred in tests, and a selftest should not wait for torch either."""
+    code = "import sys; import worker.workloads.fault; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
+    assert done.stdout == "False\n"

@@ -1,6 +1,7 @@
 """A training step, whatever it is made of: one loss, several objectives, or a whole step of the model's own code."""
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -11,6 +12,7 @@ from protocol.cell import Precision, Workload
 from protocol.result import Result
 from tests.fakes.assignments import BERT, LSTM, RESNET, SHORT, STYLEGAN2, assignment, run_here
 from worker.errors import NotFiniteError
+from worker.measure import Work
 from worker.models import lstm
 from worker.models.base import Batch, Objective
 from worker.workloads import training
@@ -103,6 +105,35 @@ def test_loss_of_several_objectives_is_their_sum_and_each_is_named_where_one_div
     monkeypatch.setattr(training.Part, "backward", lambda part: None)
     with pytest.raises(NotFiniteError, match=r"loss is inf after the last step \(head [0-9.]+, rest inf\)"):
         train(tmp_path)
+
+
+def test_each_span_of_a_step_has_the_name_of_what_is_done_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A backward pass that is timed as the optimizer would be believed by everybody."""
+    done: list[str] = []
+    honest = {"forward": lstm.loss, "backward": training.Part.backward, "optimizer": training.Part.optimize}
+
+    def noted(name: str) -> Callable[..., object]:
+        return lambda *arguments: (done.append(name), honest[name](*arguments))[1]
+
+    monkeypatch.setattr(lstm, "loss", noted("forward"))
+    monkeypatch.setattr(training.Part, "backward", noted("backward"))
+    monkeypatch.setattr(training.Part, "optimize", noted("optimizer"))
+    spans: list[list[str]] = []
+    work = training.SplitStep.work
+
+    def watched(step: training.SplitStep) -> Work:
+        made = work(step)
+        for name, part in made.steps.items():
+            part()
+            spans.append([name, *done])
+            done.clear()
+        return made
+
+    monkeypatch.setattr(training.SplitStep, "work", watched)
+    train(tmp_path)
+    assert spans == [[name, name] for name in ("forward", "backward", "optimizer")]
 
 
 @pytest.mark.parametrize("precision", [Precision.FP32, Precision.FP16])

@@ -12,9 +12,8 @@ from protocol.cell import Device, Precision, Workload
 from protocol.messages import Measurement
 from protocol.result import Result
 from protocol.verification import Injection, Verification
-from tests.fakes.assignments import ROOT, assignment, run_apart
+from tests.fakes.assignments import PROBE, ROOT, assignment, run_apart
 from tests.worker.test_cuda import first_gpu
-from tests.worker.test_verify_burn import SPEC
 
 SIDE = 2048
 MEASUREMENT = Measurement(
@@ -109,7 +108,7 @@ def launched(
 ) -> tuple[Result, Verification]:
     """One launch on the GPU, in a process of its own."""
     assign = assignment(
-        SPEC, workload, tmp_path, device=gpu, precision=precision, batch_size=1, measurement=MEASUREMENT
+        PROBE, workload, tmp_path, device=gpu, precision=precision, batch_size=1, measurement=MEASUREMENT
     )
     cell = msgspec.structs.replace(assign.cell, input_size=SIDE, seed=8)
     assign = msgspec.structs.replace(assign, cell=cell, injection=injection)

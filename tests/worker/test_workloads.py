@@ -15,7 +15,7 @@ from protocol.result import Result, SteadyState, StopReason
 from tests.fakes.assignments import BERT, LSTM, RESNET, SHORT, Listener, assignment, run_here
 from worker import devices
 from worker.models import lstm, torchvision
-from worker.workloads import common
+from worker.workloads import common, load
 
 SERIES = {
     Workload.LOAD: {"iteration", "instantiate", "weights", "to_device"},
@@ -81,7 +81,7 @@ def test_load(tmp_path: Path, model: ModelSpec, precision: Precision) -> None:
     assert listener.phases == [Phase.IMPORT, Phase.BUILD, Phase.WARM_UP, Phase.MEASURE]
     assert result.items_per_iteration == 1
     assert len(result.blocks) >= 3
-    assert (result.warm_up.steady_state, result.warm_up.iterations) == (SteadyState.FIXED, 1)
+    assert (result.warm_up.steady_state, result.warm_up.iterations) == (SteadyState.NOT_SOUGHT, 1)
     assert result.ledger.load_ms >= result.warm_up.first_iteration_ms > 0
     (file,) = cache.iterdir()
     written = file.stat().st_mtime_ns
@@ -111,6 +111,25 @@ def test_channels_last_reaches_weights_and_images(
         expected = memory_format is MemoryFormat.CHANNELS_LAST
         assert seen
         assert set(seen) == {(expected, expected)}
+        seen.clear()
+
+
+def test_a_load_ends_in_the_memory_format_and_pays_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weights are read as the file has them and laid out on the way to the device, in the time of that step."""
+    seen: list[bool] = []
+    honest = load._Loading.to_device
+
+    def watched(loading: load._Loading) -> None:
+        for step in (lambda: None, lambda: honest(loading)):
+            step()
+            weights = loading.module.get_parameter("layer1.0.conv1.weight")
+            seen.append(weights.is_contiguous(memory_format=torch.channels_last))
+
+    monkeypatch.setattr(load._Loading, "to_device", watched)
+    for memory_format in MemoryFormat:
+        run_here(assignment(RESNET, Workload.LOAD, tmp_path, memory_format=memory_format))
+        assert set(seen[::2]) == {False}
+        assert set(seen[1::2]) == {memory_format is MemoryFormat.CHANNELS_LAST}
         seen.clear()
 
 
@@ -147,7 +166,6 @@ def test_load_is_repeated_by_time_whatever_number_was_asked_for(tmp_path: Path) 
 
 def test_failed_write_of_the_weights_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A full disk leaves no half file that a later launch would take for the weights."""
-    from worker.workloads import load
 
     def torn(_: object, path: str) -> None:
         Path(path).write_bytes(b"half")

@@ -1,6 +1,7 @@
 """U-Net, VAE and StyleGAN2 do what their papers say."""
 
 import math
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -8,14 +9,23 @@ import torch
 from torch.distributions import Normal, kl_divergence
 from torch.nn import functional
 
-from protocol.cell import ModelSpec
-from tests.fakes.assignments import STYLEGAN2, UNET, VAE
+from orchestrator.configuration import catalogue
+from protocol.cell import InputSpec, ModelSpec, Workload
+from tests.fakes.assignments import STYLEGAN2, UNET, VAE, assignment, run_here
 from worker import memory
-from worker.models import stylegan2, unet, vae
+from worker.models import stylegan2, stylegan2_discriminator, unet, vae
 from worker.models.base import Batch, Feed
 from worker.models.stylegan2_networks import Discriminator, Filter, Generator, MinibatchDeviation, ModulatedConvolution
 
 CPU = torch.device("cpu")
+SHIPPED = catalogue.load().models
+CRITIC = msgspec.structs.replace(
+    STYLEGAN2,
+    name="tiny-critic",
+    family="stylegan2-discriminator",
+    config={"resolution": "size", "channel_base": 64, "channel_max": 8},
+    inputs=(InputSpec(name="images", shape=("batch", 3, "size", "size")),),
+)
 IMAGES = {"images": torch.randn(3, 3, 16, 16, generator=torch.Generator().manual_seed(1))}
 
 
@@ -61,6 +71,51 @@ def test_stylegan2_is_as_large_as_published() -> None:
         discriminator = Discriminator(resolution=1024, base=32768, most=512)
     assert memory.parameter_count(generator) == 30_370_060
     assert memory.parameter_count(discriminator) == 29_012_513
+
+
+def test_each_network_of_stylegan2_is_built_alone_for_inference() -> None:
+    """Of as many parameters as published, to 0.5 %; the step that trains them has both."""
+    shipped = {model.name: model for model in SHIPPED}
+    gan, critic = shipped["stylegan2"], shipped["stylegan2-critic"]
+    meta = torch.device("meta")
+    made = stylegan2.build_for_inference(gan, meta, 1024)
+    judged = stylegan2_discriminator.build(critic, meta, 1024)
+    assert memory.parameter_count(made) == pytest.approx(30_370_060, rel=0.005)
+    assert memory.parameter_count(judged) == pytest.approx(29_012_513, rel=0.005)
+    assert memory.parameter_count(stylegan2.build(gan, meta, 1024)) == 30_370_060 + 29_012_513
+
+
+@pytest.mark.parametrize(
+    ("model", "workload", "networks"),
+    [
+        (STYLEGAN2, Workload.LOAD, "generator"),
+        (STYLEGAN2, Workload.INFERENCE, "generator"),
+        (STYLEGAN2, Workload.TRAINING, "both"),
+        (CRITIC, Workload.LOAD, "discriminator"),
+        (CRITIC, Workload.INFERENCE, "discriminator"),
+        (CRITIC, Workload.TRAINING, "discriminator"),
+    ],
+    ids=lambda value: str(getattr(value, "name", value)),
+)
+def test_a_cell_has_the_networks_that_it_runs(
+    tmp_path: Path, model: ModelSpec, workload: Workload, networks: str
+) -> None:
+    """What it does not run is neither in its parameters nor in its memory."""
+    generator = memory.parameter_count(stylegan2.build_for_inference(STYLEGAN2, CPU, 16))
+    both = memory.parameter_count(stylegan2.build(STYLEGAN2, CPU, 16))
+    expected = {"generator": generator, "both": both, "discriminator": both - generator}[networks]
+    result = run_here(assignment(model, workload, tmp_path, batch_size=4))
+    assert result.parameters == expected
+    assert result.memory.model_bytes == pytest.approx(4 * expected, rel=0.2)
+
+
+def test_what_only_a_loss_needs_is_not_kept_for_inference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The images that a discriminator learns from take no memory where a generator runs."""
+    seen: list[set[str]] = []
+    honest = stylegan2.forward
+    monkeypatch.setattr(stylegan2, "forward", lambda module, batch: seen.append(set(batch)) or honest(module, batch))
+    run_here(assignment(STYLEGAN2, Workload.INFERENCE, tmp_path))
+    assert seen[0] == {"latents"}
 
 
 @pytest.mark.parametrize("up", [False, True], ids=["same size", "doubled"])

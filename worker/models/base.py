@@ -2,7 +2,8 @@
 
 A family is a module of this folder with four functions, in the shape of `Family`. It builds models from their
 configuration with random weights: nothing is ever downloaded. One whose models are trained in several parts has
-`objectives` too (see Objective), one whose models write text is a `Writer` too.
+`objectives` too (see Objective), one whose models write text is a `Writer` too. One of whose models a part alone is
+loaded and run has `build_for_inference` beside `build`, of the same shape.
 """
 
 from collections.abc import Callable, Iterable

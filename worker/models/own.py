@@ -14,10 +14,11 @@ import torch
 
 from protocol.cell import ModelSpec
 from protocol.own import OwnModel
-from worker.errors import ModelCodeError
+from worker.errors import ModelCodeError, NotBuiltError
 from worker.models import own_code, own_inputs
 from worker.models.base import Batch, Feed
 from worker.models.own_inputs import Inputs
+from worker.outputs import tensors
 
 _TRIES: Final = 3
 """Steps within which something must have changed: a gradient scaler of the user's may skip the first ones."""
@@ -52,7 +53,7 @@ class Own:
         module = self._code.make(device)
         self._built = weakref.ref(module)
         if not spec.inputs and self._code.hook(module, "get_example_inputs") is None:
-            raise ModelCodeError(
+            raise NotBuiltError(
                 f"nothing says what {self._code.label} is fed. Give it a method get_example_inputs(batch_size), or "
                 "describe it in a file of --models-file, with its input_shape"
             )
@@ -68,8 +69,6 @@ class Own:
         example = own_inputs.drawn(spec, module, feed) if spec.inputs else self._example_inputs(module, feed)
         self._inputs = Inputs(example)
         batch = self._inputs.take()
-        if not batch:
-            raise ModelCodeError(f"get_example_inputs of {self._code.label} returned no tensor")
         self._loss = self._loss_hook(module)
         return batch
 
@@ -80,8 +79,14 @@ class Own:
         """
         asked, other = feed.batch_size, _another(feed.batch_size)
         told = self._code.hook(module, "samples") is not None
-        before = {} if told else own_inputs.lengths(self._ask(module, "get_example_inputs", other))
-        made = self._ask(module, "get_example_inputs", asked)
+        before = {} if told else own_inputs.lengths(own_inputs.by_name(self._ask(module, "get_example_inputs", other)))
+        made = own_inputs.by_name(self._ask(module, "get_example_inputs", asked))
+        if not own_inputs.hold_a_tensor(made):
+            raise ModelCodeError(
+                f"get_example_inputs of {self._code.label} returned {own_code.kind(made)} in which no tensor was "
+                "found. Tuples, lists and dicts are looked into, in any nesting; objects of other classes are not. "
+                "Return what forward is called with: a tuple goes by position, a dict by name"
+            )
         after = own_inputs.lengths(made)
         if not told and not any(after[place] == asked and before.get(place) == other for place in after):
             raise ModelCodeError(
@@ -193,7 +198,7 @@ def natural_loss(outputs: object, label: str) -> torch.Tensor:
     gives each of them a gradient. Raises ModelCodeError where no output depends on the parameters.
     """
     own = outputs.get("loss") if isinstance(outputs, dict) else getattr(outputs, "loss", None)
-    trained = [tensor for tensor in own_inputs.tensors_in(outputs if own is None else own) if tensor.requires_grad]
+    trained = [tensor for tensor in tensors(outputs if own is None else own) if tensor.requires_grad]
     if not trained:
         raise ModelCodeError(
             f"no output of {label} depends on its parameters, so it cannot be trained. Measure it with "

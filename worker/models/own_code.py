@@ -3,7 +3,8 @@
     target ── import ──▶ class or function ── called with args and config ──▶ torch.nn.Module
 
 Nothing of it is imported before a launch has its own process; the zygote never sees it. Whatever it raises becomes one
-ModelCodeError whose cause is the user's own error, with a traceback that begins in the user's own file.
+ModelCodeError whose cause is the user's own error, with a traceback that begins in the user's own file; what would
+happen in every cell alike is a NotBuiltError.
 """
 
 import difflib
@@ -26,7 +27,7 @@ import torch
 
 from protocol.own import OwnModel
 from worker import devices
-from worker.errors import ModelCodeError
+from worker.errors import ModelCodeError, NotBuiltError
 
 ANYWHERE: Final = frozenset({"torchvision", "transformers"})
 """Packages whose models can be built on a device directly. Other code is built where it expects to be, on the CPU."""
@@ -37,6 +38,8 @@ _HINTS: Final = {
     ("make its inputs", TypeError): "get_example_inputs is called with the batch size.",
     ("be run", TypeError): "A tuple of inputs is handed over by position, a dict by name, anything else as it is.",
 }
+_IN_EVERY_CELL: Final = frozenset({"be imported", "be built"})
+"""What code cannot do that can do nothing else either."""
 _TYPO: Final = 0.85
 """How alike two names are of which one is the other mistyped: hiden_size and hidden_size are 0.95."""
 _ROOMS: Final = f"{Path(__file__).resolve().parents[1]}/"
@@ -49,8 +52,9 @@ class Code:
     """What a target names, imported. label: how messages call it."""
 
     def __init__(self, own: OwnModel) -> None:
-        """Import it. Raises ModelCodeError."""
+        """Import it. Raises NotBuiltError."""
         self._own = own
+        self._made = False
         where, _, name = own.target.rpartition(":")
         self.label = f"{Path(where).name}:{name}" if where else own.target
         for folder in reversed(own.pythonpath):
@@ -61,24 +65,25 @@ class Code:
         except (Exception, SystemExit) as error:
             raise self.blame("be imported", error) from error
         if not callable(self.made_by) or isinstance(self.made_by, torch.nn.Module):
-            raise ModelCodeError(f"{self.label} is {kind(self.made_by)}; name a class or a function that makes a model")
+            raise NotBuiltError(f"{self.label} is {kind(self.made_by)}; name a class or a function that makes a model")
         if not own.allowed and not _says_it_is_a_model(self.made_by):
-            raise ModelCodeError(
+            raise NotBuiltError(
                 f"{self.label} is neither a torch.nn.Module nor a function that is annotated to return one, so calling "
                 "it could do anything. If you trust it, add --allow-code."
             )
 
     def make(self, device: torch.device) -> torch.nn.Module:
-        """A new model on `device`. Raises ModelCodeError."""
+        """A new model on `device`. Raises NotBuiltError, or ModelCodeError where code works once in a process alone."""
         arguments, config = json.loads(self._own.arguments), json.loads(self._own.config)
         anywhere = self.module.__name__.partition(".")[0] in ANYWHERE
         try:
             with _precision_kept(), torch.device(device) if anywhere else nullcontext():
                 made = self._called(arguments, config)
         except (Exception, SystemExit) as error:
-            raise self.blame("be built", error) from error
+            raise self.blame("be built a second time in one process" if self._made else "be built", error) from error
         if not isinstance(made, torch.nn.Module):
-            raise ModelCodeError(f"{self.label} made {kind(made)}; it must make a torch.nn.Module")
+            raise NotBuiltError(f"{self.label} made {kind(made)}; it must make a torch.nn.Module")
+        self._made = True
         return made.to(device)
 
     def hook(self, module: torch.nn.Module | None, name: str) -> Callable[..., object] | None:
@@ -104,7 +109,8 @@ class Code:
         hint = next((text for (when, kind), text in _HINTS.items() if when == what and isinstance(error, kind)), "")
         place = _place(frames)
         told = " ".join(filter(None, (f"{self.label} cannot {what}: {reason}", place)))
-        return ModelCodeError(f"{told.rstrip('.')}. {hint}" if hint else told)
+        wrong = NotBuiltError if what in _IN_EVERY_CELL else ModelCodeError
+        return wrong(f"{told.rstrip('.')}. {hint}" if hint else told)
 
     def _called(self, arguments: list[object], config: dict[str, object]) -> object:
         """Models of transformers take their configuration as an object of its own; all others as keywords."""

@@ -6,7 +6,7 @@ The rest of the worker sees a flat batch like that of any other model.
 """
 
 import typing
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 import torch
@@ -58,6 +58,20 @@ class Inputs:
         return _pytree.tree_unflatten(leaves, self._nesting)
 
 
+def by_name(example: object) -> object:
+    """The example with any mapping that holds keywords as a dict, such as the BatchEncoding of a tokenizer."""
+    if isinstance(example, Mapping) and not isinstance(example, dict):
+        return dict(example)
+    if type(example) is tuple and len(example) == 2 and isinstance(example[0], tuple):
+        return example[0], by_name(example[1])
+    return example
+
+
+def hold_a_tensor(example: object) -> bool:
+    """Whether there is anything in it to be put on the device."""
+    return any(isinstance(leaf, torch.Tensor) for leaf in _pytree.tree_leaves(example))
+
+
 def call(module: torch.nn.Module, example: object) -> object:
     """One forward pass."""
     if isinstance(example, dict):
@@ -81,11 +95,6 @@ def drawn(spec: ModelSpec, module: torch.nn.Module, feed: Feed) -> object:
     if spec.own is not None and spec.own.by_name:
         return values
     return tuple(values.values()) if len(values) > 1 else next(iter(values.values()))
-
-
-def tensors_in(outputs: object) -> list[torch.Tensor]:
-    """Every tensor in what a model returned."""
-    return [leaf for leaf in _pytree.tree_leaves(outputs) if isinstance(leaf, torch.Tensor)]
 
 
 def lengths(example: object) -> dict[str, int]:

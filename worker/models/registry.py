@@ -13,6 +13,7 @@ MODULES: Final = {
     "causal": "worker.models.causal",
     "lstm": "worker.models.lstm",
     "stylegan2": "worker.models.stylegan2",
+    "stylegan2-discriminator": "worker.models.stylegan2_discriminator",
     "torchvision": "worker.models.torchvision",
     "unet": "worker.models.unet",
     "vae": "worker.models.vae",

@@ -1,17 +1,24 @@
 """StyleGAN2: a generator of images and the discriminator that it is trained against. See stylegan2_networks.py.
 
-Inference is the generator alone. A training step is one of the discriminator and one of the generator, each with the
+Loaded and run is the generator alone, and nothing of the discriminator is built for it; that is a model of its own,
+stylegan2_discriminator.py. A training step is one of the discriminator and one of the generator, each with the
 non-saturating logistic loss (Goodfellow et al. 2014). What the published training does now and then is left out: R1
 every 16th step, path lengths every 4th, mixed styles, and the moving average of the generator's weights.
 """
 
+from typing import Final
+
 import torch
 from torch import nn
-from torch.nn import functional
 
 from protocol.cell import ModelSpec
 from worker.models.base import Batch, Feed, Objective, arguments
-from worker.models.stylegan2_networks import SMALLEST, Discriminator, Generator
+from worker.models.stylegan2_discriminator import doubt
+from worker.models.stylegan2_discriminator import loss as critics_loss
+from worker.models.stylegan2_networks import Discriminator, Generator
+
+_GENERATORS: Final = ("resolution", "latent_size", "mapping_layers", "channel_base", "channel_max")
+"""What a generator is made of, in the order of its arguments."""
 
 
 class StyleGan2(nn.Module):
@@ -21,8 +28,6 @@ class StyleGan2(nn.Module):
         self, resolution: int, latent_size: int, mapping_layers: int, channel_base: int, channel_max: int
     ) -> None:
         super().__init__()
-        if resolution <= SMALLEST or resolution.bit_count() != 1:
-            raise ValueError(f"StyleGAN2 makes images whose side is a power of two above {SMALLEST}, not {resolution}")
         self.generator = Generator(resolution, latent_size, mapping_layers, channel_base, channel_max)
         self.discriminator = Discriminator(resolution, channel_base, channel_max)
 
@@ -34,9 +39,19 @@ class StyleGan2(nn.Module):
 
 def build(spec: ModelSpec, device: torch.device, input_size: int | None) -> torch.nn.Module:
     """Both networks with random weights. Raises ValueError for a resolution that is no power of two."""
-    sizes = {key: int(value) for key, value in arguments(spec, input_size).items()}
     with torch.device(device):
-        return StyleGan2(**sizes)
+        return StyleGan2(**_sizes(spec, input_size))
+
+
+def build_for_inference(spec: ModelSpec, device: torch.device, input_size: int | None) -> torch.nn.Module:
+    """The generator with random weights."""
+    sizes = _sizes(spec, input_size)
+    with torch.device(device):
+        return Generator(*(sizes[key] for key in _GENERATORS))
+
+
+def _sizes(spec: ModelSpec, input_size: int | None) -> dict[str, int]:
+    return {key: int(value) for key, value in arguments(spec, input_size).items()}
 
 
 def batch(spec: ModelSpec, feed: Feed) -> Batch:
@@ -61,18 +76,12 @@ def objectives(module: torch.nn.Module) -> tuple[Objective, ...]:
 
 def discriminator_loss(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
     """Low where real images are taken for real, and generated ones are not."""
-    discriminator = module.get_submodule("discriminator")
     with torch.no_grad():
         made = forward(module, batch)
-    return _doubt(-discriminator(made)) + _doubt(discriminator(batch["images"]))
+    return critics_loss(module.get_submodule("discriminator"), {"images": batch["images"], "made": made})
 
 
 def loss(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
     """The generator's: low where its images are taken for real."""
     discriminator = module.get_submodule("discriminator")
-    return _doubt(discriminator(forward(module, batch)))
-
-
-def _doubt(scores: torch.Tensor) -> torch.Tensor:
-    """The logistic loss of what should score high; in fp32, as CUDA's autocast has it and a CPU's has not."""
-    return functional.softplus(-scores.float()).mean()
+    return doubt(discriminator(forward(module, batch)))

@@ -37,6 +37,12 @@ def channels(resolution: int, base: int, most: int) -> int:
     return min(base // resolution, most)
 
 
+def require_doublings(resolution: int) -> None:
+    """Raise ValueError for a side that neither network reaches by doubling the smallest one."""
+    if resolution <= SMALLEST or resolution.bit_count() != 1:
+        raise ValueError(f"StyleGAN2 makes images whose side is a power of two above {SMALLEST}, not {resolution}")
+
+
 def _per_channel(values: torch.Tensor, features: torch.Tensor) -> torch.Tensor:
     """(batch, channels) as a factor of (batch, channels, side, side), in its type: autocast is not to leave it."""
     return values.to(features.dtype)[:, :, None, None]
@@ -198,6 +204,7 @@ class Generator(nn.Module):
     """Latents (batch, latent) to images (batch, 3, resolution, resolution)."""
 
     def __init__(self, resolution: int, latent: int, layers: int, base: int, most: int) -> None:
+        require_doublings(resolution)
         super().__init__()
         mapping = (
             module for _ in range(layers) for module in (Linear(latent, latent, rate=_MAPPING_RATE), Activation())
@@ -260,6 +267,7 @@ class Discriminator(nn.Sequential):
     """Images (batch, 3, resolution, resolution) to scores (batch, 1)."""
 
     def __init__(self, resolution: int, base: int, most: int) -> None:
+        require_doublings(resolution)
         layers: list[nn.Module] = [Convolution(3, channels(resolution, base, most), 1), Activation()]
         side = resolution
         while side > SMALLEST:

@@ -12,19 +12,24 @@ from protocol.failure import Phase
 from protocol.messages import Assign
 from protocol.result import Result
 from worker import devices
+from worker.measure import nothing
 from worker.stage import Stage
+from worker.timing import Step
 from worker.verify import products
-from worker.verify.flips import NO_FAULT
 from worker.verify.key import key
 from worker.verify.products import Products
+from worker.verify.slow import slowed
 from worker.verify.watch import Watch, WatchedWork
 from worker.workloads import common
 
 Prepare = Callable[[Cell, torch.device], Products]
 
 
-def run(assign: Assign, stage: Stage, isolation: str, prepare: Prepare) -> Result:
-    """Make and verify products for as long as the measurement lasts. A mismatch is a finding, not a failure."""
+def run(assign: Assign, stage: Stage, isolation: str, prepare: Prepare, pause: Step = nothing) -> Result:
+    """Make and verify products for as long as the measurement lasts. A mismatch is a finding, not a failure.
+
+    pause: called before every block, untimed.
+    """
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read with the first product: the same bits each time
     os.environ.setdefault("TRITON_CACHE_DIR", str(Path(assign.cache_folder) / "triton"))
     stage.enter(Phase.BUILD)
@@ -37,9 +42,7 @@ def run(assign: Assign, stage: Stage, isolation: str, prepare: Prepare) -> Resul
             made = prepare(assign.cell, device)
             watch = Watch(made, assign, stage)
             share = watch.cost(clock)
-        work = WatchedWork(
-            {"iteration": watch.step}, watch=watch, slow_percent=(assign.injection or NO_FAULT).slow_percent
-        )
+        work = slowed(WatchedWork({"iteration": watch.step}, watch=watch, prepare=pause), assign)
         measurements = common.warm_up_and_measure(work, assign, stage, device, clock)
         watch.end()
     result = common.result(

@@ -8,8 +8,8 @@ order changes nothing. Imported only where Triton is, and compiled when it is fi
 from typing import Final
 
 import torch
-import triton  # type: ignore[import-untyped]  # it has no annotations
-import triton.language as tl  # type: ignore[import-untyped]  # it has no annotations
+import triton
+import triton.language as tl
 
 _ROWS: Final = 64
 _COLUMNS: Final = 1024
@@ -19,8 +19,8 @@ _AHEAD: Final = 4
 words one at a time took 69 and the memory alone takes 31. AHEAD: tiles that are on their way at once."""
 
 
-@triton.jit(do_not_specialize=["slot"])  # type: ignore[untyped-decorator]  # Triton annotates nothing
-def _digest(  # type: ignore[no-untyped-def]  # noqa: ANN202, PLR0917 - Triton's own language, called by position
+@triton.jit(do_not_specialize=["slot"])
+def _digest(  # noqa: ANN202, PLR0917 - Triton's own language, called by position
     matrix,  # noqa: ANN001 - a pointer to Triton
     row_weights,  # noqa: ANN001 - a pointer to Triton
     column_weights,  # noqa: ANN001 - a pointer to Triton

@@ -12,7 +12,7 @@ Products of the warm-up are verified like all others; a Mismatch counts its iter
 """
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import median
 from typing import Final
 
@@ -27,7 +27,7 @@ from worker.measure import Work
 from worker.stage import Stage
 from worker.timing import Clock, TimedBlock
 from worker.verify import evidence
-from worker.verify.flips import NO_FAULT, Flips
+from worker.verify.flips import Flips
 from worker.verify.products import Products, flops, outputs_for
 
 _WARMING_UP: Final = ", while warming up"
@@ -171,12 +171,11 @@ class WatchedWork(Work):
     """Work whose every step is a watched product: blocks that fit into the outputs, looked at when they are over."""
 
     watch: Watch
-    slow_percent: float = NO_FAULT.slow_percent
 
     def block(self, clock: Clock, iterations: int, group: int = 1) -> TimedBlock:
         """One timed block, and what is to be seen after it, untimed."""
         self.watch.begin(iterations)
-        block = self._slowed(super().block(clock, iterations, group))
+        block = super().block(clock, iterations, group)
         self.watch.look()
         return block
 
@@ -187,12 +186,3 @@ class WatchedWork(Work):
     def group(self, clock: Clock, iteration_ms: float, iterations: int | None = None) -> int:
         """Each product is timed by itself."""
         return 1
-
-    def _slowed(self, block: TimedBlock) -> TimedBlock:
-        """The block as of a device that is so much slower: the time is really slept, and counts as its last span's."""
-        if self.slow_percent <= 0:
-            return block
-        time.sleep(block.wall_ms / 1e3 * self.slow_percent / 100)
-        end_ns = time.monotonic_ns()
-        spans_ms = [*block.spans_ms[:-1], block.spans_ms[-1] + (end_ns - block.end_ns) / 1e6]
-        return replace(block, end_ns=end_ns, spans_ms=spans_ms)

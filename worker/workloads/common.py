@@ -1,12 +1,13 @@
 """What the workloads share: the order of a launch's phases, and the result that comes of them."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
 import torch
 
 from protocol import floats
-from protocol.cell import MemoryFormat, Precision
+from protocol.cell import Cell, MemoryFormat, ModelSpec, Precision
 from protocol.failure import Phase
 from protocol.messages import Assign
 from protocol.result import Memory, Result, WarmUp
@@ -25,6 +26,9 @@ _CASTS: Final = {
     torch.bfloat16: torch.nn.Module.bfloat16,
 }
 """Of floating-point tensors alone."""
+
+_FORMATS: Final = {MemoryFormat.CONTIGUOUS: None, MemoryFormat.CHANNELS_LAST: torch.channels_last}
+"""None: as the model's code has laid it out."""
 
 
 @dataclass(frozen=True)
@@ -73,11 +77,24 @@ def build(family: Family, assign: Assign, device: torch.device, *, training: boo
     """The cell's model on its device: type of the weights, memory format and mode as the cell asks for."""
     cell = assign.cell
     dtype = devices.weights_type(cell.precision, training=training)
-    module = cast(family.build(assign.model, device, cell.input_size), dtype)
-    if cell.memory_format is MemoryFormat.CHANNELS_LAST:
-        module = module.to(memory_format=torch.channels_last)
+    make = family.build if training else serving(family)
+    module = placed(cast(make(assign.model, device, cell.input_size), dtype), cell, device)
     module.train(training)  # a model that overrides this often forgets to return itself
     return module
+
+
+def serving(family: Family) -> Callable[[ModelSpec, torch.device, int | None], torch.nn.Module]:
+    """What builds the model that is loaded and run: less than is trained, where the family says so."""
+    build: Callable[[ModelSpec, torch.device, int | None], torch.nn.Module]
+    build = getattr(family, "build_for_inference", family.build)
+    return build
+
+
+def placed(module: torch.nn.Module, cell: Cell, device: torch.device) -> torch.nn.Module:
+    """The module on `device`, in the cell's memory format: in one call, as people write it."""
+    # torch takes both at once and declares each alone
+    moved: torch.nn.Module = module.to(device, memory_format=_FORMATS[cell.memory_format])  # type: ignore[call-overload]  # no stub has both
+    return moved
 
 
 def cast(module: torch.nn.Module, dtype: torch.dtype) -> torch.nn.Module:

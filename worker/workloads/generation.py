@@ -17,7 +17,7 @@ from protocol.cell import Cell
 from protocol.failure import Phase
 from protocol.messages import Assign
 from protocol.result import Result
-from worker import devices
+from worker import devices, finite
 from worker.errors import UnsuitableModelError
 from worker.measure import Measured, Work
 from worker.models.base import Writer
@@ -27,7 +27,11 @@ from worker.workloads import common
 
 
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
-    """Measure the cell. Raises UnsuitableModelError for a model that does not write text."""
+    """Measure the cell.
+
+    Raises UnsuitableModelError for a model that does not write text, NotFiniteError where the last text ends in NaN or
+    infinity.
+    """
     family = common.family_of(assign, stage)
     if not hasattr(family, "prefill"):
         raise UnsuitableModelError(
@@ -42,6 +46,7 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
         author = _Author(cast(Writer, family), module, batch[assign.model.inputs[0].name], assign.cell)
         work = Work({"iteration": author.write})
         measurements = common.warm_up_and_measure(work, assign, stage, device, HostClock())
+    finite.require(author.logits, infinite=False)
     texts = author.measured(measurements.measured)
     return common.result(
         measurements,
@@ -61,7 +66,8 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
 class _Author:
     """Writes the same text again and again, and notes when each token of it was there.
 
-    tokens: how many were read back on the host, for each text.
+    tokens: how many were read back on the host, for each text. logits: those of the last text's last token, which
+    come of all that was read and written before it.
     """
 
     def __init__(self, writer: Writer, module: torch.nn.Module, prompt: torch.Tensor, cell: Cell) -> None:
@@ -73,9 +79,11 @@ class _Author:
         self._further = range(cell.new_tokens - 1)
         self._texts_ns: list[list[int]] = []
         self.tokens: list[int] = []
+        self.logits: torch.Tensor | None = None
 
     def write(self) -> None:
         """One text."""
+        self.logits = None
         self.tokens.append(0)
         self._texts_ns.append([time.perf_counter_ns()])
         logits, cache = self._writer.prefill(self._module, self._prompt)
@@ -83,6 +91,7 @@ class _Author:
         for _ in self._further:
             logits, cache = self._writer.decode(self._module, tokens, cache)
             tokens = self._read(logits)
+        self.logits = logits
 
     def _read(self, logits: torch.Tensor) -> torch.Tensor:
         """The likeliest token of each sequence, shape (batch, 1); the host has seen it."""

@@ -1,7 +1,8 @@
 """Inference: forward passes in evaluation mode, one series, inputs already on the device.
 
 cuDNN's autotuner is left at torch's default, which is what most code runs with. The latency end to end, copies between
-host and device included, is a series of its own, measured after all else (worker/latency.py).
+host and device included, is a series of its own, measured after all else (worker/latency.py). Before it one more pass
+is looked at: whether it puts out numbers at all.
 """
 
 import torch
@@ -9,7 +10,7 @@ import torch
 from protocol.failure import Phase
 from protocol.messages import Assign
 from protocol.result import Result
-from worker import devices, flops, latency
+from worker import devices, finite, flops, latency, outputs
 from worker.measure import Work
 from worker.models.base import Batch
 from worker.stage import Stage
@@ -17,21 +18,28 @@ from worker.workloads import common
 
 
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
-    """Measure the cell."""
+    """Measure the cell. Raises NotFiniteError for outputs that are NaN, or infinite where that cannot be meant.
+
+    Raises ModelCodeError for a model that puts out nothing.
+    """
     family = common.family_of(assign, stage)
     device, module = common.opened(family, assign, stage, training=False)
     stage.enter(Phase.WARM_UP)
     with torch.inference_mode():
         with stage.timed("build"):
             dtype = devices.weights_type(assign.cell.precision, training=False)
-            batch = common.make_batch(family, assign, device, dtype)
+            batch = _inputs(assign, common.make_batch(family, assign, device, dtype))
 
         def forward() -> torch.Tensor:
             return family.forward(module, batch)
 
         measurements = common.warm_up_and_measure(Work({"forward": forward}), assign, stage, device)
+        with stage.timed("count"):
+            # A user's own may mask with infinity.
+            finite.require(outputs.some(forward(), assign.model.name), infinite=assign.model.own is not None)
         with stage.timed("measure"):
-            latencies_ms = latency.times_ms(forward, _inputs(assign, batch).values(), device, assign.measurement.min_s)
+            latencies_ms = latency.times_ms(forward, batch.values(), device, assign.measurement.min_s)
+        with stage.timed("count"):
             operations = flops.count(forward, measurements.iteration_ms)
     return common.result(
         measurements,
@@ -46,6 +54,6 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
 
 
 def _inputs(assign: Assign, batch: Batch) -> Batch:
-    """What the model reads of a batch: not the labels, which a loss needs."""
+    """What the model reads of a batch: not what a loss needs beside it, which would take memory."""
     named = {entry.name: batch[entry.name] for entry in assign.model.inputs if entry.name in batch}
     return named or batch

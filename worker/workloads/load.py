@@ -2,7 +2,7 @@
 
     instantiate: the module on the CPU, in the cell's precision, its weights not drawn (worker/blank.py)
     weights:     read from a safetensors file into it
-    to_device:   copied to the device, and waited for
+    to_device:   copied to the device, laid out there in the cell's memory format, and waited for
 
 The file is made once for each model, precision and version of the libraries, in the cache folder, before the clock
 starts, of a model that was drawn on the device, which is quicker there. It was just written or read before, so it comes
@@ -20,7 +20,8 @@ earlier model is dropped and the device's cache emptied, so that each pays for i
 import gc
 import hashlib
 import os
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Final
 
@@ -34,6 +35,7 @@ from protocol.messages import Assign
 from protocol.result import Result, SteadyState, WarmUp
 from worker import devices, measure, memory
 from worker.blank import Blank
+from worker.errors import NotBuiltError, UnsuitableModelError
 from worker.measure import Work
 from worker.models import registry
 from worker.models.base import Family
@@ -44,6 +46,8 @@ from worker.workloads import common
 
 _LEAST_IN_HASTE: Final = 1
 """Repetitions at the least in a profile that gives up early."""
+_NOT_OF_WEIGHTS: Final = (NotBuiltError, UnsuitableModelError, MemoryError, torch.cuda.OutOfMemoryError, OSError)
+"""What has words of its own for what is wrong."""
 
 
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
@@ -53,8 +57,9 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
     stage.enter(Phase.BUILD)
     device = common.open_device(assign, stage)
     with stage.timed("build"):
-        loading = _Loading(family, assign, device)
-        loading.make_file()
+        with _loading_alone(assign):
+            loading = _Loading(family, assign, device)
+            loading.make_file()
         loading.drop()  # the cold load finds the device's memory empty, whether or not the file was there
     memory.reset_peaks(device)
     memory.reset_resident()
@@ -66,17 +71,35 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
     )
     clock = HostClock()
     stage.enter(Phase.WARM_UP)
-    with stage.timed("load"):
+    with stage.timed("load"), _loading_alone(assign):
         first_ms = work.block(clock, 1).wall_ms
     cold = memory.peaks(device)
     memory.reset_peaks(device)
     repeated = msgspec.structs.replace(assign.measurement, iterations=None)
     measured = measure.measured(work, clock, repeated, stage, first_ms)
     warm_up = WarmUp(
-        steady_state=SteadyState.FIXED, iterations=1, first_iteration_ms=first_ms, second_iteration_ms=None
+        steady_state=SteadyState.NOT_SOUGHT, iterations=1, first_iteration_ms=first_ms, second_iteration_ms=None
     )
     measurements = common.Measurements(warm_up, measured, cold, memory.peaks(device), memory.resident_peak())
     return common.result(measurements, loading.module, assign, stage, isolation=isolation, items=1)
+
+
+@contextmanager
+def _loading_alone(assign: Assign) -> Iterator[None]:
+    """What a model of the user's own fails in here, saving and loading its weights, the other phases do not ask of it.
+
+    Raises UnsuitableModelError, which says so; code that makes no model at all has its own words for that.
+    """
+    try:
+        yield
+    except Exception as error:
+        if assign.model.own is None or isinstance(error, _NOT_OF_WEIGHTS):
+            raise
+        words = str(error).strip().splitlines() or [""]
+        raise UnsuitableModelError(
+            f"the weights of {assign.model.name} cannot be saved as a safetensors file and loaded from it: measure its "
+            f"other phases, with --phases inference,training ({type(error).__name__}: {words[0]})"
+        ) from error
 
 
 class _Loading:
@@ -85,7 +108,7 @@ class _Loading:
     def __init__(self, family: Family, assign: Assign, device: torch.device) -> None:
         self._family = family
         self._spec = assign.model
-        self._input_size = assign.cell.input_size
+        self._cell = assign.cell
         self._device = device
         self._dtype = devices.weights_type(assign.cell.precision, training=False)
         structure = getattr(family, "structure", None)
@@ -113,15 +136,15 @@ class _Loading:
             self.module = self._built(torch.device("cpu"))
 
     def _built(self, device: torch.device) -> torch.nn.Module:
-        return common.cast(self._family.build(self._spec, device, self._input_size), self._dtype)
+        return common.cast(common.serving(self._family)(self._spec, device, self._cell.input_size), self._dtype)
 
     def weights(self) -> None:
         """Its weights, from the file."""
         load_model(self.module, self._file)
 
     def to_device(self) -> None:
-        """Onto the device."""
-        self.module.to(self._device)
+        """Onto the device, in the cell's memory format."""
+        common.placed(self.module, self._cell, self._device)
         devices.synchronize(self._device)
 
     def drop(self) -> None:

@@ -35,6 +35,7 @@ from worker.measure import Work
 from worker.stage import Stage
 from worker.verify import bits, flips, key, patterns
 from worker.verify.patterns import WORD_BYTES, Memory, Span, Visit
+from worker.verify.slow import slowed
 from worker.workloads import common
 
 _MIB: Final = 1024 * 1024
@@ -69,7 +70,7 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
             memory = _memory(words, assign)
             test = MemoryTest(memory, assign.cell.seed, stage)
             devices.synchronize(device)
-        work = Work({"iteration": test.step}, waits=True)
+        work = slowed(Work({"iteration": test.step}, waits=True), assign)
         measurements = common.warm_up_and_measure(work, assign, stage, device)
         with stage.timed("measure"):
             test.look()

@@ -42,6 +42,7 @@ from worker.stage import Stage
 from worker.timing import Clock, TimedBlock
 from worker.verify.gradients import GradientFault, Outcome, Recorder
 from worker.verify.key import key
+from worker.verify.slow import slowed
 from worker.workloads import common
 from worker.workloads.training import Part, SplitStep, parts_of
 
@@ -79,9 +80,9 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
         with stage.timed("warm_up"):
             replays = Replays(module, parts, step.work(), assign, stage)
             refused = _refused(step)
-        work = step.work() if refused else replays.work()
+        work = slowed(step.work() if refused else replays.work(), assign)
         measurements = common.warm_up_and_measure(work, assign, stage, device)
-        with stage.timed("measure"):
+        with stage.timed("count"):
             operations = flops.count(step.gradients, measurements.iteration_ms)
         result = common.result(
             measurements,

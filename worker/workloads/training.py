@@ -54,7 +54,7 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
     step = _WholeStep(whole, module, batch, autocast) if whole else SplitStep(parts, module, batch, autocast)
     with devices.training_kernels(device, assign.cell.precision):
         measurements = common.warm_up_and_measure(step.work(), assign, stage, device)
-        with stage.timed("measure"):
+        with stage.timed("count"):
             operations = flops.count(step.gradients, measurements.iteration_ms)
     return common.result(
         measurements,

@@ -44,9 +44,10 @@ def wrong(story: Story, ledger: Ledger, report: dict[str, Any]) -> Iterator[str]
 
 def _verdict(story: Story, last: Life, report: dict[str, Any]) -> Iterator[str]:
     failed = any(cell["status"] != "ok" for cell in report["cells"])
+    failed |= any(gpu["verdict"] == "UNKNOWN" for gpu in report["health"]["gpus"])
     said = report["verdict"]["exit_code"]
     if said != (4 if failed else 0) or last.code != said:
-        yield f"the run ended with {last.code}, its report says {said}, and {'not ' if failed else ''}every cell is ok"
+        yield f"the run ended with {last.code}, its report says {said}, and {'not ' if failed else ''}all is well"
     if last.pid not in story.finished and not story.finished:
         yield "nobody wrote that the run is over"
 

@@ -61,9 +61,7 @@ def find(kind: Kind, orchestrator: int, journal: Path, dice: random.Random) -> V
             found = [pid for pid in found if pid not in {worker for _, worker, _ in _live_workers(journal)}]
             return _held(found[0], None, None) if found else None
         case Target.TELEMETRY:
-            # One that is stopped before it has asked the kernel to end with the orchestrator is not ended with it.
-            mine = [child for child in _children(orchestrator) if _told(child, "orchestrator.sampling.sampler")]
-            found = [child.pid for child in mine if kind.deed is not Deed.SIGNAL or _samples(child)]
+            found = [child.pid for child in _children(orchestrator) if _told(child, "orchestrator.sampling.sampler")]
             return _held(found[0], None, None) if found else None
 
 
@@ -142,14 +140,6 @@ def _old(process: psutil.Process) -> bool:
     """Whether it is the zygote: a worker that was just forked looks like one until it takes its own name."""
     try:
         return process.name() == "gpubench-zygote" and time.time() - process.create_time() > _RENAMED_S
-    except psutil.Error:
-        return False
-
-
-def _samples(process: psutil.Process) -> bool:
-    """Whether it is the telemetry process at work, its files open."""
-    try:
-        return any(file.path.endswith(".samples") for file in process.open_files())
     except psutil.Error:
         return False
 

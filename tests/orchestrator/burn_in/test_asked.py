@@ -72,7 +72,7 @@ def test_rounds_hold_every_cell_once_and_fill_the_time(tmp_path: Path) -> None:
     made = plan.make(configuration, devices, TABLE)
     assert configuration.burn_in is not None
     for device in devices:
-        mine = [cell for cell in made.cells if cell.devices == (device.uuid,)]
+        mine = [cell for cell in made.cells if device.uuid in cell.devices]
         assert {cell.workload for cell in mine} == set(levels.CHECKS)
         order = made.order[device.uuid]
         by_id = {cell.id: cell for cell in mine}
@@ -99,13 +99,15 @@ def test_injections_are_parsed_and_taint_the_run(tmp_path: Path) -> None:
     second = devices[1]
     clean = configured(tmp_path)
     for name in (str(second.gpu_id), second.uuid):
-        made = asked.with_injections(clean, [f"flip:{name}:3:2", f"slow:{name}:5"], devices)
+        made = asked.with_injections(clean, [f"flip:{name}:3:2", f"slow:{name}:5", f"hot:{name}:95"], devices)
         assert made.tainted
         assert made.burn_in is not None
         assert made.burn_in.injections == (
             Asked(device=second.uuid, round=2, flip_bits=2),
             Asked(device=second.uuid, slow_percent=5.0),
+            Asked(device=second.uuid, hot_c=95),
         )
+        assert injections.hot(made.burn_in.injections) == {second.uuid: 95}
     assert not asked.with_injections(clean, [], devices).tainted
 
 
@@ -122,6 +124,11 @@ def test_injections_are_parsed_and_taint_the_run(tmp_path: Path) -> None:
         "flip:0:x",
         "slow:0:0",
         "slow:0:-5",
+        "hot:0",
+        "hot:0:0",
+        "hot:0:201",
+        "hot:0:x",
+        "hot:0:90:1",
         "melt:0:1",
     ],
 )
@@ -142,14 +149,17 @@ def test_injections_need_a_burn_in(tmp_path: Path) -> None:
     ("device", "number", "workload", "bits", "slow"),
     [
         ("a", 2, Workload.SOAK, 3, 5.0),
-        ("a", 2, Workload.MEMORY, 3, 0.0),
+        ("a", 2, Workload.MEMORY, 3, 5.0),
         ("a", 1, Workload.SOAK, 0, 5.0),
-        ("a", 1, Workload.TRUTH, 0, 0.0),
+        ("a", 1, Workload.TRUTH, 0, 5.0),
+        ("a", 1, Workload.REPLAY, 0, 5.0),
+        ("a", 1, Workload.MEMORY, 0, 5.0),
+        ("a", 2, Workload.LINKS, 3, 0.0),
         ("b", 2, Workload.SOAK, 0, 0.0),
     ],
 )
 def test_which_launch_gets_which_fault(device: str, number: int, workload: Workload, bits: int, slow: float) -> None:
-    """Flips in every check of their round on their GPU, slowness in all its products; nobody else gets any."""
-    given = (Asked(device="a", round=2, flip_bits=3), Asked(device="a", slow_percent=5.0))
+    """Flips in every check of their round on their GPU, slowness in all that it does alone; nobody else gets any."""
+    given = (Asked(device="a", round=2, flip_bits=3), Asked(device="a", slow_percent=5.0), Asked(device="b", hot_c=90))
     found = injections.for_launch(given, device, number, workload)
     assert (found.flip_bits, found.slow_percent) == (bits, slow) if found else (bits, slow) == (0, 0.0)

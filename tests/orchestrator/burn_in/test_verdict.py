@@ -6,14 +6,17 @@ import pytest
 
 from orchestrator.burn_in.compare import Deviation, Sample
 from orchestrator.burn_in.levels import CHECKS
-from orchestrator.burn_in.verdict import Pace, Tally, Work, Wrong, bound, judge
+from orchestrator.burn_in.verdict import Pace, Tally, Told, Work, Wrong, bound, judge
 from orchestrator.health.judges import Action
 from orchestrator.health.verdict import Verdict
+from orchestrator.stats.why_slower import Reason as Cause
+from orchestrator.stats.why_slower import Why
 from protocol.cell import Workload
 from protocol.verification import Mismatch
 
 DONE = Tally(launches=4, checks=100, operations=1e12, verified_bytes=0, measured_s=100.0)
-CLEAN = Work(asked_s=600, served_s=600, tallies=dict.fromkeys(CHECKS, DONE), health=Verdict.PASS)
+CLEAN = Work(asked_s=600, served_s=600, cell_s=20, tallies=dict.fromkeys(CHECKS, DONE), health=Verdict.PASS)
+WRONG = {Workload.MEMORY: dataclasses.replace(DONE, mismatches=17)}
 
 
 def mismatch(*, beyond: bool | None = True, again: int = 0, same: bool = True, elements: int = 1) -> Mismatch:
@@ -52,17 +55,29 @@ def test_a_clean_night_passes() -> None:
     ("facts", "verdict", "words"),
     [
         (
-            {"wrong": (wrong(),), "mismatches": 1},
+            {"wrong": (wrong(),)},
             Verdict.FAIL,
             "round 3, 2026-11-22T01:00:00Z: product: 1 element, 2",
         ),
-        ({"wrong": (wrong(again=10),), "mismatches": 1}, Verdict.FAIL, "wrong again in 10 of 10 repetitions"),
-        ({"wrong": (wrong(same=False),), "mismatches": 1}, Verdict.FAIL, "an error of reading"),
-        ({"wrong": (wrong(beyond=None),), "mismatches": 1}, Verdict.FAIL, "verified products in bf16"),
-        ({"wrong": (wrong(beyond=False, again=10, elements=1000),), "mismatches": 1}, Verdict.UNKNOWN, "another algo"),
-        ({"wrong": (wrong(beyond=False, again=9, elements=1000),), "mismatches": 1}, Verdict.FAIL, "1,000 elements"),
-        ({"wrong": (wrong(beyond=False, again=10, elements=999),), "mismatches": 1}, Verdict.FAIL, "999 elements"),
-        ({"mismatches": 17}, Verdict.FAIL, "17 more mismatches"),
+        ({"wrong": (wrong(again=10),)}, Verdict.FAIL, "wrong again in 10 of 10 repetitions"),
+        ({"wrong": (wrong(same=False),)}, Verdict.FAIL, "an error of reading"),
+        ({"wrong": (wrong(beyond=None),)}, Verdict.FAIL, "verified products in bf16"),
+        ({"wrong": (wrong(beyond=False, again=10, elements=1000),)}, Verdict.UNKNOWN, "another algo"),
+        ({"wrong": (wrong(beyond=False, again=9, elements=1000),)}, Verdict.FAIL, "1,000 elements"),
+        ({"wrong": (wrong(beyond=False, again=10, elements=999),)}, Verdict.FAIL, "999 elements"),
+        ({"tallies": CLEAN.tallies | WRONG}, Verdict.FAIL, "17 more mismatches"),
+        ({"tallies": CLEAN.tallies | WRONG, "wrong": (wrong(),) * 16}, Verdict.FAIL, "repetitions1 more mismatch"),
+        ({"wrong": (wrong(beyond=None, again=10, elements=1000),)}, Verdict.FAIL, "1,000 elements"),
+        (
+            {"tallies": CLEAN.tallies | WRONG, "wrong": (wrong(beyond=False, again=10, elements=1000),) * 16},
+            Verdict.UNKNOWN,
+            "1 more mismatch, without details",
+        ),
+        (
+            {"tallies": CLEAN.tallies | WRONG, "wrong": (wrong(beyond=False, again=10, elements=1000), wrong())},
+            Verdict.FAIL,
+            "15 more mismatches",
+        ),
         ({"health": Verdict.FAIL, "health_reason": "Xid 79"}, Verdict.FAIL, "health: Xid 79"),
         ({"health": Verdict.UNKNOWN, "health_reason": "unread"}, Verdict.UNKNOWN, "health: unread"),
         ({"health": Verdict.WARN, "health_reason": "PCIe"}, Verdict.WARN, "health: PCIe"),
@@ -72,11 +87,18 @@ def test_a_clean_night_passes() -> None:
         ({"reboots": 1}, Verdict.UNKNOWN, "started anew"),
         ({"undecided": ("soak",)}, Verdict.UNKNOWN, "no majority"),
         ({"failures": ("soak: crashed",)}, Verdict.UNKNOWN, "soak: crashed"),
-        ({"paces": {"over the night": (Pace.SLOWER, "-4 %")}}, Verdict.WARN, "over the night: -4 %"),
-        ({"paces": {"over the night": (Pace.UNTOLD, "too short")}}, Verdict.PASS, ""),
-        ({"paces": {"over the night": (Pace.STEADY, "-0.1 %")}}, Verdict.PASS, ""),
+        ({"paces": {"over the night": Told(Pace.SLOWER, "-4 %")}}, Verdict.WARN, "over the night: -4 %"),
+        (
+            {"paces": {"over the night": Told(Pace.SLOWER, "-4 %", Why(reason=Cause.HEAT, words="heat did it"))}},
+            Verdict.WARN,
+            "over the night: -4 %; heat did it",
+        ),
+        ({"paces": {"over the night": Told(Pace.UNTOLD, "too short")}}, Verdict.PASS, ""),
+        ({"paces": {"over the night": Told(Pace.STEADY, "-0.1 %")}}, Verdict.PASS, ""),
+        ({"too_hot": "too hot: at 90"}, Verdict.FAIL, "too hot: at 90"),
         ({"health": Verdict.NOT_APPLICABLE}, Verdict.PASS, ""),
-        ({"served_s": 561}, Verdict.PASS, ""),
+        ({"served_s": 539}, Verdict.UNKNOWN, "at work for 539 s of the 600 s"),
+        ({"served_s": 541}, Verdict.PASS, ""),
     ],
 )
 def test_what_each_finding_means(facts: dict[str, object], verdict: Verdict, words: str) -> None:
@@ -105,12 +127,62 @@ def test_other_bits_than_most_gpus_fail() -> None:
     assert "round 5: other bits than 7 of 8 GPUs gave, from output 3 on" in found.reasons[0].text
 
 
+def test_other_bits_than_in_other_rounds_fail() -> None:
+    """Where no other GPU says what is right, the GPU's own launches do."""
+    sample = Sample("a", "verified products", 0, 9, (), ("x",))
+    found = judge(changed(deviations=(Deviation(sample, 0, 3, 4, between_gpus=False),)))
+    assert found.verdict is Verdict.FAIL
+    assert "round 1: other bits than 3 of 4 launches on this GPU gave, from output 1 on" in found.reasons[0].text
+
+
+@pytest.mark.parametrize(
+    ("facts", "action"),
+    [
+        ({"health": Verdict.FAIL}, Action.REPLACE),
+        ({"health": Verdict.UNKNOWN}, Action.MONITOR),
+        ({"health": Verdict.WARN}, Action.MONITOR),
+        ({"too_hot": "too hot"}, Action.REPLACE),
+        ({"failures": ("soak: crashed",)}, Action.MONITOR),
+        ({"reboots": 1}, Action.MONITOR),
+        ({"tainted": True}, Action.NOTHING),
+        ({"interrupted": "stopped on request"}, Action.NOTHING),
+        ({"undecided": ("soak",)}, Action.NOTHING),
+        ({"wrong": (wrong(beyond=False, again=10, elements=1000),)}, Action.MONITOR),
+        ({"paces": {"over the night": Told(Pace.SLOWER, "-4 %")}}, Action.MONITOR),
+    ],
+)
+def test_what_to_do(facts: dict[str, object], action: Action) -> None:
+    """Only what is the GPU's own fault takes it out of service."""
+    assert judge(changed(**facts)).action is action
+
+
+def test_an_interrupted_night_is_not_also_a_short_one() -> None:
+    """It says why, and once."""
+    found = judge(changed(interrupted="stopped on request", served_s=10))
+    assert [reason.text for reason in found.reasons] == ["the night was cut short: stopped on request"]
+
+
+def test_why_a_check_did_no_work_is_told() -> None:
+    """Where its launches said so; what another check said is no reason for it."""
+    tallies = {kind: DONE for kind in CHECKS if kind is not Workload.REPLAY}
+    said = {"soak gemm bf16: tf32": "no", "replay vae fp32: vae": "no deterministic form"}
+    found = judge(changed(tallies=tallies, not_tested=said, required=(Workload.REPLAY,)))
+    assert found.reasons[0].text == "repeated training steps never came to an end: no deterministic form"
+
+
 def test_the_gravest_wins_and_all_are_told() -> None:
     """A slow GPU that is also wrong fails, and both are said, the gravest first."""
-    slow = {"over the night": (Pace.SLOWER, "-4 %")}
-    found = judge(changed(paces=slow, interrupted="killed", mismatches=1, wrong=(wrong(),)))
+    slow = {"over the night": Told(Pace.SLOWER, "-4 %")}
+    found = judge(changed(paces=slow, interrupted="killed", wrong=(wrong(),)))
     assert [reason.verdict for reason in found.reasons] == [Verdict.FAIL, Verdict.UNKNOWN, Verdict.WARN]
     assert found.action is Action.REPLACE
+
+
+def test_a_warning_of_the_health_does_not_hide_a_gap() -> None:
+    """Whatever is told first."""
+    found = judge(changed(health=Verdict.WARN, health_reason="PCIe", reboots=1))
+    assert found.verdict is Verdict.UNKNOWN
+    assert [reason.verdict for reason in found.reasons] == [Verdict.UNKNOWN, Verdict.WARN]
 
 
 def test_the_bound_is_the_rule_of_three() -> None:

@@ -49,7 +49,7 @@ def test_both_programs_share_their_options_and_commands() -> None:
     assert set(orchestrate.commands) == set(benchmark.commands)
     measuring = {"run", "quick", "resume"}
     looking = {"status", "watch", "stop", "report", "explain", "doctor", "info", "list-models", "completion"}
-    assert set(benchmark.commands) == measuring | looking | {"selftest"}
+    assert set(benchmark.commands) == measuring | looking | {"selftest", "compare", "make-baseline"}
 
 
 def test_every_option_says_what_it_is() -> None:
@@ -142,6 +142,31 @@ def test_batch_sizes_of_the_command_line_are_those_of_every_phase(
     asked = stored.configuration
     assert asked.batch_sizes == asked.training_batch_sizes == asked.generation_batch_sizes == (2, 4)
     assert stored.command[0] == "torch-gpu-benchmark"
+
+
+def test_a_list_may_be_given_piece_by_piece(invoke: Invoke, executed: list[tuple[StoredRun, RunPaths]]) -> None:
+    """None of the pieces is dropped without a word."""
+    words = "--gpu-ids cpu:0 --gpu-ids cpu:1 -m lstm -m resnet50 -b 1 -b 8,2 -f csv -f txt -p fp32"
+    invoke("run", *words.split())
+    [(stored, _)] = executed
+    assert [device.uuid for device in stored.devices] == ["cpu:0", "cpu:1"]
+    made = stored.configuration
+    assert ([model.name for model in made.models], made.batch_sizes) == (["lstm", "resnet50"], (1, 8, 2))
+    assert (made.formats, made.precisions) == (("csv", "txt"), ("fp32",))
+
+
+def test_folders_of_packages_may_be_given_one_by_one(
+    invoke: Invoke, executed: list[tuple[StoredRun, RunPaths]], tmp_path: Path
+) -> None:
+    """They are searched in the order in which they were given."""
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "net.py").write_text("class Net: pass\n")
+    words = "--gpu-ids cpu:0 -m net.py:Net --allow-code --pythonpath a --pythonpath b"
+    invoke("run", *words.split())
+    own = executed[0][0].configuration.models[0].own
+    assert own is not None
+    assert own.pythonpath == (f"{tmp_path}/a", f"{tmp_path}/b")
 
 
 def test_sizes_and_memory_format_make_cells(invoke: Invoke, executed: list[tuple[StoredRun, RunPaths]]) -> None:

@@ -29,13 +29,19 @@ from tests.fakes.runs import FakeRun, shipped
 Invoke = Callable[..., Result]
 
 
+def mount(folder: Path) -> Path:
+    """Where the file system of a folder is mounted."""
+    return next(place for place in (folder, *folder.parents) if place.is_mount())
+
+
 def test_a_disk_that_refuses_ends_with_five(invoke: Invoke, executed: list[object]) -> None:
     """A storage error is told without a traceback, and with what to do about the run."""
     ended = invoke(*TINY, "--quiet")
     [(_, paths)] = executed
     assert ended.exit_code == ExitCode.INTERNAL
     assert ended.stderr == (
-        f"error: disk full. Free space, then `gpubench-orchestrate report {paths.folder}` makes the report of what was "
+        f"error: disk full. Free space on the file system at {mount(paths.folder)}, but not in {paths.folder}, where "
+        f"everything measured is, then `gpubench-orchestrate report {paths.folder}` makes the report of what was "
         f"measured, and `gpubench-orchestrate resume {paths.folder}` measures the rest.\n"
     )
     assert ended.stdout == f"{paths.folder.name}: ended early, exit code 5; run: {paths.folder}\n"
@@ -56,7 +62,11 @@ def test_a_disk_that_refuses_the_plan_ends_with_the_line_too(invoke: Invoke, mon
 
 @pytest.mark.parametrize(
     "refusal",
-    [(errno.ENOSPC, "Free space, or"), (errno.EACCES, "See to it that you may write there, or"), (errno.EIO, "Mend")],
+    [
+        (errno.ENOSPC, "Free space on the file system at "),
+        (errno.EACCES, "See to it that you may write there, or"),
+        (errno.EIO, "Mend"),
+    ],
 )
 @pytest.mark.parametrize("options", [("--quiet",), ("--quiet", "--log-format", "json")])
 def test_a_report_that_cannot_be_copied_is_no_run_that_broke_off(

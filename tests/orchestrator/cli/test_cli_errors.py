@@ -1,6 +1,7 @@
 """Bad input: each mistake with its message and its exit code, before anything is run or written."""
 
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -32,6 +33,10 @@ Invoke = Callable[..., Result]
         ("-b -1", "-b/--batch-sizes: expected a whole number of at least 1, got -1"),
         ("-b many", '-b/--batch-sizes: expected a whole number of at least 1, got "many"'),
         ("-b 1,,2", '-b/--batch-sizes: expected a whole number of at least 1, got ""'),
+        ("-b 8,1 -b 8", "-b/--batch-sizes: 8 is given twice"),
+        ("-m lstm -m all", "-m/--models: 'all' stands alone"),
+        ("-b 1 -b auto", "-b/--batch-sizes: auto stands alone"),
+        ("--gpu-ids cpu:0 --gpu-ids cpu:0", "--gpu-ids: cpu:0 is named twice"),
         ("-b 8,1,8", "-b/--batch-sizes: 8 is given twice"),
         ("-b 99999999999", "-b/--batch-sizes: 99999999999 is too large"),
         ("-i 0", "-i/--iterations: expected a whole number of at least 1, got 0"),
@@ -71,8 +76,7 @@ Invoke = Callable[..., Result]
         ("--runs-folder /proc/runs", "/proc/runs: cannot be written"),
         (
             "--compare-baseline old.json",
-            "error: --compare-baseline: comparing with an earlier report is not possible yet, it comes with a later "
-            "version. Nothing was run. Leave the option out: reports are kept, and can be compared then.",
+            "error: old.json: there is no such file, nor a run's folder of that name",
         ),
         ("--config none.yaml", "none.yaml: cannot be read: No such file or directory"),
         (
@@ -104,11 +108,15 @@ def test_a_bad_option_is_refused_before_anything_happens(
         ("--gpu-ids cpu:0,cpu:0", "--gpu-ids: cpu:0 is named twice"),
         ("--config night.yaml", "error: night.yaml, line 2, gpu.ids: 'seven' is no device"),
         ("--gpu-ids=", "a device is missing between commas"),
+        ("selftest --gpu-ids cpu:0 --gpu-ids cpu:0", "--gpu-ids: cpu:0 is named twice"),
         (
             "selftest --gpu-ids=",
             "error: --gpu-ids: '': a device is missing between commas. Give all, or a list like 0,1",
         ),
-        ("reprot", "error: there is no command 'reprot'. Did you mean report? There is completion, doctor, explain,"),
+        (
+            "reprot",
+            "error: there is no command 'reprot'. Did you mean report? There is compare, completion, doctor, explain,",
+        ),
         (
             "run --gpu-ids cpu:0 --solo extra",
             "error: got unexpected extra argument (extra). `gpubench-orchestrate run --help` shows what there is.",
@@ -148,6 +156,24 @@ def test_a_bad_command_is_refused_before_anything_happens(
     """Devices that do not exist, commands that do not, runs that are none."""
     (tmp_path / "night.yaml").write_text("gpu:\n  ids: seven\n")
     assert_refused(invoke(*arguments.split()), message, executed, tmp_path)
+
+
+def a_socket(path: Path) -> None:
+    """One that nobody listens to."""
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind(str(path))
+
+
+@pytest.mark.parametrize("words", ["--config night.yaml", "--models-file night.yaml", "-m night.py:Net"])
+@pytest.mark.parametrize("make", [os.mkfifo, a_socket, lambda path: path.symlink_to("/dev/zero")])
+def test_what_is_no_file_is_refused_and_not_waited_for(
+    invoke: Invoke, executed: list[object], tmp_path: Path, words: str, make: Callable[[Path], None]
+) -> None:
+    """A pipe that nobody writes to, a socket, a device without end."""
+    option, file = words.split()
+    make(tmp_path / file.partition(":")[0])
+    message = "cannot be read: not a regular file, but a pipe, a device or a socket"
+    assert_refused(invoke("--gpu-ids", "cpu:0", option, file, "--allow-code"), message, executed, tmp_path)
 
 
 def assert_refused(ended: Result, message: str, executed: list[object], folder: Path) -> None:
@@ -253,7 +279,10 @@ def test_a_broken_cuda_is_refused_before_a_folder_is_made(tmp_path: Path) -> Non
 
 
 def test_a_plan_is_shown_where_cuda_is_broken(tmp_path: Path) -> None:
-    """--dry-run starts nothing, so it does not ask CUDA."""
+    """--dry-run shows it all the same, and says that a run would be refused, and why."""
     shown = on_broken_cuda(tmp_path, "--dry-run")
     assert shown.returncode == ExitCode.PASSED, shown.stderr
-    assert "GPU 1" in shown.stdout
+    told = " ".join(shown.stdout.split())
+    assert "GPU 1" in told
+    assert "Note: a run would be refused now: CUDA cannot be used on the GPUs of this run: cuInit says 802" in told
+    assert not list(tmp_path.glob("runs/*"))

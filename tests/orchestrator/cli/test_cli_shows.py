@@ -1,6 +1,7 @@
 """What is shown of a plan, of the models and of the machine, and what the shell completes."""
 
 import json
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -56,6 +57,14 @@ def test_a_dry_run_says_how_devices_share_the_time(invoke: Invoke) -> None:
     """Solo runs are one after the other; one device alone is said to be alone."""
     assert "one after the other" in invoke("--gpu-ids", "cpu:0,cpu:1", "--solo", "--dry-run").output
     assert "One device" in invoke("--gpu-ids", "cpu:0", "--dry-run").output
+
+
+def test_a_dry_run_says_which_devices_share_their_cores(invoke: Invoke) -> None:
+    """One device more than there are cores: the first and the last have the same one. With fewer, nothing is said."""
+    cores = len(os.sched_getaffinity(0))
+    shown = invoke("--gpu-ids", ",".join(f"cpu:{number}" for number in range(cores + 1)), "--dry-run").output
+    assert f"There are not enough cores: cpu:0 and cpu:{cores} share theirs" in " ".join(shown.split())
+    assert "enough cores" not in invoke("--gpu-ids", "cpu:0", "--dry-run").output
 
 
 def test_a_dry_run_tries_where_the_files_would_go(invoke: Invoke, tmp_path: Path) -> None:
@@ -212,6 +221,8 @@ def completed(words: str, tmp_path: Path, **environment: str) -> set[str]:
         ("--phases inference,t", {"inference,training"}),
         ("-f c", {"csv"}),
         ("--profile q", {"quick"}),
+        ("--level ", {"quick", "standard", "full"}),
+        ("--burn-in 8h --level f", {"full"}),
         ("--gpu-ids 0,", {"0,1", "0,all"}),
         ("--isolation f", {"fork"}),
         ("list", {"list-models"}),

@@ -11,6 +11,7 @@ import pytest
 from click.testing import Result
 
 from orchestrator import run
+from orchestrator.cli import streams
 from orchestrator.errors import StorageError
 from protocol.exit_codes import ExitCode
 from tests.fakes.commands import TINY
@@ -38,6 +39,29 @@ def test_errors_that_nobody_can_read_keep_their_exit_code(tmp_path: Path, where:
     for mistake in ("--gpu-ids cpu:0 -m resnet5", "--gpu-ids x"):
         assert in_shell(f"{mistake} {where}", tmp_path).returncode == ExitCode.USAGE
     assert in_shell("--no-such-option 2>&-", tmp_path).returncode == ExitCode.USAGE
+
+
+HOSTILE = "\x1b]0;owned\x07\u202e\r"
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_nothing_that_is_said_steers_the_terminal(capsys: pytest.CaptureFixture[str], *, as_json: bool) -> None:
+    """Names of files and words of others come through without control characters, lines stay."""
+    with streams.speaking(["--log-format", "json"] if as_json else []):
+        streams.complain(f"error: {HOSTILE}a\nb")
+    streams.say(f"{HOSTILE}a\nb")
+    said, complained = capsys.readouterr()
+    assert said == "�]0;owned���a\nb\n"
+    assert "�]0;owned���a" in (json.loads(complained)["message"] if as_json else complained)
+    assert all(char.isprintable() or char == "\n" for char in complained)
+
+
+def test_a_name_that_is_refused_steers_nothing(invoke: Callable[..., Result]) -> None:
+    """A folder of that name is not there."""
+    refused = invoke("resume", HOSTILE)
+    assert refused.exit_code == 2
+    assert "�]0;owned���: there is no such folder" in refused.stderr
+    assert "\x1b" not in refused.output
 
 
 @pytest.mark.parametrize(("where", "why"), [(">&-", "it is closed"), (">/dev/full", "No space left on device")])

@@ -7,12 +7,13 @@ import pytest
 from click.testing import Result
 
 from orchestrator.deciding.explanations import EXPLANATIONS
+from orchestrator.deciding.placement import in_a_row
 from orchestrator.deciding.policy import POLICY, RUN
 from orchestrator.report import layout
 from orchestrator.report.text_failures import failures
 from protocol.cell import Device
 from protocol.failure import Category, Phase
-from tests.fakes.runs import FakeRun, cpus, gpus
+from tests.fakes.runs import FakeRun, cpus, gpus, shipped
 
 Invoke = Callable[..., Result]
 
@@ -170,6 +171,75 @@ def test_it_is_said_whose_fault_a_crash_is(
     assert first.evidence["fault"].endswith(words)
 
 
+def test_what_a_retry_mended_was_nobodys_fault(tmp_path: Path) -> None:
+    """The cell was measured in the end: neither it nor the GPU is accused, whatever the sibling did."""
+    run = FakeRun(tmp_path, devices=gpus(2))
+    run.failed(run.cell(), Category.CRASHED)
+    run.measured(run.cell())
+    run.failed(run.cell(device=1), Category.CRASHED)
+    run.failed(run.cell(device=1), Category.CRASHED)
+    mended, *others = run.report().failures
+    assert "fault" not in mended.evidence
+    assert [one.evidence["fault"] for one in others] == ["the device's: the same cell was measured on GPU 0"] * 2
+
+
+BOTH = ("resnet50", "lstm")
+
+
+def test_on_one_gpu_another_model_tells(tmp_path: Path) -> None:
+    """It was measured right after the hang: the GPU works. Before that, or in between, is as good as never."""
+    run = FakeRun(tmp_path, models=shipped(*BOTH), batch_sizes=(1, 8))
+    run.failed(run.cell("resnet50", batch_size=1), Category.DEADLINE)
+    run.measured(run.cell("lstm", batch_size=1))
+    run.failed(run.cell("resnet50", batch_size=8), Category.DEADLINE)
+    first, second = run.report().failures
+    assert first.evidence["fault"] == ("the model's, most likely: lstm was measured on the same device right after")
+    assert second.evidence["fault"].endswith("which could not be told: no other device has the same cell")
+
+
+def test_on_one_gpu_two_models_in_a_row_are_the_gpus_fault(tmp_path: Path) -> None:
+    """Both say so, and the root cause names why it was taken out, as `explain` and the report show it."""
+    run = FakeRun(tmp_path, models=shipped(*BOTH), batch_sizes=(1,))
+    run.failed(run.cell("resnet50"), Category.DEADLINE)
+    run.failed(run.cell("lstm"), Category.CRASHED)
+    run.failed(run.cell("lstm"), Category.CRASHED)
+    run.taken_out(in_a_row(BOTH))
+    report = run.report()
+    assert [one.evidence["fault"] for one in report.failures] == [
+        "the device's, most likely: lstm failed on it too, with no result between",
+        *["the device's, most likely: resnet50 failed on it too, with no result between"] * 2,
+    ]
+    words = " ".join(told(run))
+    assert "Whose fault: the device's, most likely: lstm failed on it too" in words
+    assert "GPU 0 was taken out of the run: resnet50 and lstm failed on it one after the other" in words
+
+
+@pytest.mark.parametrize(("category", "phase"), [(Category.KILLED, Phase.MEASURE), (Category.DEADLINE, Phase.IMPORT)])
+def test_what_a_gpu_does_not_do_is_not_told_of_it(tmp_path: Path, category: Category, phase: Phase) -> None:
+    """A signal from outside, or an import that took long: two models in a row tell nothing."""
+    run = FakeRun(tmp_path, models=shipped(*BOTH), batch_sizes=(1,))
+    for model in BOTH:
+        run.failed(run.cell(model), category, phase=phase)
+    assert all("could not be told" in one.evidence["fault"] for one in run.report().failures)
+
+
+def test_cpu_devices_are_not_accused_by_two_models(tmp_path: Path) -> None:
+    """They are cores of one machine."""
+    run = FakeRun(tmp_path, models=shipped(*BOTH), batch_sizes=(1,), devices=cpus(1))
+    for model in BOTH:
+        run.failed(run.cell(model), Category.DEADLINE)
+    assert all("could not be told" in one.evidence["fault"] for one in run.report().failures)
+
+
+def test_what_never_reached_the_device_is_nobodys(tmp_path: Path) -> None:
+    """A slow import here, a measured cell there: neither the model nor the device."""
+    run = FakeRun(tmp_path, devices=gpus(2))
+    run.failed(run.cell(), Category.DEADLINE, phase=Phase.IMPORT)
+    run.measured(run.cell(device=1))
+    (failure,) = run.report().failures
+    assert failure.evidence["fault"] == "not the model's, which was measured on GPU 1; the device was not reached"
+
+
 def test_memory_that_only_one_of_identical_gpus_lacks_is_suspect(tmp_path: Path) -> None:
     """What fits on its sibling should have fitted: something else holds its memory."""
     run = FakeRun(tmp_path, devices=gpus(2), batch_sizes=(8,))
@@ -198,3 +268,19 @@ def test_what_cannot_start_after_a_gpu_was_lost_may_be_a_consequence(tmp_path: P
     before, _, after = run.report().failures
     assert "fault" not in before.evidence
     assert after.evidence["fault"] == "maybe nobody's here: GPU 0 had failed before (device lost)"
+
+
+def test_what_a_launch_ended_in_stands_beside_its_cause(tmp_path: Path) -> None:
+    """The driver's word is the cause; what CUDA did to the launch is told too, wherever the failure is."""
+    run = FakeRun(tmp_path, devices=gpus(2), batch_sizes=(1,))
+    run.failed(run.cell(device=1), Category.CRASHED, message="killed by SIGSEGV")
+    evidence = {"ended_as": "CUDA error: CUDA error 999", "exit": "exit code 0"}
+    run.failed(run.cell(), Category.DEVICE_HARDWARE, message="Xid 48 of GPU 0", evidence=evidence)
+    run.finish()
+    ended_as = "Ended as: CUDA error: CUDA error 999"
+    lines = told(run)
+    assert lines.count(ended_as) == 2
+    root, numbered = (number for number, line in enumerate(lines) if line == ended_as)
+    assert lines[root - 1 : root + 2] == ["Xid 48 of GPU 0", ended_as, "Exit: exit code 0"]
+    assert lines[numbered - 1] == "Xid 48 of GPU 0"
+    assert lines[numbered + 1].startswith("In the end the cell was: failed")

@@ -26,7 +26,7 @@ def test_what_ships_is_complete() -> None:
     assert {model.name for model in shipped.models} == {
         *("bert-base", "bert-large", "gpt2", "gpt2-medium", "vit-base", "vit-large", "qwen2.5-0.5b"),
         *("resnet50", "resnet101", "resnext101", "efficientnet-b0", "efficientnet-b7"),
-        *("unet", "stylegan2", "vae", "autoencoder", "lstm"),
+        *("unet", "stylegan2", "stylegan2-critic", "vae", "autoencoder", "lstm"),
         *("gemm", "hbm", "h2d", "d2h"),
     }
     assert set(shipped.profiles) == {"quick", "standard", "rigorous"}

@@ -18,7 +18,7 @@ Write = Callable[[str | bytes], Path]
 def test_the_defaults_are_those_of_the_requirements() -> None:
     """All models, loading, inference and training, fp32, batch sizes 1, 8, 32 (32 for training), every GPU, JSON."""
     made = resolved()
-    assert made.models == catalogue.load().models
+    assert made.models == tuple(model for model in catalogue.load().models if model.name != "stylegan2-critic")
     assert made.workloads == (Workload.LOAD, Workload.INFERENCE, Workload.TRAINING)
     assert made.precisions == (Precision.FP32,)
     assert (made.batch_sizes, made.training_batch_sizes, made.generation_batch_sizes) == ((1, 8, 32), (32,), (1,))
@@ -29,6 +29,13 @@ def test_the_defaults_are_those_of_the_requirements() -> None:
     assert (made.monitor, made.monitor_interval_ms, made.allow_busy) == (True, 100, False)
     assert (made.output_path, made.formats) == ("/current/benchmark_report.json", (ReportFormat.JSON,))
     assert (made.runs_folder, made.cache_folder) == ("/current/runs", "/cache")
+
+
+def test_what_is_measured_on_request_is_measured_where_it_is_named() -> None:
+    """`all` leaves it out: the default run has five minutes."""
+    named, every = (resolved(command_line=options(models=word)) for word in ("stylegan2-critic", "all"))
+    assert [model.name for model in named.models] == ["stylegan2-critic"]
+    assert "stylegan2-critic" not in {model.name for model in every.models}
 
 
 def test_the_defaults_file_names_every_key() -> None:
@@ -137,6 +144,7 @@ def test_devices_can_be_said_in_several_ways(night: Write, text: str, words: str
 def test_an_empty_section_or_a_null_changes_nothing(night: Write) -> None:
     """A section in which everything is commented out is one; null, written out, means the default."""
     assert resolved(night("gpu:\n#  ids: 0\n")) == resolved()
+    assert resolved(night("benchmark: {}\n")) == resolved()
     assert resolved(night("models: null\noutput: {path: ~}\n")) == resolved()
 
 

@@ -107,6 +107,18 @@ def test_folders_of_the_pythonpath_must_exist(here: Path) -> None:
         own_code.folders(("none",), here, "--pythonpath")
 
 
+def test_a_library_is_the_users_where_it_was_not_installed(here: Path) -> None:
+    """Such a one may not be imported ahead of launches; one that pip has put into a folder may."""
+    (here / "json").mkdir()  # without an __init__.py, and so behind the one of Python
+    assert not own_code.in_a_folder_of_the_users("json", (str(here),))
+    assert not own_code.in_a_folder_of_the_users("transformers", (str(here),))
+    assert not own_code.in_a_folder_of_the_users("nothing", (str(here),))
+    assert own_code.in_a_folder_of_the_users("mypkg", (str(here),))
+    assert own_code.in_a_folder_of_the_users("net", (str(here),))
+    (here / "mypkg-1.0.dist-info").mkdir()
+    assert not own_code.in_a_folder_of_the_users("mypkg", (str(here),))
+
+
 # ── on the command line ───────────────────────────────────────────────────────────────────────────────────────────────
 
 MINE = """
@@ -163,6 +175,23 @@ def test_a_configuration_file_can_name_them_and_cannot_allow_them(
     Path("night.yaml").write_text("models_file: mine.yaml\nallow_code: true\n", encoding="utf-8")
     refused = invoke("run", "--gpu-ids", "cpu:0", "--config", "night.yaml")
     assert "night.yaml, line 2, allow_code: there is no such key" in refused.output
+
+
+def test_what_is_imported_ahead_is_never_a_library_of_the_users(
+    planned: Callable[..., list[str]], executed: Executed
+) -> None:
+    """Also for models that ship: the zygote imports the installed torchvision, or none."""
+    torchvision = Path("library", "torchvision")
+    torchvision.mkdir(parents=True)
+    (torchvision / "__init__.py").write_text(BOMB, encoding="utf-8")
+
+    def ahead(*words: str) -> list[tuple[str, ...]]:
+        planned("-m", "resnet50,bert-base,lstm,net.py:Net", "--allow-code", *words)
+        return [model.preload for model in executed[-1][0].configuration.models]
+
+    usual = ("torchvision.models.resnet",), ("worker.models.huggingface",), (), ()
+    assert ahead() == [*usual]
+    assert ahead("--pythonpath", "library") == [(), (), (), ()]
 
 
 def test_a_probe_cannot_be_replaced(invoke: Invoke) -> None:

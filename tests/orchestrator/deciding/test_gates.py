@@ -5,15 +5,18 @@ import socket
 import time
 from pathlib import Path
 
+import pytest
+
 from orchestrator.deciding.gates import TIMEOUT_S, Gates
 from orchestrator.processes.ending import Exit
-from orchestrator.processes.fleet import Gone
+from orchestrator.processes.live import Gone
 from orchestrator.sampling.telemetry import Telemetry
 from protocol import codec
 from protocol.messages import AwaitFree, DeviceFree
 from tests.fakes.conducting import conducting
 from tests.fakes.runs import gpus
 
+MIB = 2**20
 FIRST, SECOND = (device.uuid for device in gpus(2))
 
 
@@ -25,6 +28,19 @@ def asked(process: socket.socket) -> list[str]:
             found.append(codec.decode(process.recv(4096), AwaitFree).uuid)
         except BlockingIOError:
             return found
+
+
+@pytest.mark.parametrize("before", [0, 500 * MIB])
+def test_a_device_is_free_at_what_was_in_use_before_and_what_a_driver_may_keep(tmp_path: Path, before: int) -> None:
+    """64 MiB more than when the run began are borne, and no more: a context that nobody holds takes hundreds."""
+    devices = gpus(1, memory_used_bytes=before)
+    ours, process = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, process, conducting(tmp_path / "run", devices) as held:
+        gates = Gates(devices)
+        (live,) = held.live.values()
+        assert gates.admit(Gone(live, Exit(0, None), unkillable=False), Telemetry(os.getpid(), ours)) is None
+        assert codec.decode(process.recv(4096), AwaitFree).limit_bytes == before + 64 * MIB
+        assert gates.limit_bytes(FIRST) == before + 64 * MIB
 
 
 def test_who_never_answers_is_not_asked_again(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from orchestrator.deciding.hazards import Hazards
 from protocol.failure import Category, Failure, Phase
-from protocol.messages import GpuBroken, XidSeen
+from protocol.messages import GpuBroken, TooHot, XidSeen
 
 GPU = "GPU-1"
 
@@ -44,6 +44,17 @@ def test_the_first_grave_failure_of_a_gpu_is_known() -> None:
     hazards.heard(GpuBroken(uuid=GPU, reason="it is lost", at_ns=0, lost=True))
     assert hazards.grave(GPU) == first
     assert hazards.grave("GPU-2") is None
+
+
+def test_a_gpu_that_is_too_hot_ends_what_runs_there() -> None:
+    """In its own words, every time that it is said; nobody else suffers from it, as from a broken one."""
+    hazards, hot = Hazards(), TooHot(uuid=GPU, reason="too hot", at_ns=1)
+    failure = hazards.heard(hot)
+    assert failure is not None
+    assert (failure.category, failure.message) == (Category.TOO_HOT, "too hot")
+    assert hazards.is_news(hot)
+    assert hazards.grave(GPU) == failure
+    assert hazards.broken_beside("GPU-0") == ()
 
 
 @pytest.mark.parametrize("number", [13, 31, 45, 63, 94, 999])

@@ -1,7 +1,8 @@
 """Whose fault a failure is: the same cell on another device tells, and the run acts on it."""
 
+import itertools
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 import pytest
@@ -17,48 +18,24 @@ from orchestrator.deciding.slots import (
     Freed,
     NextLaunch,
     Quarantined,
-    RunState,
     SlotStatus,
     Started,
 )
 from orchestrator.disk.records import End, Record, Segment, Start
 from orchestrator.planning.scan import Figures, Room
-from protocol.cell import AUTO, Cell, Precision, Workload
+from protocol.cell import AUTO, Precision, Workload
 from protocol.failure import Category, Failure, Phase
+from tests.fakes.placing import cell, plan, statuses
 from tests.fakes.steps import failure, run
 
 SEGMENT = Segment(boot_id="b", driver_version=None, tool_version="0", pid=1, wall=0.0, monotonic_ns=0)
-WHOSE = (Category.CUDA_STICKY, Category.CRASHED, Category.NOT_FINITE)
-"""What may be the fault of the model or of the device."""
+WHOLE = (Category.CUDA_STICKY, Category.CRASHED, Category.NOT_FINITE)
+"""What may be the fault of the model or of the device, and tells of every size of the model."""
+WHOSE = (*WHOLE, Category.CUDA_ERROR, Category.KILLED, Category.DEADLINE)
+"""Beside them what tells of one size alone (test_hangs.py)."""
 
 
-def cell(model: str, device: str, batch_size: int = 1) -> Cell:
-    """A cell of a model on a device."""
-    return Cell(
-        devices=(device,),
-        model=model,
-        workload=Workload.INFERENCE,
-        precision=Precision.FP32,
-        batch_size=batch_size,
-    )
-
-
-def plan(models: str, devices: int, *, rounds: int = 1, sizes: tuple[int, ...] = (1,)) -> Plan:
-    """A cell for each letter of `models`, and each size, on each of so many GPUs."""
-    names = [f"GPU-{number}" for number in range(devices)]
-    cells = {name: [cell(model, name, size) for model in models for size in sizes] for name in names}
-    return Plan(
-        cells=tuple(one for mine in cells.values() for one in mine),
-        order={name: tuple((one.id, turn) for turn in range(rounds) for one in mine) for name, mine in cells.items()},
-    )
-
-
-def statuses(now: RunState, model: str) -> list[SlotStatus]:
-    """What became of a model's slots, in the order of the plan."""
-    return [slot.status for (cell_id, _), slot in now.slots.items() if now.cells[cell_id].model == model]
-
-
-@pytest.mark.parametrize("category", WHOSE)
+@pytest.mark.parametrize("category", WHOLE)
 def test_what_fails_on_two_devices_is_the_models_fault(category: Category) -> None:
     """Nothing more of the model is launched on any device; no device is taken out; other models are measured."""
     end, made = run(
@@ -182,11 +159,75 @@ def test_nan_skips_the_model_in_its_precision_alone() -> None:
     assert not any(device.strikes or device.quarantined for device in end.devices.values())
 
 
-@pytest.mark.parametrize(("phase", "tried"), [(Phase.BUILD, 1), (Phase.MEASURE, 3)])
-def test_an_exception_skips_the_model_only_before_its_first_forward_pass(phase: Phase, tried: int) -> None:
-    """A model that cannot be built fails in every cell; one that fails later may work at another size."""
-    _, made = run(state.begin(plan("a", 1, sizes=(1, 2, 4))), lambda _: failure(Category.EXCEPTION, phase))
+KINDS = tuple(
+    itertools.product((Workload.LOAD, Workload.INFERENCE, Workload.TRAINING), (Precision.FP32, Precision.BF16))
+)
+"""What the cells of one model may be; each at three batch sizes below."""
+
+
+def of_kinds(order: Sequence[tuple[Workload, Precision]], input_sizes: tuple[int | None, ...] = (None,)) -> Plan:
+    """One model on one device, its cells in this order."""
+    cells = tuple(
+        msgspec.structs.replace(cell("a", "GPU-0", size), workload=work, precision=precision, input_size=input_size)
+        for work, precision in order
+        for input_size in input_sizes
+        for size in (1, 2, 4)
+    )
+    return Plan(cells=cells, order={"GPU-0": tuple((one.id, 0) for one in cells)})
+
+
+@pytest.mark.parametrize(
+    ("category", "phase", "tried"),
+    [
+        (Category.NOT_BUILT, Phase.BUILD, 1),
+        (Category.IMPORT_ERROR, Phase.IMPORT, 1),
+        (Category.IMPORT_ERROR, Phase.BUILD, 1),
+        (Category.IMPORT_ERROR, Phase.WARM_UP, 18),
+        (Category.EXCEPTION, Phase.IMPORT, 1),
+        (Category.EXCEPTION, Phase.BUILD, 6),
+        (Category.EXCEPTION, Phase.MEASURE, 18),
+    ],
+)
+def test_how_much_a_model_is_skipped_for(category: Category, phase: Phase, tried: int) -> None:
+    """What every cell does is tried once; what a workload and precision ask for, once in each; else every time."""
+    end, made = run(state.begin(of_kinds(KINDS)), lambda _: failure(category, phase))
     assert len(made) == tried
+    assert set(statuses(end, "a")) <= {SlotStatus.FAILED, SlotStatus.SKIPPED}
+
+
+HALF = {(work, Precision.BF16) for work in (Workload.LOAD, Workload.INFERENCE)}
+
+
+@pytest.mark.parametrize("unsuitable", [HALF, {KINDS[0]}, {KINDS[0], KINDS[1]}], ids=["half", "one load", "load"])
+@pytest.mark.parametrize("seed", range(12))
+def test_one_unsuitable_cell_costs_no_other_in_whatever_order(
+    unsuitable: set[tuple[Workload, Precision]], seed: int
+) -> None:
+    """A complex parameter has no half, overlapping views cannot be saved: everything else is measured all the same."""
+    order = random.Random(seed).sample(KINDS, len(KINDS))
+
+    def fails(one: NextLaunch) -> Failure | None:
+        bad = (one.cell.workload, one.cell.precision) in unsuitable
+        return failure(Category.EXCEPTION, Phase.BUILD) if bad else None
+
+    end, made = run(state.begin(of_kinds(order)), fails)
+    measured = {slot for slot, one in end.slots.items() if one.status is SlotStatus.MEASURED}
+    kinds = {slot: (end.cells[slot[0]].workload, end.cells[slot[0]].precision) for slot in end.slots}
+    wanted = {slot for slot, kind in kinds.items() if kind not in unsuitable}
+    assert measured == wanted
+    assert len(made) == len(wanted) + len(unsuitable), "and an unsuitable one is tried once"
+
+
+@pytest.mark.parametrize("order", [(64, 96), (96, 64)])
+def test_an_input_size_that_cannot_be_built_costs_no_other_size(order: tuple[int, int]) -> None:
+    """The network itself may depend on it."""
+    end, made = run(
+        state.begin(of_kinds(KINDS[:1], order)),
+        lambda one: failure(Category.EXCEPTION, Phase.BUILD) if one.cell.input_size == 96 else None,
+    )
+    assert [one.cell.input_size for one in made].count(64) == 3
+    assert len(made) == 4
+    assert set(end.skipped) == {"a load fp32 at input size 96"}
 
 
 def test_a_retry_that_waits_is_not_made_when_its_model_is_skipped() -> None:
@@ -195,7 +236,7 @@ def test_a_retry_that_waits_is_not_made_when_its_model_is_skipped() -> None:
     for one in following:
         now = state.step(now, Started(one.launch, one.slot, one.device, 1))
     now = state.step(now, Ended(0, failure(Category.KILLED)))
-    now = state.step(now, Ended(1, failure(Category.IMPORT_ERROR)))
+    now = state.step(now, Ended(1, failure(Category.NOT_BUILT)))
     for device in ("GPU-0", "GPU-1"):
         now = state.step(now, Freed(device))
     now, following = state.next_launches(now)
@@ -255,7 +296,7 @@ def test_a_scan_of_a_skipped_model_is_not_made() -> None:
     for one in (first, second):
         now = state.step(now, Started(one.launch, one.slot, one.device, one.cell.batch_size))
     now = state.step(now, Ended(first.launch, None, Figures(peak_bytes=1, items_per_second=1000.0)))
-    now = state.step(now, Ended(second.launch, failure(Category.IMPORT_ERROR)))
+    now = state.step(now, Ended(second.launch, failure(Category.NOT_BUILT)))
     for device in ("GPU-0", "GPU-1"):
         now = state.step(now, Freed(device))
     now, following = state.next_launches(now)
@@ -269,7 +310,7 @@ def test_a_resumed_run_skips_the_model_still_and_tries_the_devices_again() -> No
     now = state.begin(one_plan)
     records: list[Record] = [SEGMENT]
     fates: dict[str, Callable[[str], Category | None]] = {
-        "a": lambda _: Category.IMPORT_ERROR,
+        "a": lambda _: Category.NOT_BUILT,
         "b": lambda device: Category.CUDA_STICKY if device == "GPU-0" else None,
         "c": lambda device: Category.HOST_OUT_OF_MEMORY if device == "GPU-1" else None,
         "d": lambda device: Category.CUDA_STICKY if device == "GPU-0" else None,

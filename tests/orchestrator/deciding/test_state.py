@@ -112,6 +112,18 @@ def test_out_of_memory_before_the_first_forward_is_not_retried() -> None:
     assert [slot.status for slot in end.slots.values()] == [SlotStatus.DOES_NOT_FIT]
 
 
+def test_out_of_memory_before_the_first_forward_holds_for_every_size() -> None:
+    """4 ran out while its model was built: 2 and 8 are not launched; what another device or precision holds, is."""
+    sizes, elsewhere, other = [cell(4), cell(2), cell(8)], cell(2, device="d1"), cell(2, model="other")
+    end, made = run(
+        plan(*sizes, elsewhere, other),
+        lambda launch: failure(Category.OUT_OF_MEMORY, Phase.BUILD) if launch.slot[0] == sizes[0].id else None,
+    )
+    assert {launch.slot[0] for launch in made} == {sizes[0].id, elsewhere.id, other.id}
+    assert end.slots[(sizes[1].id, 0)].status is SlotStatus.DOES_NOT_FIT
+    assert all(slot.status is not SlotStatus.WAITING for slot in end.slots.values())
+
+
 LIMITED = [one for one in Category if POLICY[one].retries < ANY_NUMBER and one is not Category.OUT_OF_MEMORY]
 
 
@@ -138,7 +150,7 @@ def test_every_category_has_a_rule() -> None:
 def test_a_retry_waits_behind_the_others() -> None:
     """What interrupts one launch again and again must not keep the others waiting."""
     first, other = cell(1), cell(1, model="other")
-    _, made = run(plan(first, other), lambda launch: failure(Category.KILLED) if launch.launch == 0 else None)
+    _, made = run(plan(first, other), lambda launch: failure(Category.NO_OUTCOME) if launch.launch == 0 else None)
     assert [launch.slot[0] for launch in made] == [first.id, other.id, first.id]
 
 

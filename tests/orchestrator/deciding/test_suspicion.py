@@ -58,6 +58,36 @@ def test_memory_that_was_in_use_before_the_run_explains_it(tmp_path: Path) -> No
     assert report.verdict.exit_code == 0
 
 
+MIB = 2**20
+
+
+@pytest.mark.parametrize(
+    ("own", "first", "second", "explained"),
+    [
+        (300 * MIB, 0, 0, True),
+        (200 * MIB, 0, 0, False),
+        (GIB, 0, 0, True),
+        (GIB, 0, 2 * GIB, False),
+        (3 * GIB, 0, 2 * GIB, True),
+    ],
+)
+def test_only_more_than_all_of_the_others_explains_it(
+    tmp_path: Path, own: int, first: int, second: int, *, explained: bool
+) -> None:
+    """What the driver keeps differs by some MiB; and a GPU with as much in use that had room leaves no excuse."""
+    in_use = (own, first, second)
+    devices = tuple(
+        msgspec.structs.replace(gpu, memory_used_bytes=used) for gpu, used in zip(gpus(3), in_use, strict=True)
+    )
+    report = ran(tmp_path, devices).report()
+    (cell,) = [one for one in report.cells if one.gpu_id == 0]
+    assert ("less in use before the run" in cell.reason, cell.reason.startswith("suspect")) == (
+        explained,
+        not explained,
+    )
+    assert report.verdict.exit_code == (0 if explained else 4)
+
+
 @pytest.mark.parametrize("other", ["NVIDIA L4", None])
 def test_nobody_suspects_without_a_sibling(tmp_path: Path, other: str | None) -> None:
     """A GPU of another kind, or none at all, says nothing: degraded as ever."""

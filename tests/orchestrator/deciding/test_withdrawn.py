@@ -112,4 +112,4 @@ def here(at_ns: int, by: str = "PID 7", device: str = "d0") -> Foreign:
 )
 def test_a_result_beside_somebody_of_which_nothing_was_said_is_found(records: tuple[Record, ...], beside: str) -> None:
     """Whoever was on the device between the start of a launch and the device free again, or the end of its segment."""
-    assert recovery.beside_others((SEGMENT, *records)) == ({0: beside} if beside else {})
+    assert recovery.beside_others(PLAN, (SEGMENT, *records)) == ({0: beside} if beside else {})

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from orchestrator.configuration.resolved import Plan
 from orchestrator.deciding import slots, state
+from orchestrator.deciding.policy import Reach
 from orchestrator.deciding.slots import SlotStatus
 from orchestrator.disk import outcomes
 from orchestrator.disk.archive import Attempt
@@ -76,6 +77,30 @@ def test_a_reference_follows_a_degraded_cell(tmp_path: Path) -> None:
     run.measured(run.cell(batch_size=4), batch_size=2)
     found = outcome(run, run.cell(batch_size=8))
     assert (found.status, found.batch_size, found.refers_to) == (Status.REFERRED, 2, run.cell(batch_size=4).id)
+    assert found.reason == "batch size 8 ran out of memory; the cell of batch size 4, measured at 2, stands for it"
+
+
+def test_a_reference_names_what_was_tried_and_what_was_planned(tmp_path: Path) -> None:
+    """512 is planned and runs at 256: 1024 was never tried, and nobody planned 256."""
+    run = FakeRun(tmp_path, batch_sizes=(1024, 512, 128))
+    run.failed(run.cell(batch_size=512), Category.OUT_OF_MEMORY)
+    run.measured(run.cell(batch_size=512), batch_size=256)
+    assert outcome(run, run.cell(batch_size=1024)).reason == (
+        "not tried: batch size 512 ran out of memory; the cell of batch size 512, measured at 256, stands for it"
+    )
+
+
+def test_a_chain_of_references_names_its_end(tmp_path: Path) -> None:
+    """1024 and 512 both ran out, and 128 runs as it was planned."""
+    run = FakeRun(tmp_path, batch_sizes=(1024, 512, 128))
+    run.failed(run.cell(batch_size=512), Category.OUT_OF_MEMORY)
+    run.failed(run.cell(batch_size=512), Category.OUT_OF_MEMORY, batch_size=256)
+    run.measured(run.cell(batch_size=128))
+    found = outcome(run, run.cell(batch_size=1024))
+    assert found.refers_to == run.cell(batch_size=128).id
+    assert found.reason == "not tried: batch size 256 ran out of memory; the cell of batch size 128 stands for it"
+    own = outcome(run, run.cell(batch_size=512))
+    assert own.reason == "batch size 512 ran out of memory; the cell of batch size 128 stands for it"
 
 
 def test_out_of_memory_at_batch_1_does_not_fit(tmp_path: Path) -> None:
@@ -87,11 +112,18 @@ def test_out_of_memory_at_batch_1_does_not_fit(tmp_path: Path) -> None:
 
 
 def test_out_of_memory_before_the_first_forward_does_not_fit(tmp_path: Path) -> None:
-    """The model itself is too large: that says nothing about its batch sizes, and no smaller one is expected."""
-    run = FakeRun(tmp_path, batch_sizes=(1, 8))
+    """The model itself is too large: so is it at every size that was not tried; one that was says what came of it."""
+    run = FakeRun(tmp_path, batch_sizes=(1, 2, 4, 8))
+    run.measured(run.cell(batch_size=1))
+    run.failed(run.cell(batch_size=2), Category.EXCEPTION)
     run.failed(run.cell(batch_size=8), Category.OUT_OF_MEMORY, phase=Phase.BUILD)
-    assert outcome(run, run.cell(batch_size=8)).status is Status.DOES_NOT_FIT
-    assert outcome(run, run.cell(batch_size=1)).status is Status.MISSING
+    found = {size: outcome(run, run.cell(batch_size=size)) for size in (1, 2, 4, 8)}
+    assert (found[1].status, found[2].status) == (Status.OK, Status.FAILED)
+    assert (found[4].status, found[8].status) == (Status.DOES_NOT_FIT, Status.DOES_NOT_FIT)
+    assert found[8].reason == "out of memory before the first forward pass"
+    assert found[4].reason == (
+        "not tried: batch size 8 ran out of memory before the first forward pass, so no size would fit"
+    )
 
 
 def test_memory_of_one_workload_says_nothing_about_another(tmp_path: Path) -> None:
@@ -125,6 +157,16 @@ def test_an_interrupted_attempt_is_missing(tmp_path: Path) -> None:
     run.interrupted(run.cell(batch_size=1))
     run.failed(run.cell(batch_size=2), Category.INTERRUPTED)
     assert {outcome(run, run.cell(batch_size=size)).status for size in (1, 2, 4)} == {Status.MISSING}
+
+
+def test_a_cell_that_was_interrupted_too_often_says_what_to_do(tmp_path: Path) -> None:
+    """Five times `resume` tries it again; the sixth interruption is the last, and only a new run measures it."""
+    run = FakeRun(tmp_path)
+    for times in range(1, 7):
+        run.failed(run.cell(), Category.INTERRUPTED, message="the orchestrator ended")
+        found = outcome(run, run.cell())
+        assert found.status is (Status.MISSING if times < 6 else Status.FAILED)
+    assert found.reason == "interrupted 6 times and not tried again: the orchestrator ended; a new run measures it"
 
 
 def test_a_damaged_result_is_a_failure(tmp_path: Path) -> None:
@@ -164,6 +206,20 @@ def test_cells_of_a_skipped_model_are_failures_with_its_reason(tmp_path: Path) -
     assert told[2].reason == "import error: no such module"
     for size in (4, 8):
         assert told[size] == CellOutcome(status=Status.FAILED, reason="the model is skipped: import error on GPU 0")
+
+
+def test_a_size_that_is_skipped_is_told_as_that_size(tmp_path: Path) -> None:
+    """What took too long on two GPUs is not the whole model: only its own cell says so."""
+    run = FakeRun(tmp_path, batch_sizes=(1, 8))
+    run.measured(run.cell(batch_size=1))
+    read = run.archive()
+    slow = slots.scopes(run.cell(batch_size=8))[Reach.CELL]
+    assert slow.startswith("resnet50 inference fp32 at batch size 8")
+    found = outcomes.derive(read.stored.plan, read.attempts, skipped={slow: "deadline exceeded on GPU 1 and GPU 2"})
+    assert found[run.cell(batch_size=1).id].status is Status.OK
+    assert found[run.cell(batch_size=8).id] == CellOutcome(
+        status=Status.FAILED, reason="the cell is skipped: deadline exceeded on GPU 1 and GPU 2"
+    )
 
 
 SEGMENT = Segment(boot_id="b", driver_version=None, tool_version="0", pid=1, wall=0.0, monotonic_ns=0)

@@ -9,6 +9,7 @@ import pytest
 from orchestrator.doctor import Level, gpus, software
 from orchestrator.doctor.software import Torch
 from orchestrator.machine.seen import Inventory, NvmlStatus
+from orchestrator.machine.settings import EFFECTS
 from protocol.exit_codes import ExitCode
 from tests.fakes.cuda import beside
 from tests.fakes.nvml import FakeNvml, uuid
@@ -105,7 +106,8 @@ def test_how_the_gpus_are_set_up(patient: Patient) -> None:
     assert "warning Setup persistence mode is off on GPU 0: " in words
     assert "nvidia-persistenced" in words
     assert "warning Mode GPU 0 is in exclusive-process mode" in words
-    assert "warning Settings CUDA_LAUNCH_BLOCKING=1: every kernel is waited for do: unset CUDA_LAUNCH_BLOCKING" in words
+    effect = EFFECTS["CUDA_LAUNCH_BLOCKING"]
+    assert f"warning Settings CUDA_LAUNCH_BLOCKING=1: {effect} do: unset CUDA_LAUNCH_BLOCKING" in words
     patient.nvml.set({"gpu.1.compute_mode": 2})
     code, words = patient.examined()
     assert code == ExitCode.INCOMPLETE

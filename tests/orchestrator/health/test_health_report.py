@@ -5,9 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from orchestrator.health import limits
 from orchestrator.health.judges import State
-from orchestrator.health.limits import Level
 from orchestrator.health.records import HealthRecord, NodeVitals, Vitals, Watch
 from orchestrator.health.verdict import Verdict
 from orchestrator.report.as_text import to_text
@@ -29,11 +27,13 @@ def write(
     hears: Watch = HEARS_ALL,
     counters: dict[str, int] = COUNTED,
     at_first: dict[str, int] = WELL,
+    everywhere: dict[str, int] = WELL,
     **changes: int,
 ) -> None:
     """Looks at so many GPUs at the beginning and at the end of a run; `changes` at the last look at GPU 1.
 
-    at_first: what GPU 1 shows before that. counters: of the machine. hears: who looks.
+    at_first: what GPU 1 shows before that. everywhere: what the others show. counters: of the machine. hears: who
+    looks.
     """
     run.paths.telemetry.mkdir(exist_ok=True)
     file = FrameFile(run.paths.health)
@@ -42,7 +42,7 @@ def write(
         file.append(codec.encode(record))
     for at_ns in (1_000 * SECOND_NS, run.now_ns):
         for number, device in enumerate(run.stored.devices[:gpus]):
-            shown = at_first | (changes if at_ns == run.now_ns else {}) if number == 1 else WELL
+            shown = at_first | (changes if at_ns == run.now_ns else {}) if number == 1 else everywhere
             file.append(codec.encode(Vitals(at_ns=at_ns, uuid=device.uuid, values=shown)))
         refusals = {} if counters else {"aer_fatal": "the kernel does not count them"}
         file.append(codec.encode(NodeVitals(at_ns=at_ns, values=counters, refusals=refusals)))
@@ -51,7 +51,7 @@ def write(
 
 def finished(folder: Path, count: int = 2, *, name: str = "NVIDIA H200", broken: bool = False) -> FakeRun:
     """A complete run on some GPUs, with samples of all of them. broken: gpubench failed in the end."""
-    run = FakeRun(folder, devices=gpus(count, name=name))
+    run = FakeRun(folder, devices=gpus(count, name=name), watched=False)
     run.everything()
     for number in range(count):
         run.samples(number)
@@ -67,7 +67,7 @@ def test_a_sound_node_passes(tmp_path: Path) -> None:
     assert report.health.verdict is Verdict.PASS
     assert [device.verdict for device in report.health.gpus] == [Verdict.PASS, Verdict.PASS]
     assert report.verdict.exit_code == 0
-    assert "GPU 0: PASS (19 of 19 signals were read)" in to_text(report)
+    assert "GPU 0: PASS (19 of 19 applicable signals were read)" in to_text(report)
 
 
 def test_a_fault_is_exit_code_3(tmp_path: Path) -> None:
@@ -140,7 +140,10 @@ def test_a_machine_whose_counters_nobody_could_read_is_unknown(tmp_path: Path) -
     report = run.report()
     assert [device.verdict for device in report.health.gpus] == [Verdict.PASS, Verdict.PASS]
     assert (report.health.node.verdict, report.verdict.exit_code) == (Verdict.UNKNOWN, 0)
-    assert "The machine: UNKNOWN (2 of 7 signals were read)\n    unread: the kernel does not count" in to_text(report)
+    assert (
+        "The machine: UNKNOWN (2 of 7 applicable signals were read)\n    unread: the kernel does not count"
+        in to_text(report)
+    )
 
 
 def test_a_source_of_xids_that_was_deaf_stands_in_the_report(tmp_path: Path) -> None:
@@ -176,29 +179,56 @@ def test_an_xid_stands_in_the_report_with_its_time(tmp_path: Path) -> None:
     assert report.health.gpus[0].verdict is Verdict.PASS
 
 
-def test_without_readings_health_is_unknown_and_the_benchmark_counts(tmp_path: Path) -> None:
-    """A benchmark requires no signal: its exit code is that of the measurements, and its health is not called PASS."""
+def test_without_readings_health_is_unknown_and_the_run_incomplete(tmp_path: Path) -> None:
+    """Every cell has its result, and nobody knows whether the GPUs are sound: exit code 4, with the reason for each."""
     report = finished(tmp_path).report()
     assert report.health.verdict is Verdict.UNKNOWN
-    assert report.verdict.exit_code == 0
+    assert (report.verdict.exit_code, report.summary.cells.missing) == (4, 0)
+    why = "its health is unknown: nothing was read: NVML could not be used, or telemetry was off"
+    assert report.verdict.reasons == (f"GPU 0: {why}", f"GPU 1: {why}")
     assert "GPU 0: UNKNOWN" in to_text(report)
     assert "nothing was read" in to_text(report)
 
 
-def test_where_signals_are_required_the_unknown_is_incomplete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A level that requires a signal cannot end with 0 when that signal was not read."""
-    rules = msgspec.structs.replace(limits.load(), levels={limits.LEVEL: Level(("xid",))})
-    monkeypatch.setattr(limits, "load", lambda: rules)
-    report = finished(tmp_path).report()
+@pytest.mark.parametrize("unread", ["gpu_margin_c", "xid", "clocks"])
+def test_a_benchmark_requires_what_every_board_tells(tmp_path: Path, unread: str) -> None:
+    """Two of nineteen signals are no PASS: temperature, errors and clocks have to be read on any board."""
+    run = FakeRun(tmp_path, devices=gpus(1), watched=False)
+    run.everything()
+    if unread != "clocks":
+        run.samples()
+    run.finish()
+    deaf = Watch(at_ns=SECOND_NS, boot_id=BOOT, deaf={run.stored.devices[0].uuid: "no permission"})
+    values = {name: value for name, value in WELL.items() if name != unread}
+    write(run, gpus=1, hears=deaf if unread == "xid" else HEARS_ALL, everywhere=values)
+    report = run.report()
+    lacking = {"gpu_margin_c": "gpu_temperature", "xid": "xid", "clocks": "slowdown"}[unread]
+    assert (report.health.gpus[0].verdict, report.health.gpus[0].lacking) == (Verdict.UNKNOWN, (lacking,))
     assert report.verdict.exit_code == 4
-    assert "GPU 0: its health is unknown, and xid is required" in report.verdict.reasons
+    assert f"GPU 0: its health is unknown: required and unread: {lacking}" in report.verdict.reasons
+
+
+def test_a_gpu_that_others_work_tells_to_be_at_fault_does_not_pass(tmp_path: Path) -> None:
+    """One cell hung on GPU 1 and was measured on GPU 0: WARN, whatever its counters say; GPU 0 passes."""
+    run = FakeRun(tmp_path, devices=gpus(2), batch_sizes=(1,), watched=False)
+    run.failed(run.cell(device=1), Category.DEADLINE)
+    run.measured(run.cell(device=0))
+    for number in range(2):
+        run.samples(number)
+    run.finish()
+    write(run, gpus=2)
+    report = run.report()
+    assert [device.verdict for device in report.health.gpus] == [Verdict.PASS, Verdict.WARN]
+    assert "1 failed by what may be its fault, as other work tells (deadline exceeded)" in " ".join(
+        to_text(report).split()
+    )
 
 
 def test_readings_that_break_off_are_unknown(tmp_path: Path) -> None:
     """The telemetry process hung or died long before the end: what it saw until then is no PASS."""
     run = finished(tmp_path)
     write(run, gpus=2)
-    run = FakeRun(tmp_path / "longer", devices=gpus(1))
+    run = FakeRun(tmp_path / "longer", devices=gpus(1), watched=False)
     write(run, gpus=1)
     run.measured(run.cell(batch_size=1), forward_ms=100.0)
     report = run.report()
@@ -208,7 +238,7 @@ def test_readings_that_break_off_are_unknown(tmp_path: Path) -> None:
 
 def test_a_gap_in_the_middle_is_unknown(tmp_path: Path) -> None:
     """One look before all work and one after it, as of a process that was stopped in between: no PASS."""
-    run = FakeRun(tmp_path, devices=gpus(1))
+    run = FakeRun(tmp_path, devices=gpus(1), watched=False)
     run.everything(forward_ms=100.0)
     run.samples()
     run.finish()

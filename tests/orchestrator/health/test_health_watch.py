@@ -248,7 +248,7 @@ def test_the_machines_counters_need_no_root(tmp_path: Path) -> None:
         controller.mkdir(parents=True)
         (controller / "ce_count").write_text("5\n")
         (controller / "ue_count").write_text("0\n")
-    seen = node.look(["00000000:1B:00.0", "00000000:1C:00.0"], tmp_path)
+    seen = node.look(["00000000:1B:00.0", "00000000:1C:00.0"], sysfs=tmp_path)
     assert seen.values == {
         "aer_fatal": 3,
         "aer_correctable": 8,
@@ -258,8 +258,43 @@ def test_the_machines_counters_need_no_root(tmp_path: Path) -> None:
     assert list(seen.refusals) == ["aer_nonfatal"]
 
 
+def test_a_gpu_whose_place_nobody_knows_leaves_the_machine_partly_unread(tmp_path: Path) -> None:
+    """What the others' slots count is told; that all is well is not, also where one slot has no counters."""
+    slot = tmp_path / "bus/pci/devices" / "0000:1b:00.0"
+    slot.mkdir(parents=True)
+    (slot / "aer_dev_fatal").write_text("TOTAL_ERR_FATAL 1\n")
+    for seen in (
+        node.look(["00000000:1B:00.0"], elsewhere=1, sysfs=tmp_path),
+        node.look(["00000000:1B:00.0", "00000000:1C:00.0"], sysfs=tmp_path),
+    ):
+        assert seen.values == {"aer_fatal": 1}
+        assert "PCIe errors of 1 of these GPUs" in seen.refusals["aer_fatal"]
+    assert "aer_fatal" not in node.look(["00000000:1B:00.0"], sysfs=tmp_path).refusals
+
+
+WITHOUT_A_PLACE = """
+import json, sys
+from pathlib import Path
+from orchestrator.health import node
+from orchestrator.health.watch import HealthWatch
+from orchestrator.machine.nvml import Nvml
+from tests.fakes.nvml import uuid
+seen, real = [], node.look
+node.look = lambda slots, elsewhere: seen.append([len(slots), elsewhere]) or real(slots, elsewhere)
+with Nvml() as nvml:
+    HealthWatch(nvml, (uuid(0), uuid(1)), Path(FOLDER, "health")).tick(0)
+print(json.dumps(seen))
+"""
+
+
+def test_a_watch_knows_how_many_gpus_have_no_place(fake: FakeNvml, tmp_path: Path) -> None:
+    """NVML does not tell the address of one of two."""
+    fake.fail("nvmlDeviceGetPciInfo", 3, gpu=1)
+    assert fake.python(WITHOUT_A_PLACE.replace("FOLDER", repr(str(tmp_path)))) == [[1, 1]]
+
+
 def test_a_machine_without_counters_says_so(tmp_path: Path) -> None:
     """No AER and no EDAC in sysfs, as in many virtual machines: each is named as unread."""
-    seen = node.look(["00000000:1B:00.0"], tmp_path)
+    seen = node.look(["00000000:1B:00.0"], sysfs=tmp_path)
     assert not seen.values
     assert len(seen.refusals) == 5

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from orchestrator.errors import DeviceError
-from orchestrator.machine import cuda_probe
+from orchestrator.machine import asking, cuda_probe
 from orchestrator.machine.asking import Silence
 from orchestrator.machine.cuda_probe import Finding
 from protocol.cell import Device, DeviceKind
@@ -171,13 +171,33 @@ def test_a_crash_is_told(cuda: Script) -> None:
 # ── a hang ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize(("hang", "at_most_s"), [("hang", 2.0), ("hang, deaf to SIGTERM", 4.0)])
-def test_a_hang_is_told_and_ended(cuda: Script, hang: str, at_most_s: float) -> None:
-    """A cuInit that does not return is waited for so long and no longer; SIGTERM first, SIGKILL two seconds later."""
+@pytest.mark.parametrize(
+    ("hang", "patience_s", "numbers"),
+    [("hang", 30.0, [signal.SIGTERM]), ("hang, deaf to SIGTERM", 0.2, [signal.SIGTERM, signal.SIGKILL])],
+)
+def test_a_hang_is_told_and_ended(
+    cuda: Script, monkeypatch: pytest.MonkeyPatch, hang: str, patience_s: float, numbers: list[signal.Signals]
+) -> None:
+    """A cuInit that does not return is given up when its time is over: SIGTERM first, SIGKILL where that is ignored."""
     cuda(init=hang)
-    began = time.monotonic()
+    hear, send = asking._heard, signal.pidfd_send_signal
+    sent: list[signal.Signals] = []
+
+    def heard_once_it_hangs(pidfd: int, answer: int, output: bytearray, _: float) -> bool:
+        probe = until_it_hangs(os.getpid())
+        while signal.SIGKILL in numbers and not ignores(probe.pid, signal.SIGTERM):
+            time.sleep(0.01)
+        return hear(pidfd, answer, output, time.monotonic() + 0.1)
+
+    def sending(pidfd: int, number: signal.Signals) -> None:
+        sent.append(number)
+        send(pidfd, number)
+
+    monkeypatch.setattr(asking, "_heard", heard_once_it_hangs)
+    monkeypatch.setattr(asking, "_PATIENCE_S", patience_s)
+    monkeypatch.setattr(signal, "pidfd_send_signal", sending)
     heard = cuda_probe.look(UUIDS, timeout_s=1.0)
-    assert time.monotonic() - began < 1.0 + at_most_s
+    assert sent == numbers
     assert heard == Silence(seconds=1.0)
     assert "cuInit hangs, it did not return within 1 s" in (cuda_probe.trouble(heard, GPUS) or "")
 
@@ -208,6 +228,13 @@ def test_a_hang_does_not_outlive_a_killed_orchestrator(cuda: Script) -> None:
         parent.kill()
     gone, _ = psutil.wait_procs([probe], timeout=10)
     assert gone == [probe]
+
+
+def ignores(pid: int, number: signal.Signals) -> bool:
+    """Whether a process ignores a signal."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    mask = next(line.split()[1] for line in status.splitlines() if line.startswith("SigIgn"))
+    return bool(int(mask, 16) >> (number - 1) & 1)
 
 
 def until_it_hangs(parent: int) -> psutil.Process:

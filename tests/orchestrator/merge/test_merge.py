@@ -142,11 +142,14 @@ def test_a_referred_size_names_what_stands_for_it(tmp_path: Path) -> None:
 
 
 def test_does_not_fit_counts_as_complete(tmp_path: Path) -> None:
-    """It is an answer, not a gap."""
-    run = FakeRun(tmp_path, batch_sizes=(1,))
-    run.failed(run.cell(), Category.OUT_OF_MEMORY)
-    run.finish()
-    assert run.report().verdict.exit_code == ExitCode.PASSED
+    """It is an answer, not a gap, and it is told of one cell and of several."""
+    for sizes, words in (((1,), "1 cell does not fit"), ((1, 8), "2 cells do not fit")):
+        run = FakeRun(tmp_path / str(len(sizes)), batch_sizes=sizes)
+        run.failed(run.cell(), Category.OUT_OF_MEMORY)
+        run.finish()
+        verdict = run.report().verdict
+        assert verdict.exit_code == ExitCode.PASSED
+        assert f"{words} into the device's memory at any batch size" in verdict.reasons
 
 
 def test_a_damaged_result_is_listed_as_failed(tmp_path: Path) -> None:
@@ -258,8 +261,12 @@ def test_the_ledger_says_where_the_time_went(tmp_path: Path) -> None:
     report = run.report()
     ledger = only(report).inference_metrics["batch_size_8"].ledger
     assert ledger is not None
-    assert ledger.overhead_ms == 40 + 5 + 240 + 120 + 60
-    assert report.overhead.median_ms == ledger.overhead_ms
+    assert ledger.overhead_ms == pytest.approx(40 + 5 + 240 + 120 + 30 + 25 + 60)
+    (attempt,) = only(report).inference_metrics["batch_size_8"].attempts
+    assert attempt.duration_ms is not None
+    entries = {name: getattr(ledger, name) for name in ledger.__struct_fields__ if name != "overhead_ms"}
+    assert sum(entries.values()) == pytest.approx(attempt.duration_ms + entries["teardown_ms"])
+    assert report.overhead.median_ms == pytest.approx(ledger.overhead_ms)
     assert report.overhead.zygote_start_ms == 12_000.0
     assert report.overhead.pays_from_launches == 2
 

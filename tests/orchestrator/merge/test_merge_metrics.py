@@ -8,7 +8,8 @@ import pytest
 from orchestrator.report.as_text import to_text
 from orchestrator.report.cells import GenerationMetrics, Measured, ProbeMetrics
 from protocol import floats
-from protocol.cell import Precision, Workload
+from protocol.cell import AUTO, Precision, Workload
+from protocol.failure import Category
 from protocol.result import Memory, SteadyState, WarmUp
 from tests.fakes.results import MIB, result
 from tests.fakes.runs import FakeRun, cpus, gpus, shipped
@@ -53,6 +54,31 @@ def test_every_result_says_how_far_to_trust_it(tmp_path: Path) -> None:
         assert [name for name in TRUST if getattr(metric, name) is None] == []
 
 
+def test_every_size_of_a_scan_says_how_far_to_trust_it(tmp_path: Path) -> None:
+    """The best rests on one launch: where that was not steady, or drifted, the curve has a mark, and only there."""
+    run = FakeRun(tmp_path, batch_sizes=(AUTO,), workloads=(Workload.INFERENCE,))
+    (cell,) = run.stored.plan.cells
+    ramp = floats.pack([10.0 * (1 + at / 2000) for at in range(400)])
+    run.measured(cell, batch_size=1, forward_ms=10.0)
+    run.measured(cell, batch_size=4, forward_ms=11.0, steady_state=SteadyState.NONE)
+    run.measured(cell, batch_size=2, series={"iteration": ramp, "forward": ramp})
+    run.failed(cell, Category.OUT_OF_MEMORY, batch_size=8)
+    report = run.report()
+    (scan,) = report.batch_scans
+    one, two, four, eight = scan.points
+    names = tuple(name for name in TRUST if name != "measured_seconds")
+    assert all(getattr(point, name) is not None for point in (one, two, four) for name in names)
+    assert [getattr(eight, name) for name in names if name != "launches"] == [None] * 4
+    assert [point.launches for point in scan.points] == [1, 1, 1, 0]
+    assert [point.drifting for point in scan.points] == [False, True, False, None]
+    assert [point.steady_state for point in (one, two, four)] == ["reached", "reached", "none"]
+    text = [line.split() for line in to_text(report).splitlines()]
+    marks = {line[1]: "*" in line for line in text if line[:1] == ["|"] and line[1] in {"1", "2", "4", "8"}}
+    assert marks == {"1": False, "2": True, "4": True, "8": False}
+    assert ["*", "batch", "2:", "drifting", "by", "+9.5%"] in text
+    assert ["*", "batch", "4:", "not", "steady", "after", "warm-up"] in text
+
+
 def test_latency_stands_beside_the_forward_pass(tmp_path: Path) -> None:
     """End to end is a mean of its own few values; training has none."""
     run = FakeRun(tmp_path, workloads=(Workload.INFERENCE, Workload.TRAINING), batch_sizes=(8,))
@@ -70,14 +96,14 @@ def test_the_first_load_of_a_process_stands_apart(tmp_path: Path) -> None:
     run = FakeRun(tmp_path, workloads=(Workload.LOAD,), launches=3)
     for number, cold_ms in enumerate((500.0, 900.0, 700.0)):
         warm_up = WarmUp(
-            steady_state=SteadyState.FIXED, iterations=1, first_iteration_ms=cold_ms, second_iteration_ms=None
+            steady_state=SteadyState.NOT_SOUGHT, iterations=1, first_iteration_ms=cold_ms, second_iteration_ms=None
         )
         run.measured(run.cell(workload=Workload.LOAD), number=number, forward_ms=10.0, warm_up=warm_up)
     load = run.report().results[0].load_metrics
     assert load is not None
     assert load.cold_load_time_ms == 700.0
     assert load.model_load_time_ms == pytest.approx(80.0, rel=0.01)
-    assert (load.steady_state, load.drifting) == ("fixed number of iterations", False)
+    assert (load.steady_state, load.drifting) == ("not looked for", False)
 
 
 def test_the_later_tokens_are_timed_without_the_first(tmp_path: Path) -> None:

@@ -63,6 +63,8 @@ def test_openmp_without_memory_for_a_thread(limited: bool) -> None:
     [
         (Category.CUDA_STICKY, Phase.BUILD, "GPU 1", Category.DEVICE_UNAVAILABLE),
         (Category.CRASHED, Phase.START, "GPU 1", Category.DEVICE_UNAVAILABLE),
+        (Category.CUDA_ERROR, Phase.BUILD, "GPU 1", Category.DEVICE_UNAVAILABLE),
+        (Category.CUDA_ERROR, Phase.MEASURE, "GPU 1", Category.CUDA_ERROR),
         (Category.CUDA_STICKY, Phase.BUILD, "", Category.CUDA_STICKY),
         (Category.CUDA_STICKY, Phase.MEASURE, "GPU 1", Category.CUDA_STICKY),
         (Category.DEVICE_HARDWARE, Phase.BUILD, "GPU 1", Category.DEVICE_HARDWARE),

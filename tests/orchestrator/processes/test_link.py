@@ -14,7 +14,7 @@ from protocol import codec
 from protocol.cell import Cell, Precision, Workload
 from protocol.errors import ProtocolError
 from protocol.failure import Phase
-from protocol.messages import Ack, FromWorker, Outcome, Progress
+from protocol.messages import Ack, Dismiss, FromWorker, Outcome, Progress
 from tests.fakes.results import result
 
 MESSAGE = Progress(launch=7, token="seven", phase=Phase.MEASURE, fraction=0.5)
@@ -40,10 +40,11 @@ def link(base: Path) -> Iterator[Link]:
 class Worker:
     """The other end."""
 
-    def __init__(self, endpoint: str, identity: str) -> None:
+    def __init__(self, endpoint: str, identity: str, takes: int = 1000) -> None:
         self.context = zmq.Context()
         self.socket = self.context.socket(zmq.DEALER)
         self.socket.setsockopt(zmq.IDENTITY, identity.encode())
+        self.socket.setsockopt(zmq.RCVHWM, takes)
         self.socket.setsockopt(zmq.LINGER, 0)
         self.socket.connect(endpoint)
 
@@ -104,11 +105,49 @@ def test_a_result_that_is_no_measurement_is_refused(link: Link) -> None:
     worker.close()
 
 
-def test_only_the_user_can_enter(link: Link) -> None:
-    """The folder is closed to others."""
-    folder = Path(link.endpoint.removeprefix("ipc://")).parent
-    for place in (folder, folder.parent):
-        assert stat.S_IMODE(place.stat().st_mode) == 0o700
+def test_only_the_user_can_enter(base: Path) -> None:
+    """The folder is closed to others, and so is the socket itself; the mask of the process stays what it was."""
+    del base
+    before = os.umask(0o002)
+    try:
+        with Link("a-run") as link:
+            socket = Path(link.endpoint.removeprefix("ipc://"))
+            for place in (socket, socket.parent, socket.parent.parent):
+                assert stat.S_IMODE(place.stat().st_mode) == 0o700
+            assert os.umask(0o002) == 0o002
+    finally:
+        os.umask(before)
+
+
+def test_a_message_beyond_the_cap_is_never_taken_in(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its sender is cut off when its length is known, before there is room made for it."""
+    del base
+    monkeypatch.setattr(codec, "MAX_MESSAGE_BYTES", 1_000_000)
+    with Link("a-run") as link:
+        monitor = link.socket.get_monitor_socket(zmq.EVENT_DISCONNECTED)
+        worker = Worker(link.endpoint, "seven")
+        worker.socket.send(bytes(1_000_001))
+        poller = zmq.Poller()
+        poller.register(monitor, zmq.POLLIN)
+        poller.register(link.socket, zmq.POLLIN)
+        ready = [socket for socket, _ in poller.poll(20_000)]
+        link.socket.disable_monitor()
+        monitor.close()
+        worker.close()
+    assert ready == [monitor]
+
+
+@pytest.mark.timeout(30)
+def test_what_nobody_takes_does_not_hold_up_the_end(base: Path) -> None:
+    """A worker that is connected and reads nothing: by itself ZeroMQ would wait for it for ever."""
+    del base
+    with Link("a-run") as link:
+        worker = Worker(link.endpoint, "seven", takes=1)
+        worker.socket.send(codec.encode(MESSAGE))
+        assert heard(link) == MESSAGE
+        for _ in range(500):  # more than fits into the buffers of the kernel
+            assert link.send("seven", Dismiss(launch=7, reason="x" * 10_000))
+    worker.close()
 
 
 def test_two_runs_of_one_name_do_not_meet(base: Path) -> None:

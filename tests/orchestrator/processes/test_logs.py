@@ -26,6 +26,21 @@ def test_the_middle_is_given_back_while_the_process_writes(tmp_path: Path) -> No
     assert len(text) < logs.CAP_BYTES
 
 
+def test_as_much_of_the_end_is_kept_as_a_traceback_may_take(tmp_path: Path) -> None:
+    """One MiB of the beginning and three of the end, while the process writes and afterwards."""
+    path = tmp_path / "stdout.log"
+    head, end = b"h" * (1 << 20), b"e" * (3 << 20)
+    path.write_bytes(head + LINE * 80_000 + end)
+    logs.hold_below_cap(path)
+    held = path.read_bytes()
+    assert (held[: len(head)], held[-len(end) :]) == (head, end)
+    assert held.strip(b"he").count(b"\0") > 7_000_000
+    logs.compact(path)
+    kept = path.read_bytes()
+    assert (kept[: len(head)], kept[-len(end) :]) == (head, end)
+    assert len(kept) < len(head) + len(end) + 100
+
+
 def test_a_short_log_is_left_alone(tmp_path: Path) -> None:
     """Nothing is cut below the cap."""
     path = tmp_path / "stderr.log"

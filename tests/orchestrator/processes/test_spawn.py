@@ -1,9 +1,13 @@
 """orchestrator/processes/spawn.py and ending.py: children whose end is read, and only by whom it concerns."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
-from tests.fakes.commands import python
+import psutil
+
+from tests.fakes.commands import ROOT, python
 
 ORPHANS = """
 import json, os
@@ -57,3 +61,43 @@ def test_a_fork_asked_of_a_dead_zygote_is_the_zygotes_failure(tmp_path: Path) ->
     """Asking is no error: that it has died is seen where it is listened to, and so the launch gets the right name."""
     done = python("-c", FORK_OF_THE_DEAD, cwd=tmp_path)
     assert done.stdout == "killed by SIGKILL\n", done.stderr
+
+
+STOPPED_ZYGOTE = """
+import os, signal, time
+from pathlib import Path
+from orchestrator.processes import spawn
+zygote = spawn.Zygote((), Path("zygote.log"))
+os.kill(zygote.pid, signal.SIGSTOP)
+print(zygote.pid, flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_zygote_that_is_stopped_while_python_starts_in_it_does_not_outlive_us(tmp_path: Path) -> None:
+    """The kernel has been asked before, and needs no help of the process."""
+    with subprocess.Popen(
+        [sys.executable, "-c", STOPPED_ZYGOTE], cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE
+    ) as parent:
+        assert parent.stdout is not None
+        zygote = psutil.Process(int(parent.stdout.readline()))
+        parent.kill()
+        assert psutil.wait_procs([zygote], timeout=20)[1] == []
+
+
+NOT_TO_BE_REAPED = """
+import os, signal, subprocess
+from pathlib import Path
+from orchestrator.processes import spawn
+zygote = spawn.Zygote((), Path("zygote.log"))
+os.kill(zygote.pid, signal.SIGKILL)
+os.waitid(os.P_PID, zygote.pid, os.WEXITED | os.WNOWAIT)
+subprocess.run(["true"])  # which looks after whatever subprocess has started and nobody waited for
+print(zygote.close().words)
+"""
+
+
+def test_how_a_child_ended_is_left_to_who_started_it(tmp_path: Path) -> None:
+    """The standard library reaps children of its own that nobody holds any more; ours are none of these."""
+    done = python("-W", "error", "-c", NOT_TO_BE_REAPED, cwd=tmp_path)
+    assert (done.stdout, done.stderr) == ("killed by SIGKILL\n", "")

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from orchestrator.report.as_csv import COLUMNS, table, to_csv
-from protocol.cell import Workload
+from protocol.cell import AUTO, Workload
 from protocol.failure import Category
 from tests.fakes.runs import FakeRun, gpus, shipped
 
@@ -95,3 +95,55 @@ def test_numbers_stay_numbers(tmp_path: Path) -> None:
     frame = table(run.report())
     assert list(frame["Requested_Batch"]) == [1, 8]
     assert [type(value) for value in frame["Iterations"]] == [type(None), int]
+
+
+def test_a_scan_has_a_row_for_each_size_and_the_best_has_all_figures(tmp_path: Path) -> None:
+    """Smallest first, each once: the curve. What did not fit has no Batch_Size, as a cell that failed has none."""
+    run = FakeRun(tmp_path, batch_sizes=(AUTO,), workloads=(Workload.LOAD, Workload.INFERENCE))
+    cell = next(cell for cell in run.stored.plan.cells if cell.workload is Workload.INFERENCE)
+    for batch_size, forward_ms in ((1, 4.0), (8, 16.0), (2, 5.0), (4, 16.0)):
+        run.measured(cell, batch_size=batch_size, forward_ms=forward_ms)
+    run.failed(cell, Category.OUT_OF_MEMORY, batch_size=9, message="CUDA out of memory")
+    found = rows(to_csv(run.report()))
+    curve = [row for row in found if row["Phase"] == "inference"]
+    assert [(row["Requested_Batch"], row["Batch_Size"], row["Scan"]) for row in curve] == [
+        ("1", "1", "fits"),
+        ("2", "2", "fits"),
+        ("4", "4", "fits"),
+        ("8", "8", "best"),
+        ("9", "N/A", "does not fit"),
+    ]
+    for row, throughput in zip(curve[:4], (250, 400, 250, 500), strict=True):
+        assert float(row["Throughput"]) == pytest.approx(throughput, rel=0.02)
+        assert float(row["Memory_MB"]) > 0
+        assert (row["Model"], row["Type"], row["Status"], row["GPU_UUID"]) == (
+            *("resnet50", "cnn", "ok"),
+            cell.devices[0],
+        )
+    assert (curve[4]["Throughput"], curve[4]["Reason"], curve[4]["Status"]) == ("N/A", "out of memory", "N/A")
+    assert [row["Forward_ms"] != "N/A" for row in curve] == [False, False, False, True, False]
+    assert [row["Scan"] for row in found if row["Phase"] == "load"] == ["N/A"]
+    assert [row["Launches"] for row in curve] == ["1", "1", "1", "1", "0"]
+    trust = ("Steady_State", "Stop_Reason", "Half_Width_%", "Drift_%", "Drifting")
+    assert all("N/A" not in [row[name] for name in trust] for row in curve[:4])
+    assert [curve[4][name] for name in trust] == ["N/A"] * len(trust)
+
+
+def test_a_scan_that_is_not_over_has_its_curve_behind_its_own_row(tmp_path: Path) -> None:
+    """What was tried is told; that the cell has no result yet, too."""
+    run = FakeRun(tmp_path, batch_sizes=(AUTO,), workloads=(Workload.INFERENCE,))
+    run.measured(run.stored.plan.cells[0], batch_size=1)
+    found = rows(to_csv(run.report()))
+    assert [(row["Batch_Size"], row["Status"], row["Scan"]) for row in found] == [
+        ("N/A", "missing", "N/A"),
+        ("1", "ok", "best"),
+    ]
+
+
+def test_a_scan_that_found_nothing_has_its_row(tmp_path: Path) -> None:
+    """A planned cell without a result stands in the table, with the reason."""
+    run = FakeRun(tmp_path, batch_sizes=(AUTO,), workloads=(Workload.INFERENCE,))
+    run.failed(run.stored.plan.cells[0], Category.EXCEPTION, batch_size=1, message="boom")
+    (row,) = rows(to_csv(run.report()))
+    assert (row["Model"], row["Phase"], row["Status"], row["Batch_Size"]) == ("resnet50", "inference", "failed", "N/A")
+    assert "boom" in row["Reason"]

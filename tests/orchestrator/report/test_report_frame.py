@@ -45,15 +45,15 @@ def test_overhead_is_told_by_workload(tmp_path: Path) -> None:
         cell = run.cell(workload=workload, batch_size=1 if workload is Workload.LOAD else 8)
         run.measured(cell, ledger=msgspec.structs.replace(spent, build_ms=build_ms))
     text = " ".join(to_text(run.report()).split())
-    assert "a launch cost from 345.0 ms (load) to 545.0 ms (training) (isolation fork)" in text
-    assert "Start, import, context, build and teardown belong to that overhead." in text
+    assert "a launch cost from 400.0 ms (load) to 600.0 ms (training) (isolation fork)" in text
+    assert "Start, import, context, build, count, record and teardown belong to that overhead." in text
 
 
 def test_one_workload_has_one_cost(tmp_path: Path) -> None:
     """No range of one."""
     run = FakeRun(tmp_path)
     run.everything()
-    assert "a launch cost 465.0 ms (inference) (isolation fork)" in " ".join(to_text(run.report()).split())
+    assert "a launch cost 520.0 ms (inference) (isolation fork)" in " ".join(to_text(run.report()).split())
 
 
 def test_made_up_cells_have_no_tables(tmp_path: Path) -> None:

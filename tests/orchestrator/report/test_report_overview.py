@@ -36,7 +36,7 @@ def test_the_whole_zoo_stays_readable(tmp_path: Path) -> None:
     assert max(layout.width(found) for found in text.splitlines()) == 80
     glance = text[text.index("\nModel  ") + 1 : text.index("Batch 1: forward time")]
     models = [model.name for model in every if model not in probes]
-    assert len(models) == 17
+    assert len(models) == 18
     assert [found.split()[0] for found in glance.splitlines()[1:] if found] == models
     assert text.count("95.2") >= len(models)
     for name in models:

@@ -136,7 +136,7 @@ def test_an_empty_run_has_a_text_too(tmp_path: Path) -> None:
 
 def test_what_no_cell_has_is_said_once(tmp_path: Path) -> None:
     """Short cells have no power and no utilisation: no rows of N/A, one line with the reason, no empty summary."""
-    run = FakeRun(tmp_path, workloads=EVERYTHING, models=shipped("resnet50", "lstm"), batch_sizes=(1, 8))
+    run = FakeRun(tmp_path, workloads=EVERYTHING, models=shipped("resnet50", "lstm"), batch_sizes=(1, 8), watched=False)
     for index, cell in enumerate(run.stored.plan.cells):
         run.measured(cell, blocks=1, iterations=20 + index)
     run.finish()

@@ -1,10 +1,7 @@
-"""The telemetry process, real, on an NVML of our own: what it writes, what it says, and that it always ends."""
+"""The telemetry process, real, on an NVML of our own: what it writes and what it says."""
 
 import os
-import select
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,21 +14,9 @@ from orchestrator.sampling.telemetry import Telemetry, read_samples
 from protocol.messages import DeviceFree, Digest, FromSampler, Unavailable
 from protocol.paths import RunPaths
 from tests.fakes.nvml import FakeNvml, uuid
-from tests.fakes.telemetry import PATIENCE_S, hear
+from tests.fakes.telemetry import hear
 
 GIB = 2**30
-
-PARENT = """
-import sys, time
-from pathlib import Path
-from orchestrator.processes.ending import Exit
-from orchestrator.sampling.telemetry import Telemetry
-telemetry = Telemetry.start([sys.argv[2]], Path(sys.argv[1]), 20)
-while not telemetry.receive():
-    time.sleep(0.01)
-print(telemetry.pid, flush=True)
-time.sleep(60)
-"""
 
 
 @pytest.fixture
@@ -60,24 +45,6 @@ def digest(message: FromSampler) -> bool:
 def about(gpu: int) -> Callable[[FromSampler], bool]:
     """Whether it answers for this GPU."""
     return lambda message: isinstance(message, DeviceFree) and message.uuid == uuid(gpu)
-
-
-def descriptors() -> set[Path]:
-    """Descriptors that this process has open (and the one that lists them)."""
-    return set(Path("/proc/self/fd").iterdir())
-
-
-def has_ended(pid: int) -> bool:
-    """Wait until a process that is not our child is gone."""
-    try:
-        pidfd = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return True
-    poller = select.poll()
-    poller.register(pidfd, select.POLLIN)
-    ended = bool(poller.poll(PATIENCE_S * 1000))
-    os.close(pidfd)
-    return ended
 
 
 def test_every_gpu_gets_its_file_and_digests_tell_the_newest(fake: FakeNvml, tmp_path: Path) -> None:
@@ -217,38 +184,3 @@ def test_sigterm_writes_what_was_read(fake: FakeNvml, tmp_path: Path) -> None:
             hear(telemetry, digest)
         assert telemetry.stop() == Exit(code=0, signal=None)
         assert len(read_samples(path)) > before
-
-
-def test_it_ends_when_its_parent_is_killed(fake: FakeNvml, tmp_path: Path) -> None:
-    """No telemetry process outlives an orchestrator that was killed without a word."""
-    parent = subprocess.Popen(
-        [sys.executable, "-c", PARENT, str(tmp_path), uuid(0)], env=fake.environment, stdout=subprocess.PIPE, text=True
-    )
-    with parent:
-        assert parent.stdout is not None
-        pid = int(parent.stdout.readline())
-        parent.kill()
-        assert has_ended(pid)
-
-
-def test_stop_reaps_it_and_may_be_called_again(fake: FakeNvml, tmp_path: Path) -> None:
-    """After stop there is no process, no zombie, and no descriptor."""
-    open_before = descriptors()
-    with sampling(tmp_path, 0) as telemetry:
-        hear(telemetry, digest)
-        first, second = telemetry.stop(), telemetry.stop()
-    assert first == second == Exit(code=0, signal=None)
-    assert not Path(f"/proc/{telemetry.pid}").exists()
-    assert descriptors() == open_before
-
-
-def test_a_stopped_process_is_ended_all_the_same(
-    fake: FakeNvml, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One that neither sees its socket close nor takes a SIGTERM is killed."""
-    monkeypatch.setattr("orchestrator.sampling.telemetry._PATIENCE_S", 0.2)
-    with sampling(tmp_path, 0) as telemetry:
-        hear(telemetry, digest)
-        os.kill(telemetry.pid, signal.SIGSTOP)
-        assert telemetry.stop() == Exit(code=None, signal=signal.SIGKILL)
-    assert not Path(f"/proc/{telemetry.pid}").exists()

@@ -1,0 +1,28 @@
+"""--compare-baseline, --thresholds, --price: what a run is held against, read before anything is run."""
+
+import math
+from typing import TYPE_CHECKING
+
+from orchestrator.errors import ConfigError
+
+if TYPE_CHECKING:
+    from orchestrator.compare.against import Against
+
+
+def read(compare_baseline: str | None, thresholds: str | None, price: float | None) -> "Against":
+    """What the options name. Raises UserError for a file that is none, and for a price that cannot be."""
+    from pathlib import Path
+
+    from orchestrator.compare import reading
+    from orchestrator.compare import thresholds as limits
+    from orchestrator.compare.against import Against
+
+    if price is not None and not (price > 0 and math.isfinite(price)):
+        raise ConfigError(f"--price: expected a price above 0, got {price:g}")
+    if thresholds == "":
+        raise ConfigError("--thresholds: expected a file, got an empty text")
+    return Against(
+        baseline=None if compare_baseline is None else reading.baseline(compare_baseline),
+        thresholds=() if thresholds is None else limits.load(Path(thresholds)),
+        price_per_hour=price,
+    )

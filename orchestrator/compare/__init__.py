@@ -1,0 +1,6 @@
+"""Runs held against each other, against a baseline, and against thresholds.
+
+report.json, a run's folder, @last, a baseline ── reading.py ──▶ Side   what one run measured, reduced (side.py)
+Side, Side ── pairing.py: which cell with which ── facts.py: may they be compared? ── stats/two_runs.py ──▶ Comparison
+Report, Against (baseline, thresholds, price) ── against.py ──▶ Report with baseline_comparison, thresholds, costs
+"""

@@ -1,0 +1,112 @@
+"""What a run is held against, kept in its folder, so that its report says the same whenever it is made.
+
+--compare-baseline, --thresholds, --price ──▶ Against ──▶ held_against.json
+Report, Against ── hold ──▶ Report with baseline_comparison, score, thresholds, costs, and the verdict they lead to
+"""
+
+from collections.abc import Sequence
+from typing import Annotated, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from orchestrator.compare import baselines, costs, side, thresholds
+from orchestrator.compare.side import Side
+from orchestrator.compare.strict import contents, decode
+from orchestrator.compare.thresholds import Threshold
+from orchestrator.configuration.naming import counted
+from orchestrator.disk.journal import write_durably
+from orchestrator.errors import ConfigError, RunFolderError
+from orchestrator.report.comparisons import BaselineComparison, Met, ThresholdResult
+from orchestrator.report.model import Report, Summary, Verdict
+from orchestrator.report.parts import Part
+from protocol.exit_codes import MEANING, ExitCode
+from protocol.paths import RunPaths
+
+MISSED: Final = "threshold missed"
+_WITHOUT: Final = "Without the file, the run is held against nothing."
+
+
+class Against(Part, frozen=True, kw_only=True):
+    """price_per_hour: of a device. What was not asked for is null, or empty."""
+
+    baseline: Side | None = None
+    thresholds: tuple[Threshold, ...] = ()
+    price_per_hour: Annotated[float, msgspec.Meta(gt=0)] | None = None
+
+    def __bool__(self) -> bool:
+        """Whether anything was asked for."""
+        return self != NOTHING
+
+    def beside(self, given: "Against") -> "Against":
+        """The same, with what was given in place of what is here."""
+        return Against(
+            baseline=given.baseline or self.baseline,
+            thresholds=given.thresholds or self.thresholds,
+            price_per_hour=given.price_per_hour or self.price_per_hour,
+        )
+
+
+NOTHING: Final = Against()
+
+
+def store(against: Against, paths: RunPaths) -> None:
+    """Keep it in the folder of the run; nothing is written for nothing. Raises StorageError."""
+    if against:
+        write_durably(paths.held_against, msgspec.json.format(msgspec.json.encode(against), indent=2) + b"\n")
+
+
+def stored(paths: RunPaths) -> Against:
+    """What the run in that folder is held against. Raises RunFolderError where the file is damaged."""
+    if not paths.held_against.exists():
+        return NOTHING
+    try:
+        found = decode(contents(paths.held_against), Against, str(paths.held_against))
+    except ConfigError as error:
+        raise RunFolderError(f"{error}. {_WITHOUT}") from error
+    for one in found.thresholds:
+        if problem := thresholds.mistake(one):
+            raise RunFolderError(f"{paths.held_against}: {one.name}: {problem}. {_WITHOUT}")
+    return found
+
+
+def hold(report: Report, against: Against) -> Report:
+    """The report, with what comes of holding the run against it."""
+    if not against:
+        return report
+    held = None if against.baseline is None else baselines.hold(side.of_report(report, "this run"), against.baseline)
+    results = tuple(thresholds.judge(report, against.thresholds, held.by_device if held else {}))
+    price = against.price_per_hour
+    return replace(
+        report,
+        baseline_comparison=held.comparison if held else None,
+        summary=_scored(report.summary, held.comparison) if held else report.summary,
+        thresholds=results,
+        costs=() if price is None else tuple(costs.costs(report, price)),
+        verdict=_verdict(report.verdict, results),
+    )
+
+
+def _scored(summary: Summary, found: BaselineComparison) -> Summary:
+    cells = counted(found.cells, "cell")
+    if found.overall_score is None:
+        note = f"no cell of this run compares with the baseline {found.baseline}"
+    else:
+        note = baselines.DEFINITION.format(cells=cells, baseline=found.baseline, gpu=found.baseline_gpu)
+    return replace(summary, overall_score=found.overall_score, score_note=note)
+
+
+def _verdict(verdict: Verdict, results: Sequence[ThresholdResult]) -> Verdict:
+    """A missed threshold is known, whatever else the run has not measured; one without a figure leaves it incomplete.
+
+    What ended otherwise (a hardware fault, gpubench itself failed) ends as it did, and tells of the thresholds too.
+    """
+    told = dict(thresholds.missed(results))
+    if not told:
+        return verdict
+    code = ExitCode(verdict.exit_code)
+    if code in (ExitCode.PASSED, ExitCode.INCOMPLETE):
+        code = ExitCode.MISSED if Met.MISSED in told else ExitCode.INCOMPLETE
+    kept = verdict.reasons if verdict.exit_code != ExitCode.PASSED else ()
+    word = {ExitCode.MISSED: MISSED, ExitCode.INCOMPLETE: "incomplete"}.get(code, verdict.word)
+    return Verdict(exit_code=int(code), word=word, meaning=MEANING[code], reasons=(*told.values(), *kept))

@@ -1,0 +1,63 @@
+"""Comparisons for a pull request: a headline, a table of what changed, the rest as numbers."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from orchestrator.compare import wording
+from orchestrator.compare.comparison import ComparedCell, Comparison
+from orchestrator.report.plain import plain
+from orchestrator.stats.two_runs import Verdict
+
+_MOST_ROWS: Final = 25
+_STEERS: Final = re.compile(r"[\\`*_\[\]|~@#]|:(?=//)")
+"""What Markdown, or the page that shows it (mentions, numbers of issues, links), would take for more than text."""
+
+
+def to_markdown(comparisons: Sequence[Comparison]) -> str:
+    """The whole text, without a newline at the end."""
+    return "\n".join(line for one in comparisons for line in _one(one)).rstrip("\n")
+
+
+def escaped(text: str) -> str:
+    """Text of others, on one line, harmless in Markdown."""
+    return _STEERS.sub(r"\\\g<0>", plain(text)).replace("&", "&amp;").replace("<", "&lt;")
+
+
+def _one(one: Comparison) -> Iterator[str]:
+    yield f"### {escaped(one.title)}: {escaped(_word(one))}"
+    yield ""
+    yield f"Runs: {escaped(one.before)} -> {escaped(one.after)}. {escaped(wording.headline(one))}."
+    yield ""
+    told = [cell for cell in wording.ordered(one.cells) if cell.verdict not in (Verdict.SAME, Verdict.NOT_COMPARABLE)]
+    if told:
+        yield "| cell | speed | 95 % interval | d | delta | verdict |"
+        yield "|---|---|---|---|---|---|"
+        name = wording.naming(one)
+        yield from (_row(cell, name(cell)) for cell in told[:_MOST_ROWS])
+        if len(told) > _MOST_ROWS:
+            yield f"| and {len(told) - _MOST_ROWS} more | | | | | |"
+        yield ""
+    for words in (*wording.remarks(one, Verdict.NOT_COMPARABLE), *wording.apart(one), *one.notes):
+        yield f"- {escaped(words)}"
+    yield ""
+
+
+def _word(one: Comparison) -> str:
+    """The comparison in a word, by the gravest verdict that says something."""
+    for verdict in (Verdict.SLOWER, Verdict.FASTER, Verdict.SAME, Verdict.INCONCLUSIVE):
+        if number := one.counts.get(verdict):
+            return f"{number} of {sum(one.counts.values())} cells {verdict}"
+    return "nothing compares"
+
+
+def _row(cell: ComparedCell, name: str) -> str:
+    columns = (
+        escaped(name),
+        wording.ratio(cell),
+        wording.interval(cell),
+        wording.effect(cell.cohens_d),
+        wording.effect(cell.cliffs_delta),
+        escaped(f"{cell.verdict} ({words})" if (words := wording.remark(cell)) else str(cell.verdict)),
+    )
+    return f"| {' | '.join(columns)} |"

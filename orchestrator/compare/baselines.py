@@ -1,0 +1,110 @@
+"""A run against a baseline: by how much it is faster, for each model and over all, of whatever GPU it is. Pure.
+
+    Side of the run, Side of the baseline ── cells with the same key, sound on both sides ── ratio of the rates
+      ├─ geometric mean of a model's cells ──▶ <model>_throughput, in percent
+      └─ geometric mean of all cells ────────▶ overall, in percent; overall score = 100 times the mean
+
+A score compares machines, so neither another GPU nor another power limit stands against it. Whether the same GPU became
+slower is another question, with a verdict for an answer: `compare BASELINE REPORT`.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from statistics import fmean, median
+from typing import Final
+
+import msgspec
+
+from orchestrator.compare import facts, pairing
+from orchestrator.compare.facts import Place
+from orchestrator.compare.side import CellKey, Side
+from orchestrator.errors import ConfigError
+from orchestrator.report.comparisons import BaselineComparison
+
+DEFINITION: Final = (
+    "overall score = 100 x the geometric mean, over {cells}, of the run's rate over the baseline's ({baseline}, "
+    "{gpu}); 100 is as fast as the baseline"
+)
+NOT_THERE: Final = "not in the baseline"
+
+
+@dataclass(frozen=True)
+class Held:
+    """by_device: (UUID, cell) → the rate of that device over the baseline's."""
+
+    comparison: BaselineComparison
+    by_device: Mapping[tuple[str, CellKey], float]
+
+
+def hold(run: Side, baseline: Side) -> Held:
+    """The run held against the baseline. Several devices of one side are taken together by their median."""
+    reference = {
+        key: sound
+        for key, places in pairing.by_key(baseline).items()
+        if (sound := [place for place in places if not facts.difference(place, place)])
+    }
+    by_device: dict[tuple[str, CellKey], float] = {}
+    by_key: dict[CellKey, float] = {}
+    left_out: Counter[str] = Counter()
+    for key, places in pairing.by_key(run).items():
+        ratios: dict[str, float] = {}
+        for place in places:
+            if reason := _why_not(place, reference.get(key)):
+                left_out[reason] += 1
+            else:
+                ratios[place.device.gpu_uuid] = _rate([place]) / _rate(reference[key])
+        by_device |= {(uuid, key): ratio for uuid, ratio in ratios.items()}
+        if ratios:
+            by_key[key] = median(ratios.values())
+    return Held(_comparison(run, baseline, by_key, left_out), by_device)
+
+
+def reduced(side: Side, name: str) -> Side:
+    """The baseline that a run makes: its sound cells alone. Raises ConfigError where there is none."""
+    cells = tuple(place.cell for place in pairing.places(side).values() if not facts.difference(place, place))
+    if not cells:
+        raise ConfigError(f"{side.name}: no cell of it can be a baseline: none has figures of the batch size asked for")
+    return msgspec.structs.replace(side, name=name, cells=cells)
+
+
+def _why_not(place: Place, reference: list[Place] | None) -> str:
+    if fault := facts.difference(place, place):
+        return fault.removeprefix("the first and the second are ")
+    return NOT_THERE if reference is None else facts.difference(reference[0], place, any_device=True)
+
+
+def _rate(places: Iterable[Place]) -> float:
+    return median(median(place.cell.rates) for place in places)
+
+
+def _comparison(
+    run: Side, baseline: Side, by_key: Mapping[CellKey, float], left_out: Mapping[str, int]
+) -> BaselineComparison:
+    models: dict[str, list[float]] = {}
+    for key, ratio in by_key.items():
+        models.setdefault(key.model_name, []).append(ratio)
+    improvement = {f"{model}_throughput": _percent(_mean(ratios)) for model, ratios in models.items()}
+    whole = _mean(by_key.values()) if by_key else None
+    if whole is not None:
+        improvement["overall"] = _percent(whole)
+    others = sorted({device.gpu_name for device in baseline.devices} - {device.gpu_name for device in run.devices})
+    return BaselineComparison(
+        baseline=baseline.name,
+        baseline_gpu=", ".join(dict.fromkeys(device.gpu_name for device in baseline.devices)),
+        baseline_date=baseline.test_date,
+        improvement_percent=improvement,
+        overall_score=None if whole is None else 100 * whole,
+        cells=len(by_key),
+        not_comparable=dict(left_out),
+        note="the baseline is of another GPU model" if others else "",
+    )
+
+
+def _mean(ratios: Iterable[float]) -> float:
+    return math.exp(fmean(math.log(ratio) for ratio in ratios))
+
+
+def _percent(ratio: float) -> float:
+    return (ratio - 1) * 100

@@ -1,0 +1,235 @@
+"""Two runs, cell by cell: what is said of each, and of all together. Pure.
+
+Side, Side ── pairs ─┬─ an identity fact differs ──────────▶ NOT COMPARABLE
+                     ├─ something stands against a verdict ─▶ INCONCLUSIVE, with the ratio and the reason
+                     └─ stats/two_runs.py ─────────────────▶ FASTER | SLOWER | SAME | INCONCLUSIVE
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from math import exp, log
+from statistics import fmean, median
+from typing import Final
+
+from msgspec.structs import replace
+
+from orchestrator.compare import facts, pairing
+from orchestrator.compare.facts import Change, Place
+from orchestrator.compare.side import Side
+from orchestrator.report.parts import Part
+from orchestrator.stats import two_runs
+from orchestrator.stats.margins import Margins
+from orchestrator.stats.two_runs import Judged, Pair, Verdict
+from protocol.cell import Workload
+from protocol.exit_codes import ExitCode
+
+END_TO_END: Final = frozenset({Workload.LOAD, Workload.GENERATION})
+BANDWIDTH: Final = frozenset({"hbm", "h2d", "d2h"})
+SESSIONS: Final = (
+    "one session a side: what changes from reboot to reboot and from day to day is in none of the intervals"
+)
+
+
+class ComparedCell(Part, frozen=True, kw_only=True):
+    """One cell. ratio: of the rates, the second over the first; low, high: its 95 % interval; low_90, high_90: 90 %.
+
+    before, after: medians over the launches, in the unit of the metric. margin_percent: what was counted as the same.
+    p: after Holm over the cells. reason: the fact that differs, or what stands against a verdict; empty else.
+    launches_needed: a side, for a verdict; null where none is needed, or a hundred would not do (needed_beyond).
+    """
+
+    cell: str
+    model_name: str
+    phase: str
+    precision: str
+    batch_size: int
+    gpu_before: str
+    gpu_after: str
+    metric: str
+    verdict: Verdict
+    reason: str
+    before: float | None
+    after: float | None
+    launches_before: int
+    launches_after: int
+    margin_percent: float | None = None
+    ratio: float | None = None
+    low: float | None = None
+    high: float | None = None
+    low_90: float | None = None
+    high_90: float | None = None
+    p: float | None = None
+    cohens_d: float | None = None
+    cliffs_delta: float | None = None
+    mann_whitney_p: float | None = None
+    launches_needed: int | None = None
+    needed_beyond: bool = False
+
+
+class StackChange(Part, frozen=True, kw_only=True):
+    """A fact of the stack that differs. Null where it is unknown on that side."""
+
+    name: str
+    before: str | None
+    after: str | None
+
+
+class Mean(Part, frozen=True, kw_only=True):
+    """The geometric mean of the ratios of all cells that compare, with its 95 % interval where there is one."""
+
+    ratio: float
+    low: float | None
+    high: float | None
+    cells: int
+
+
+class Comparison(Part, frozen=True, kw_only=True):
+    """Two runs. title: what changed. only_before, only_after: cells that the other run has not measured at all."""
+
+    before: str
+    after: str
+    title: str
+    changes: tuple[StackChange, ...]
+    cells: tuple[ComparedCell, ...]
+    counts: dict[Verdict, int]
+    mean: Mean | None
+    only_before: int
+    only_after: int
+    notes: tuple[str, ...]
+
+
+def compare(before: Side, after: Side, margins: Margins, percent: float | None = None) -> Comparison:
+    """Hold `after` against `before`. percent: the margin of every cell, in place of those of configs/margins.yaml."""
+    paired = pairing.devices(before.devices, after.devices)
+    places, only_before, only_after = pairing.cells(before, after, paired)
+    reasons = [facts.difference(*pair) for pair in places]
+    compared = [pair for pair, reason in zip(places, reasons, strict=True) if not reason]
+    pairs = [_pair(one, other, margins, percent) for one, other in compared]
+    doubts = [facts.doubt(*pair) for pair in compared]
+    # What gets no verdict is no test either: it neither lends its variance nor counts for Holm.
+    sound = [pair for pair, doubt in zip(pairs, doubts, strict=True) if not doubt]
+    judged = iter(two_runs.judge(sound))
+    told = iter(
+        _compared(pair, rates, next(judged) if not doubt else None, doubt)
+        for pair, rates, doubt in zip(compared, pairs, doubts, strict=True)
+    )
+    cells = tuple(
+        next(told) if not reason else _cell(*pair, Verdict.NOT_COMPARABLE, reason)
+        for pair, reason in zip(places, reasons, strict=True)
+    )
+    changes = tuple(facts.changes(before, after, paired))
+    return Comparison(
+        before=before.name,
+        after=after.name,
+        title=_title(changes),
+        changes=tuple(
+            StackChange(name=one.name, before=one.before or None, after=one.after or None) for one in changes
+        ),
+        cells=cells,
+        counts=dict(Counter(cell.verdict for cell in cells)),
+        mean=_mean(pairs),
+        only_before=only_before,
+        only_after=only_after,
+        notes=tuple(_notes(before, after, paired, changes, cells)),
+    )
+
+
+def exit_code(comparisons: Sequence[Comparison], fail_on: Collection[Verdict]) -> ExitCode:
+    """1 for a verdict that is not allowed, 4 where nothing was comparable or conclusive, else 0."""
+    seen = {verdict for one in comparisons for verdict, number in one.counts.items() if number}
+    if seen & set(fail_on):
+        return ExitCode.MISSED
+    return ExitCode.PASSED if seen & {Verdict.FASTER, Verdict.SLOWER, Verdict.SAME} else ExitCode.INCOMPLETE
+
+
+def _pair(before: Place, after: Place, margins: Margins, percent: float | None) -> Pair:
+    return Pair(
+        before=before.cell.rates,
+        after=after.cell.rates,
+        margin=_margin(before, after, margins) if percent is None else percent / 100,
+    )
+
+
+def _margin(before: Place, after: Place, margins: Margins) -> float:
+    """Of another board of the same model, the spread between boards joins the margin."""
+    key = before.cell.key
+    share = (margins.runs.end_to_end if key.phase in END_TO_END else margins.runs.cell).share
+    if before.device.gpu_uuid == after.device.gpu_uuid:
+        return share
+    if key.phase is Workload.PROBE and key.model_name in BANDWIDTH:
+        return share + margins.siblings.bandwidth.share
+    capped = before.cell.power_capped or after.cell.power_capped
+    return share + (margins.siblings.power if capped else margins.siblings.clock).share
+
+
+def _compared(pair: tuple[Place, Place], rates: Pair, judged: Judged | None, doubt: str) -> ComparedCell:
+    if judged is None:
+        # fmean of the logarithms, as everywhere: what is shown without a verdict is the same ratio.
+        ratio = exp(fmean(map(log, rates.after)) - fmean(map(log, rates.before)))
+        one_launch = min(len(rates.before), len(rates.after)) < 2
+        wanted = two_runs.LEAST_LAUNCHES if one_launch and doubt == facts.ONE_LAUNCH else 0
+        judged = Judged(verdict=Verdict.INCONCLUSIVE, ratio=ratio, wanted=wanted)
+    return replace(
+        _cell(*pair, judged.verdict, doubt),
+        margin_percent=rates.margin * 100,
+        ratio=judged.ratio,
+        low=judged.low,
+        high=judged.high,
+        low_90=judged.low_90,
+        high_90=judged.high_90,
+        p=judged.p,
+        cohens_d=judged.cohens_d,
+        cliffs_delta=judged.cliffs_delta,
+        mann_whitney_p=judged.mann_whitney_p,
+        launches_needed=judged.wanted or None,
+        needed_beyond=judged.wanted is None,
+    )
+
+
+def _cell(before: Place, after: Place, verdict: Verdict, reason: str) -> ComparedCell:
+    key = before.cell.key
+    return ComparedCell(
+        cell=key.words,
+        model_name=key.model_name,
+        phase=key.phase,
+        precision=key.precision,
+        batch_size=key.batch_size,
+        gpu_before=before.device.label,
+        gpu_after=after.device.label,
+        metric=before.cell.metric,
+        verdict=verdict,
+        reason=reason,
+        before=median(before.cell.values) if before.cell.values else None,
+        after=median(after.cell.values) if after.cell.values else None,
+        launches_before=len(before.cell.values),
+        launches_after=len(after.cell.values),
+    )
+
+
+def _mean(pairs: Sequence[Pair]) -> Mean | None:
+    found = two_runs.together(pairs)
+    return None if found is None else Mean(ratio=found.ratio, low=found.low, high=found.high, cells=found.cells)
+
+
+def _title(changes: Sequence[Change]) -> str:
+    """What changed, in a line. Several boards are one change."""
+    words = [change.words for change in changes if change.name != "board"]
+    boards = sum(change.name == "board" for change in changes)
+    if boards:
+        words.append("another board" if boards == 1 else f"{boards} other boards")
+    return ", ".join(words) or "nothing of the stack differs"
+
+
+def _notes(
+    before: Side, after: Side, paired: dict[str, str], changes: Sequence[Change], cells: Sequence[ComparedCell]
+) -> Iterator[str]:
+    if len({change.name for change in changes}) > 1:
+        yield "several facts of the stack differ: what is seen is their joint effect"
+    for side, other, taken in ((before, after, paired.keys()), (after, before, paired.values())):
+        alone = [device.label for device in side.devices if device.gpu_uuid not in set(taken)]
+        if alone:
+            yield f"{len(alone)} devices of {side.name} have no partner in {other.name}: {', '.join(alone[:8])}"
+    if any(old != new for old, new in paired.items()):
+        yield "other boards of the same model: what healthy boards differ by was added to the margin"
+    if any(cell.p is not None for cell in cells):
+        yield SESSIONS

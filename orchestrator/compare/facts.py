@@ -1,0 +1,132 @@
+"""What must agree before two cells are compared, and what may differ and is named. Two tables, and how they are read.
+
+identity facts   must agree, or the cell is NOT COMPARABLE, with the fact that differs
+doubts           keep any verdict back: INCONCLUSIVE, with the reason
+stack facts      are what people compare: never refused, named in the title
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from orchestrator.compare.side import Side, SideCell, SideDevice
+from orchestrator.disk.outcomes import Status
+from protocol.cell import DeviceKind
+
+ONE_LAUNCH: Final = "one launch: no verdict"
+
+
+class Place(NamedTuple):
+    """A cell of one run, on its device."""
+
+    device: SideDevice
+    cell: SideCell
+
+
+class _Fact(NamedTuple):
+    """words: its name. read: what it is on one side, in words."""
+
+    words: str
+    read: Callable[[Place], str]
+
+
+class _Fault(NamedTuple):
+    """What must be on neither side. found: whether it is there."""
+
+    words: str
+    found: Callable[[Place], bool]
+
+
+_OF_THE_CELL: Final = (
+    _Fact("batch size", lambda one: str(one.cell.ran_at)),
+    _Fact("metric", lambda one: one.cell.metric),
+)
+_OF_THE_MODEL: Final = _Fact(
+    "parameters", lambda one: "unknown" if one.cell.parameters is None else f"{one.cell.parameters}"
+)
+_OF_THE_DEVICE: Final = (
+    _Fact("GPU model", lambda one: one.device.gpu_name),
+    _Fact("memory", lambda one: _known(one.device.memory_mb, "MB")),
+    _Fact("power limit", lambda one: _known(one.device.power_limit_w, "W")),
+)
+"""A key of a cell (model, phase, precision, sizes, mode) agrees already: that is how cells found each other."""
+
+_FAULTS: Final = (
+    _Fault("without a result", lambda one: not one.cell.values),
+    _Fault("measured at a smaller batch than asked for", lambda one: one.cell.status != Status.OK),
+    _Fault("throttled", lambda one: one.cell.throttled),
+    _Fault("contaminated by another process", lambda one: one.cell.contaminated),
+)
+
+
+def difference(before: Place, after: Place, *, any_device: bool = False) -> str:
+    """The fact that keeps two cells from being compared, in words; empty where none does.
+
+    any_device: also another model of GPU may be compared, as with a baseline.
+    """
+    for fault in _FAULTS:
+        who = [name for name, one in (("the first", before), ("the second", after)) if fault.found(one)]
+        if who:
+            return f"{' and '.join(who)} {'are' if len(who) > 1 else 'is'} {fault.words}{_status(fault, before, after)}"
+    facts = (*_OF_THE_CELL, *(() if any_device else _OF_THE_DEVICE))
+    for fact in facts:
+        if fact.read(before) != fact.read(after):
+            return f"{fact.words} {fact.read(before)}, then {fact.read(after)}"
+    counts = {_OF_THE_MODEL.read(before), _OF_THE_MODEL.read(after)} - {"unknown"}
+    if len(counts) > 1:
+        return f"{_OF_THE_MODEL.words} {_OF_THE_MODEL.read(before)}, then {_OF_THE_MODEL.read(after)}"
+    return ""
+
+
+def _status(fault: _Fault, before: Place, after: Place) -> str:
+    """What became of the cells that have no figures."""
+    states = dict.fromkeys(one.cell.status.value for one in (before, after) if fault.found(one))
+    return f" ({', '.join(states)})" if fault is _FAULTS[0] else ""
+
+
+def doubt(before: Place, after: Place) -> str:
+    """Why there is a ratio and no verdict, whatever it is; empty where nothing stands against one."""
+    if DeviceKind.CPU in (before.device.kind, after.device.kind):
+        return "a CPU device gets no performance verdict: the machine drifts"
+    if not (before.cell.steady and after.cell.steady):
+        return "times were not steady after warm-up"
+    if min(len(before.cell.values), len(after.cell.values)) < 2:
+        return ONE_LAUNCH
+    return ""
+
+
+class Change(NamedTuple):
+    """A stack fact that differs. before, after: empty where it is unknown there."""
+
+    name: str
+    before: str
+    after: str
+
+    @property
+    def words(self) -> str:
+        """As people write it: "driver 570 -> 580"."""
+        return f"{self.name} {self.before or 'unknown'} -> {self.after or 'unknown'}"
+
+
+def changes(before: Side, after: Side, paired: Mapping[str, str]) -> Iterator[Change]:
+    """What differs in the stack, first of the run, then of its devices. paired: UUID before → UUID after."""
+    yield from _differences(before.stack, after.stack)
+    first = {device.gpu_uuid: device for device in before.devices}
+    second = {device.gpu_uuid: device for device in after.devices}
+    seen: dict[Change, None] = {}
+    for old, new in paired.items():
+        if old != new:
+            seen[Change("board", old, new)] = None
+        for change in _differences(first[old].stack, second[new].stack):
+            seen[change] = None
+    yield from seen
+
+
+def _differences(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Change]:
+    for name in dict.fromkeys([*before, *after]):
+        old, new = before.get(name, ""), after.get(name, "")
+        if old != new:
+            yield Change(name, old, new)
+
+
+def _known(value: float | None, unit: str) -> str:
+    return "unknown" if value is None else f"{value:g} {unit}"

@@ -1,0 +1,60 @@
+"""Which device of one run stands beside which of another, and so which cells. Pure.
+
+the same UUID ──▶ else the same model of GPU, in the order of their numbers ──▶ else whoever is left, in that order
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from orchestrator.compare.facts import Place
+from orchestrator.compare.side import CellKey, Side, SideDevice
+
+_SAME: Final[tuple[Callable[[SideDevice], str], ...]] = (
+    lambda one: one.gpu_uuid,
+    lambda one: one.gpu_name,
+    lambda _: "",
+)
+_Places = dict[tuple[str, CellKey], Place]
+
+
+def devices(before: Sequence[SideDevice], after: Sequence[SideDevice]) -> dict[str, str]:
+    """UUID before → UUID after, for as many as the smaller run has, in the order of the first run."""
+    found: dict[str, str] = {}
+    for same in _SAME:
+        taken = set(found.values())
+        left: dict[str, deque[str]] = {}
+        for new in after:
+            if new.gpu_uuid not in taken:
+                left.setdefault(same(new), deque()).append(new.gpu_uuid)
+        for old in before:
+            if old.gpu_uuid not in found and left.get(same(old)):
+                found[old.gpu_uuid] = left[same(old)].popleft()
+    return {device.gpu_uuid: found[device.gpu_uuid] for device in before if device.gpu_uuid in found}
+
+
+def places(side: Side) -> _Places:
+    """Every cell of a run on its device."""
+    known = {device.gpu_uuid: device for device in side.devices}
+    return {
+        (cell.gpu_uuid, cell.key): Place(known[cell.gpu_uuid], cell) for cell in side.cells if cell.gpu_uuid in known
+    }
+
+
+def cells(before: Side, after: Side, paired: dict[str, str]) -> tuple[list[tuple[Place, Place]], int, int]:
+    """The pairs, in the order of the first run, and how many cells of the first and of the second have no partner."""
+    first, second = places(before), places(after)
+    pairs = [
+        (place, second[paired[uuid], key])
+        for (uuid, key), place in first.items()
+        if uuid in paired and (paired[uuid], key) in second
+    ]
+    return pairs, len(first) - len(pairs), len(second) - len(pairs)
+
+
+def by_key(side: Side) -> dict[CellKey, list[Place]]:
+    """The cells of a run, those of all its devices together."""
+    found: dict[CellKey, list[Place]] = {}
+    for place in places(side).values():
+        found.setdefault(place.cell.key, []).append(place)
+    return found

@@ -1,0 +1,100 @@
+"""What a person names to compare, read with suspicion: the thin step before everything else here.
+
+    report.json      strictly: this version's schema, and nothing beside it
+    a baseline       likewise, by a version of its own
+    a run's folder   its report is made again, so that it may be of an older version
+    @last, @last~1   the newest run of the runs folder, the one before it
+    a name           of a baseline that ships: configs/baselines/<name>.json
+
+Whatever is wrong is a ConfigError that names the file and what to do.
+"""
+
+import re
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from orchestrator.compare import side
+from orchestrator.compare.side import Side
+from orchestrator.compare.strict import contents, decode
+from orchestrator.configuration.catalogue import configs_folder
+from orchestrator.configuration.yaml_schema import did_you_mean
+from orchestrator.disk import bounded, folders, reporting
+from orchestrator.errors import ConfigError, RunFolderError
+from orchestrator.report.model import SCHEMA_VERSION, Report
+from protocol.paths import RunPaths
+
+_LAST: Final = re.compile(r"@last(?:~(\d{1,6}))?")
+
+
+class _Head(msgspec.Struct):
+    """What tells the kinds of file apart; the rest is not looked at."""
+
+    schema_version: int | None = None
+    baseline_version: int | None = None
+
+
+def read(name: str, runs_folder: str) -> Side:
+    """What `name` names, as a side. Raises UserError for what cannot be read as one."""
+    report = _of_a_run(name, runs_folder)
+    if report is not None:
+        return side.of_report(report, name)
+    return _file(Path(name), name)
+
+
+def baseline(name: str) -> Side:
+    """A baseline: a file, a report, a run's folder, or the name of one that ships. Raises UserError."""
+    if not name.strip():
+        raise ConfigError("--compare-baseline: expected a file or a name, got an empty text")
+    if bounded.is_there(Path(name)) or "/" in name or name.endswith(".json"):
+        return read(name, "runs")
+    folder = configs_folder() / "baselines"
+    shipped = sorted(path.stem for path in folder.glob("*.json"))
+    if name not in shipped:
+        there = f"There is {', '.join(shipped)}." if shipped else "None ships with this version."
+        raise ConfigError(
+            f"--compare-baseline: there is no file {name}, and no baseline of that name.{did_you_mean(name, shipped)} "
+            f"{there} `make-baseline` makes one of a report."
+        )
+    return _file(folder / f"{name}.json", name)
+
+
+def _of_a_run(name: str, runs_folder: str) -> Report | None:
+    """The report of a run's folder; None where `name` names none."""
+    if (last := _LAST.fullmatch(name)) is not None:
+        back = int(last[1] or 0)
+        found = sorted(Path(runs_folder).glob("*/run.yaml"))
+        if back >= len(found):
+            raise RunFolderError(
+                f"{name}: there are {len(found)} runs in {runs_folder}. Name the run's folder, or --runs-folder."
+            )
+        return reporting.make(RunPaths(found[-1 - back].parent))
+    if name.startswith("@"):
+        raise ConfigError(f"{name}: expected @last, or @last~1 for the run before it")
+    return reporting.make(folders.existing_run(name, runs_folder)) if bounded.is_folder(Path(name)) else None
+
+
+def _file(path: Path, name: str) -> Side:
+    data = contents(path)
+    head = decode(data, _Head, name)
+    if head.baseline_version is None:
+        return side.of_report(_report(data, name), name)
+    if head.baseline_version != side.VERSION:
+        raise ConfigError(
+            f"{name}: a baseline of version {head.baseline_version}; this gpubench reads version {side.VERSION}. Make "
+            "it again from its run."
+        )
+    return msgspec.structs.replace(decode(data, Side, name), name=name)
+
+
+def _report(data: bytes, name: str) -> Report:
+    version = decode(data, _Head, name).schema_version
+    if version is None:
+        raise ConfigError(f"{name}: neither a report of gpubench nor a baseline: it says no schema_version")
+    if version != SCHEMA_VERSION:
+        raise ConfigError(
+            f"{name}: a report of schema version {version}; this gpubench reads version {SCHEMA_VERSION}. Name the "
+            "run's folder in its place, or render the report again: `report RUN -f json`."
+        )
+    return decode(data, Report, name)

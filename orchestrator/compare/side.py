@@ -1,0 +1,223 @@
+"""One side of a comparison: what a run measured, reduced to what two runs are compared by. Also a baseline's file.
+
+    Report ── of_report ──▶ Side ── devices, stack, cells with the figure of each launch
+
+A baseline outlives the version of the report that it was made of, so this format has a version of its own.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Final
+
+import msgspec
+
+from orchestrator.disk.outcomes import Status
+from orchestrator.merge.cross_gpu import FIGURES
+from orchestrator.report.cells import Measured, ModelResult, ProbeMetrics
+from orchestrator.report.model import GpuInfo, Report
+from orchestrator.report.parts import Part
+from orchestrator.stats.why_slower import CAPPED_SHARE
+from protocol.cell import Workload, device_label
+from protocol.result import SteadyState
+
+VERSION: Final = 1
+
+_LEAST: Final = 1e-9
+_MOST: Final = 1e18
+Rate = Annotated[float, msgspec.Meta(ge=_LEAST, le=_MOST)]
+"""Nothing that gpubench measures lies beyond: what does was made up, and its powers would overflow."""
+
+
+class CellKey(Part, frozen=True, kw_only=True):
+    """What makes cells of two runs the same measurement, apart from the device."""
+
+    phase: Workload
+    model_name: str
+    precision: str
+    mode: str
+    compile_mode: str
+    input_size: int | None
+    memory_format: str
+    new_tokens: int | None
+    batch_size: int
+
+    @property
+    def words(self) -> str:
+        """As people read it: "resnet50 inference fp32 b8"."""
+        words = [self.model_name, self.phase.value, self.precision]
+        if self.phase not in (Workload.LOAD, Workload.PROBE):
+            words.append(f"b{self.batch_size}")
+        return " ".join(words)
+
+
+class SideCell(Part, frozen=True, kw_only=True):
+    """A cell on one device. values: the figure of each launch; is_time: less is better; metric: its name in the report.
+
+    status, reason: what became of it; ran_at: the batch size that ran. parameters: of the model, as counted.
+    """
+
+    gpu_uuid: str
+    key: CellKey
+    metric: str
+    values: tuple[Rate, ...]
+    status: Status
+    ran_at: int | None
+    parameters: int | None
+    steady: bool
+    throttled: bool
+    contaminated: bool
+    power_capped: bool
+
+    @property
+    def is_time(self) -> bool:
+        """Whether less is better."""
+        return self.metric.endswith("_ms")
+
+    @property
+    def rates(self) -> tuple[float, ...]:
+        """The launches as rates: more is faster."""
+        return tuple(1 / value for value in self.values) if self.is_time else self.values
+
+
+class SideDevice(Part, frozen=True, kw_only=True):
+    """A device of the run. label: "GPU 0". stack: its own facts, which may differ between runs."""
+
+    gpu_uuid: str
+    label: str
+    gpu_name: str
+    kind: str
+    memory_mb: float | None
+    power_limit_w: float | None
+    stack: dict[str, str]
+
+
+class Side(Part, frozen=True, kw_only=True):
+    """A run. stack: what it ran on, by name: {"driver": "580.95.05"}."""
+
+    baseline_version: int
+    name: str
+    run_id: str
+    test_date: str
+    profile: str
+    stack: dict[str, str]
+    devices: tuple[SideDevice, ...]
+    cells: tuple[SideCell, ...]
+
+
+def of_report(report: Report, name: str) -> Side:
+    """The run of that report. name: what people call it here, as a file or a folder."""
+    return Side(
+        baseline_version=VERSION,
+        name=name,
+        run_id=report.metadata.run_id,
+        test_date=report.metadata.test_date,
+        profile=report.test_configuration.profile,
+        stack=_stack(report),
+        devices=tuple(_device(one) for one in report.gpu_info),
+        cells=tuple(_cells(report)),
+    )
+
+
+def _stack(report: Report) -> dict[str, str]:
+    """What people compare: all that may differ between two runs that are compared."""
+    data, asked = report.metadata, report.test_configuration
+    drivers = dict.fromkeys(one.driver_version for one in report.gpu_info if one.driver_version)
+    facts: Mapping[str, object] = {
+        "driver": data.driver_version or ", ".join(drivers),
+        "torch": data.pytorch_version,
+        "CUDA": data.cuda_version,
+        "cuDNN": data.cudnn_version,
+        "torchvision": data.torchvision_version,
+        "transformers": data.transformers_version,
+        "python": data.python_version,
+        "host": data.hostname,
+        "gpubench": data.tool_version,
+        "profile": asked.profile,
+        "isolation": asked.isolation,
+        "seed": asked.seed,
+        "iterations": asked.test_iterations,
+        "warm-up iterations": asked.warmup_iterations,
+        **{one.name: one.value for one in data.settings},
+    }
+    return {name: str(fact) for name, fact in facts.items() if fact not in (None, "")}
+
+
+def _device(gpu: GpuInfo) -> SideDevice:
+    facts: Mapping[str, object] = {
+        "VBIOS": gpu.vbios_version,
+        "ECC": gpu.ecc_enabled,
+        "PCIe generation": gpu.pcie_generation,
+        "PCIe width": gpu.pcie_width,
+    }
+    return SideDevice(
+        gpu_uuid=gpu.gpu_uuid,
+        label=device_label(gpu.kind, gpu.gpu_uuid, gpu.gpu_id, gpu.slice_index),
+        gpu_name=gpu.gpu_name,
+        kind=gpu.kind,
+        memory_mb=gpu.gpu_memory_total_mb,
+        power_limit_w=gpu.power_limit_w,
+        stack={name: str(fact) for name, fact in facts.items() if fact is not None},
+    )
+
+
+def _cells(report: Report) -> Iterator[SideCell]:
+    for result in report.results:
+        for phase, metrics in phases(result):
+            for metric in metrics:
+                yield _cell(result.gpu_uuid, key_of(result, phase, metric), metric, result.parameters_count)
+    for probe in report.probes:
+        yield _cell(probe.gpu_uuid, _of_probe(probe), probe, None)
+
+
+def phases(result: ModelResult) -> Iterator[tuple[Workload, Sequence[Measured]]]:
+    """The metrics of a model by what was measured."""
+    if result.load_metrics is not None:
+        yield Workload.LOAD, [result.load_metrics]
+    yield Workload.INFERENCE, list(result.inference_metrics.values())
+    yield Workload.TRAINING, list(result.training_metrics.values())
+    yield Workload.GENERATION, list(result.generation_metrics.values())
+
+
+def key_of(result: ModelResult, phase: Workload, metric: Measured) -> CellKey:
+    """What makes this cell of a model the same as one of another run."""
+    return CellKey(
+        phase=phase,
+        model_name=result.model_name,
+        precision=result.precision,
+        mode=result.mode,
+        compile_mode=result.compile_mode,
+        input_size=result.input_size,
+        memory_format=result.memory_format,
+        new_tokens=result.new_tokens,
+        batch_size=metric.batch_size_requested,
+    )
+
+
+def _of_probe(probe: ProbeMetrics) -> CellKey:
+    return CellKey(
+        phase=Workload.PROBE,
+        model_name=probe.name,
+        precision=probe.precision,
+        mode=probe.mode,
+        compile_mode="",
+        input_size=None,
+        memory_format="",
+        new_tokens=None,
+        batch_size=probe.batch_size_requested,
+    )
+
+
+def _cell(gpu_uuid: str, key: CellKey, metric: Measured, parameters: int | None) -> SideCell:
+    names = FIGURES[key.phase]
+    return SideCell(
+        gpu_uuid=gpu_uuid,
+        key=key,
+        metric=next((name for name in names if getattr(metric, name) is not None), names[0]),
+        values=tuple(value for value in metric.launch_values if _LEAST <= value <= _MOST),
+        status=metric.status,
+        ran_at=metric.batch_size,
+        parameters=parameters,
+        steady=metric.steady_state != SteadyState.NONE,
+        throttled=metric.throttled is True,
+        contaminated=metric.contaminated,
+        power_capped=(metric.power_capped_percent or 0) > 100 * CAPPED_SHARE,
+    )

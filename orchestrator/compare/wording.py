@@ -1,0 +1,88 @@
+"""Comparisons in words and numbers, for every format: headlines, ratios, remarks."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from orchestrator.compare.comparison import ComparedCell, Comparison
+from orchestrator.configuration.naming import counted
+from orchestrator.stats.two_runs import MOST_LAUNCHES, Verdict
+
+GRAVEST_FIRST: Final = (
+    Verdict.SLOWER,
+    Verdict.FASTER,
+    Verdict.INCONCLUSIVE,
+    Verdict.SAME,
+    Verdict.NOT_COMPARABLE,
+)
+NOTHING: Final = "no cell was measured in both"
+
+
+def ordered(cells: Sequence[ComparedCell]) -> list[ComparedCell]:
+    """What matters first; the furthest from one first within a word."""
+    return sorted(
+        cells, key=lambda cell: (GRAVEST_FIRST.index(cell.verdict), -abs((cell.ratio or 1.0) - 1.0), cell.cell)
+    )
+
+
+def headline(one: Comparison) -> str:
+    """How many cells got which word, and the mean."""
+    words = [f"{one.counts[word]} {word}" for word in GRAVEST_FIRST if one.counts.get(word)]
+    return "; ".join([", ".join(words) or NOTHING, *([mean(one)] if one.mean else [])])
+
+
+def mean(one: Comparison) -> str:
+    """The geometric mean, with its interval; empty where nothing compares."""
+    if one.mean is None:
+        return ""
+    interval = "" if one.mean.low is None else f" ({one.mean.low:.3f} to {one.mean.high:.3f})"
+    return f"geometric mean of the speed {one.mean.ratio:.3f}{interval} over {counted(one.mean.cells, 'cell')}"
+
+
+def naming(one: Comparison) -> Callable[[ComparedCell], str]:
+    """How its cells are called: with the device where there are several."""
+    several = len({(cell.gpu_before, cell.gpu_after) for cell in one.cells}) > 1
+    return lambda cell: f"{cell.gpu_before} {cell.cell}" if several else cell.cell
+
+
+def ratio(cell: ComparedCell) -> str:
+    """0.950."""
+    return "" if cell.ratio is None else f"{cell.ratio:.3f}"
+
+
+def interval(cell: ComparedCell) -> str:
+    """0.941 to 0.958, of 95 %."""
+    return "" if cell.low is None else f"{cell.low:.3f} to {cell.high:.3f}"
+
+
+def effect(value: float | None) -> str:
+    """Cohen's d or Cliff's delta."""
+    return "" if value is None else f"{value:+.2f}" if abs(value) < 100 else f"{value:+.0f}"
+
+
+def remark(cell: ComparedCell) -> str:
+    """What stands against a verdict, and how many launches would be needed; empty where there is nothing to say."""
+    words = [cell.reason] if cell.reason else []
+    if cell.launches_needed is not None:
+        words.append(f"{cell.launches_needed} launches a side would be needed")
+    if cell.needed_beyond:
+        words.append(f"more than {MOST_LAUNCHES} launches a side would be needed: too near the margin")
+    return "; ".join(words)
+
+
+def remarks(one: Comparison, verdict: Verdict) -> Iterator[str]:
+    """The remarks on cells of one verdict: each once, with the cells that it is about."""
+    name, found = naming(one), dict[str, list[str]]()
+    for cell in one.cells:
+        if cell.verdict is verdict and (words := remark(cell)):
+            found.setdefault(words, []).append(name(cell))
+    for words, names in found.items():
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        yield f"{verdict}: {words}: {', '.join(names[:3])}{more}"
+
+
+def apart(one: Comparison) -> Iterator[str]:
+    """Cells that have no partner."""
+    for number, side in ((one.only_before, one.before), (one.only_after, one.after)):
+        if number:
+            were = "was" if number == 1 else "were"
+            yield f"{counted(number, 'cell')} of {side} {were} not measured in the other run"

@@ -1,0 +1,36 @@
+"""Where a run was begun, and where its report goes beside its own folder.
+
+    the folder that it was begun in     to -o, as it was asked for
+    the same, moved                     to -o too; that place may look strange by now, so it is said
+    a copy, the original being there    nowhere else: what lies at -o is the original's
+
+Pure, but for the look whether the original is still there.
+"""
+
+from pathlib import Path
+
+from orchestrator.configuration.resolved import StoredRun
+from orchestrator.report.files import target
+from protocol.paths import RunPaths
+
+
+def published(stored: StoredRun, paths: RunPaths) -> tuple[Path, ...]:
+    """The files that the user wants the report in, a file for each format; none for a copy of a run."""
+    if is_copy(stored, paths):
+        return ()
+    output = Path(stored.configuration.output_path)
+    return tuple(target(output, kind) for kind in stored.configuration.formats)
+
+
+def home(stored: StoredRun) -> Path:
+    """The folder that the run was begun in."""
+    return Path(stored.configuration.runs_folder) / stored.run_id
+
+
+def is_copy(stored: StoredRun, paths: RunPaths) -> bool:
+    """Whether the folder in which the run was begun is there, and is another one."""
+    original = RunPaths(home(stored)).config
+    try:
+        return original.exists() and not original.samefile(paths.config)
+    except OSError:  # in a folder that is closed to us: whether it is a copy cannot be known
+        return False

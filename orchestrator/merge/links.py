@@ -1,0 +1,91 @@
+"""Launches on several devices in the report of a burn-in: each device's share in them, and how fast they are. Pure."""
+
+import dataclasses
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from statistics import median
+
+import msgspec
+
+from orchestrator.burn_in import blame
+from orchestrator.burn_in.blame import Blamed
+from orchestrator.burn_in.plan import linked
+from orchestrator.configuration.resolved import StoredRun
+from orchestrator.disk.evidence import LaunchEvidence
+from orchestrator.report.burn_in import LinksReport
+from protocol.cell import Cell, Device, Workload
+from protocol.verification import Mismatch
+
+_NONE = "it has none in this run"
+_SLICE = "a slice of a GPU has no links of its own"
+
+
+def share(evidence: LaunchEvidence, cell: Cell, device: str, labels: Mapping[str, str]) -> LaunchEvidence:
+    """What a launch says of one of its devices: what that verified, and the mismatches that count against it.
+
+    labels: device → how people call it.
+    """
+    leader = evidence.verification
+    if len(cell.devices) == 1 or leader is None:
+        return evidence
+    seen = {cell.devices[0]: leader, **evidence.others}
+    own = seen.get(device)
+    if own is None:
+        return dataclasses.replace(evidence, verification=None)
+    mine = [one for one in blame.blamed(seen) if one.device == device]
+    more = sum(one.mismatches - len(one.kept) for one in seen.values()) if mine else 0
+    kept = tuple(_in_words(one, labels) for one in mine)
+    attributed = msgspec.structs.replace(own, mismatches=len(kept) + more, kept=kept)
+    return dataclasses.replace(evidence, verification=attributed)
+
+
+def not_tested(device: Device, run: StoredRun, taken_out: Collection[str]) -> dict[str, str]:
+    """Why links of a device are not tested, or not any more. taken_out: devices that are out of the run."""
+    if not linked(device, run.devices):
+        return {Workload.LINKS: _NONE if device.slice_of is None else _SLICE}
+    labels = {other.uuid: other.label for other in run.devices}
+    found = {}
+    for cell in run.plan.cells:
+        out = [labels[uuid] for uuid in cell.devices if uuid in taken_out and uuid != device.uuid]
+        if cell.workload is Workload.LINKS and device.uuid in cell.devices and out:
+            what = f"{cell.workload} {cell.model} {cell.precision}: in later rounds"
+            found[what] = f"{' and '.join(out)} was taken out, and all of them are needed"
+    return found
+
+
+def rates(good: Sequence[tuple[Cell, LaunchEvidence]]) -> Iterator[LinksReport]:
+    """The rates of each cell of links: medians over its launches."""
+    cells = {cell.id: cell for cell, _ in good if cell.workload is Workload.LINKS}
+    for cell_id, cell in cells.items():
+        launches = [evidence for one, evidence in good if one.id == cell_id]
+        size = len(cell.devices)
+        added_up = _rate(launches, "all_reduce")
+        yield LinksReport(
+            gpu_uuids=cell.devices,
+            precision=cell.precision,
+            connection=next((one.verification.method for one in launches if one.verification is not None), ""),
+            launches=len(launches),
+            copies_gb_per_second=_rate(launches, "copies"),
+            all_reduce_gb_per_second=added_up,
+            all_reduce_bus_gb_per_second=None if added_up is None else added_up * 2 * (size - 1) / size,
+            to_host_gb_per_second=_rate(launches, "to_host"),
+            to_device_gb_per_second=_rate(launches, "to_device"),
+        )
+
+
+def _in_words(one: Blamed, labels: Mapping[str, str]) -> Mismatch:
+    """The mismatch, with devices by the names that people know."""
+    if one.ends is None:
+        return one.mismatch
+    sender, receiver = (labels[end] for end in one.ends)
+    whose = " (one of the two is at fault, or what lies between them)" if one.link else ""
+    return msgspec.structs.replace(one.mismatch, what=f"copy from {sender} to {receiver}{whose}")
+
+
+def _rate(launches: Sequence[LaunchEvidence], series: str) -> float | None:
+    """GB/s, of 1e9 bytes; None where there was nothing of the kind."""
+    found = [
+        one.bytes_per_iteration[series] / one.figures.means_ms[series] / 1e6
+        for one in launches
+        if series in one.bytes_per_iteration and one.figures.means_ms.get(series)
+    ]
+    return median(found) if found else None

@@ -1,0 +1,96 @@
+"""A process that is under way, and what the loop is told of it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.deciding.slots import NextLaunch
+from orchestrator.processes import meeting
+from orchestrator.processes.ending import Exit
+from orchestrator.processes.gang import Told
+from orchestrator.processes.launches import Launch, Status
+from protocol.cell import Device
+from protocol.failure import Failure
+from protocol.messages import Gang, LaunchSpec
+from protocol.paths import LaunchPaths
+from protocol.result import Result
+
+
+@dataclass
+class Live:
+    """A process of a launch under way.
+
+    device: the one it has. gang: where it finds the others; None where it is the only one. siblings: all processes of
+    its launch by rank, itself among them. pidfd: open from its birth until it is gone. noted: the loop watches it.
+    told: how it ended, and at which monotonic time; because_of_another: it was ended for another one's failure.
+    over_ns: when its outcome was on disk. state: what its process did when it was to be ended.
+    """
+
+    next: NextLaunch
+    device: Device
+    spec: LaunchSpec
+    launch: Launch
+    begun: float
+    oom_kills: int | None
+    gang: Gang | None = None
+    siblings: tuple["Live", ...] = ()
+    pid: int | None = None
+    pidfd: int | None = None
+    noted: bool = False
+    told: Result | Failure | None = None
+    told_at: float | None = None
+    because_of_another: bool = False
+    over_ns: int | None = None
+    state: str = ""
+
+    @property
+    def paths(self) -> LaunchPaths:
+        """Its folder."""
+        return LaunchPaths(Path(self.spec.folder))
+
+    @property
+    def fails(self) -> bool:
+        """Whether it has failed, or is being ended before it told a result."""
+        return isinstance(self.told, Failure) or (self.told is None and self.launch.cause is not None)
+
+    @property
+    def is_telling(self) -> bool:
+        """Whether it has failed by itself, and only its last words are waited for."""
+        return self.launch.status in {Status.DRAINING, Status.HELD}
+
+
+@dataclass(frozen=True)
+class Concluded:
+    """Record this outcome of a launch, then call `acknowledge`. live: the process that it is of."""
+
+    live: Live
+    outcome: Result | Failure
+
+
+@dataclass(frozen=True)
+class Gone:
+    """The process is gone. exit: None where it never was, or cannot be killed: then its pidfd is still open."""
+
+    live: Live
+    exit: Exit | None
+    unkillable: bool
+
+
+Happening = Concluded | Gone
+
+
+def endings(siblings: Sequence[Live]) -> list[Told]:
+    """How those have ended that have."""
+    return [
+        Told(
+            device=one.device.uuid,
+            label=one.device.label,
+            outcome=one.told,
+            at=one.told_at or 0.0,
+            ended=one.because_of_another,
+            steps=None if one.gang is None else meeting.steps(one.gang),
+            stopped=one.state.startswith("T"),
+        )
+        for one in siblings
+        if one.told is not None
+    ]

@@ -1,0 +1,213 @@
+"""Whether the cells of one run are faster or slower than those of another, by more than a margin. Pure.
+
+    rates of launches, before and after ── logarithms ── variance, pooled over the cells of each run (pooled.py)
+      ├─ each cell: Welch, against the margin ── Holm over the cells ──▶ FASTER | SLOWER
+      ├─ each cell: two one-sided tests, that is its 90 % interval inside the margin ──▶ SAME
+      └─ neither ──▶ INCONCLUSIVE, with how many launches would be needed
+    all cells together ──▶ geometric mean of the ratios, with its interval
+
+The launch is the unit: iterations of one launch agree with each other far better than launches do, and a test on pooled
+iterations sees a difference 71 % of the time where there is none. The margin is the same number both ways on the
+logarithm, so that exchanging the runs exchanges the words. What the launches of one session cannot show (reboots, days,
+another temperature of the room) is not in any interval here.
+"""
+
+import enum
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Final, NamedTuple
+
+from orchestrator.stats import effect_size, pooled, student
+from orchestrator.stats.pooled import Variance
+from orchestrator.stats.siblings import holm
+
+ALPHA: Final = 0.05
+MOST_LAUNCHES: Final = 100
+"""More launches than that are not recommended: what they would show is smaller than what changes from day to day."""
+LEAST_LAUNCHES: Final = 3
+_POWER: Final = 0.8
+
+
+class Verdict(enum.StrEnum):
+    """Of a cell. NOT_COMPARABLE is said by compare/, of what differs in more than its speed."""
+
+    FASTER = "FASTER"
+    SLOWER = "SLOWER"
+    SAME = "SAME"
+    INCONCLUSIVE = "INCONCLUSIVE"
+    NOT_COMPARABLE = "NOT COMPARABLE"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    """The same cell in two runs. Rates of launches, above zero, more is faster. margin: a share, 0.01 is 1 %."""
+
+    before: Sequence[float]
+    after: Sequence[float]
+    margin: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """ratio: of the rates, after over before. low, high: 95 %; low_90, high_90: 90 %; None where a side has one launch.
+
+    p: that so large a difference beyond the margin is chance, after Holm over the cells. wanted: launches a side that
+    should settle it; 0 where it is settled, None where MOST_LAUNCHES would not do.
+    """
+
+    verdict: Verdict
+    ratio: float
+    low: float | None = None
+    high: float | None = None
+    low_90: float | None = None
+    high_90: float | None = None
+    p: float | None = None
+    cohens_d: float | None = None
+    cliffs_delta: float | None = None
+    mann_whitney_p: float | None = None
+    wanted: int | None = 0
+
+
+@dataclass(frozen=True)
+class Together:
+    """The geometric mean of the ratios of several cells, with its 95 % interval where there is one."""
+
+    ratio: float
+    low: float | None
+    high: float | None
+    cells: int
+
+
+class _Estimate(NamedTuple):
+    """The log of a ratio, with the variance of a launch on both sides together, of itself, and its degrees."""
+
+    log_ratio: float
+    of_launches: float
+    variance: float
+    degrees: float
+
+    def reach(self, share: float) -> float:
+        """Half of the interval that leaves 1 - `share` on each side."""
+        return student.quantile(share, self.degrees) * math.sqrt(self.variance)
+
+
+def judge(pairs: Sequence[Pair]) -> list[Judged]:
+    """A verdict for each cell, in their order. Raises ValueError for a rate that is not above zero."""
+    logs = [(_logs(pair.before), _logs(pair.after)) for pair in pairs]
+    estimates = _estimates(logs)
+    chances = holm(
+        {f"{index:09d}": _chance(one, pairs[index].margin) for index, one in enumerate(estimates) if one is not None}
+    )
+    tests = len(chances)
+    return [
+        _judged(pair, log, estimate, chances.get(f"{index:09d}"), tests)
+        for index, (pair, log, estimate) in enumerate(zip(pairs, logs, estimates, strict=True))
+    ]
+
+
+def together(pairs: Sequence[Pair]) -> Together | None:
+    """The geometric mean over the cells, each counted alike; None for no cell."""
+    if not pairs:
+        return None
+    logs = [(_logs(pair.before), _logs(pair.after)) for pair in pairs]
+    middle = fmean([fmean(after) - fmean(before) for before, after in logs])
+    estimates = _estimates(logs)
+    known = [one for one in estimates if one is not None]
+    if len(known) < len(pairs):
+        return Together(math.exp(middle), None, None, len(pairs))
+    variance = math.fsum(one.variance for one in known)
+    degrees = variance**2 / math.fsum(one.variance**2 / one.degrees for one in known)
+    reach = student.quantile(1 - ALPHA / 2, degrees) * math.sqrt(variance) / len(pairs)
+    return Together(math.exp(middle), math.exp(middle - reach), math.exp(middle + reach), len(pairs))
+
+
+def _logs(rates: Sequence[float]) -> list[float]:
+    if not rates or not all(rate > 0 and math.isfinite(rate) for rate in rates):
+        raise ValueError(f"rates must be above zero and finite, got {list(rates)[:5]}")
+    return [math.log(rate) for rate in rates]
+
+
+def _estimates(logs: Sequence[tuple[list[float], list[float]]]) -> list[_Estimate | None]:
+    """Of each cell, the variances pooled over the cells of each run; None where a side has one launch."""
+    before = _variances([one for one, _ in logs])
+    after = _variances([other for _, other in logs])
+    found: list[_Estimate | None] = []
+    for index, (old, new) in enumerate(logs):
+        first, second = before[index], after[index]
+        if first is None or second is None:
+            found.append(None)
+            continue
+        parts = Variance(first.value / len(old), first.degrees), Variance(second.value / len(new), second.degrees)
+        variance = math.fsum(part.value for part in parts)
+        found.append(
+            _Estimate(
+                log_ratio=fmean(new) - fmean(old),
+                of_launches=first.value + second.value,
+                variance=variance,
+                degrees=_stepped(variance**2 / math.fsum(part.value**2 / part.degrees for part in parts)),
+            )
+        )
+    return found
+
+
+def _stepped(degrees: float) -> float:
+    """Down to the next of steps of 1 %: a hundred thousand cells share few quantiles then, each slightly too wide."""
+    return max(1.0, 1.01 ** math.floor(math.log(degrees) / math.log(1.01)))
+
+
+def _variances(launches: Iterable[Sequence[float]]) -> list[Variance | None]:
+    own = [pooled.of_launches(values) for values in launches]
+    known = iter(pooled.shrunk([one for one in own if one is not None]))
+    return [None if one is None else next(known) for one in own]
+
+
+def _bound(margin: float) -> float:
+    return -math.log1p(-margin)
+
+
+def _chance(estimate: _Estimate, margin: float) -> float:
+    """The two-sided p of a difference beyond the margin."""
+    beyond = abs(estimate.log_ratio) - _bound(margin)
+    return min(1.0, 2 * student.tail(beyond / math.sqrt(estimate.variance), estimate.degrees))
+
+
+def _judged(
+    pair: Pair, logs: tuple[list[float], list[float]], estimate: _Estimate | None, p: float | None, tests: int
+) -> Judged:
+    if estimate is None or p is None:
+        ratio = math.exp(fmean(logs[1]) - fmean(logs[0]))
+        return Judged(verdict=Verdict.INCONCLUSIVE, ratio=ratio, wanted=LEAST_LAUNCHES)
+    wide, narrow = estimate.reach(1 - ALPHA / 2), estimate.reach(1 - ALPHA)
+    bound, log_ratio = _bound(pair.margin), estimate.log_ratio
+    if p <= ALPHA:
+        verdict = Verdict.FASTER if log_ratio > 0 else Verdict.SLOWER
+    elif abs(log_ratio) + narrow < bound:
+        verdict = Verdict.SAME
+    else:
+        verdict = Verdict.INCONCLUSIVE
+    return Judged(
+        verdict=verdict,
+        ratio=math.exp(log_ratio),
+        low=math.exp(log_ratio - wide),
+        high=math.exp(log_ratio + wide),
+        low_90=math.exp(log_ratio - narrow),
+        high_90=math.exp(log_ratio + narrow),
+        p=p,
+        cohens_d=effect_size.cohens_d(*logs),
+        cliffs_delta=effect_size.cliffs_delta(*logs),
+        mann_whitney_p=effect_size.mann_whitney_p(*logs),
+        wanted=_wanted(estimate, bound, tests, pair) if verdict is Verdict.INCONCLUSIVE else 0,
+    )
+
+
+def _wanted(estimate: _Estimate, bound: float, tests: int, pair: Pair) -> int | None:
+    """Launches a side at which this difference, if it is the true one, is settled with a power of 80 %."""
+    gap = abs(estimate.log_ratio) - bound
+    error, miss = (ALPHA / 2 / tests, 1 - _POWER) if gap > 0 else (ALPHA, (1 - _POWER) / 2)
+    reach = student.quantile(1 - error, estimate.degrees) + student.quantile(1 - miss, estimate.degrees)
+    if gap == 0 or reach**2 * estimate.of_launches > gap**2 * MOST_LAUNCHES:
+        return None
+    needed = math.ceil(reach**2 * estimate.of_launches / gap**2)
+    return max(needed, min(len(pair.before), len(pair.after)) + 1)

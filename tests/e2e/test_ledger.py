@@ -1,0 +1,52 @@
+"""Where the time of a real launch went: the entries of its ledger leave nothing out, and count nothing twice."""
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from orchestrator.merge import ledgers
+from orchestrator.report.parts import LaunchLedger
+from tests.fakes import faults
+from tests.fakes.node import ROOT, Node
+
+SYNC_S = 0.5
+SLOW_DISK = f"""
+import os, time
+_real = os.fsync
+def _slow(fd):
+    time.sleep({SYNC_S})
+    _real(fd)
+os.fsync = _slow
+"""
+"""Results are written with fsync, of the file and of its folder; the journal, and nothing else, with fdatasync."""
+
+
+def whole_ms(ledger: LaunchLedger) -> float:
+    """All entries together."""
+    entries = [getattr(ledger, name) for name in ledger.__struct_fields__ if name != "overhead_ms"]
+    return float(sum(entries))
+
+
+def test_the_entries_add_up_to_the_time_from_one_start_to_the_next(tmp_path: Path) -> None:
+    """On a disk that takes half a second for each sync, writing the result is in `record`, and only there.
+
+    Between two launches the journal gets a record, and the next one is chosen: less than one such sync.
+    """
+    injected, folder = tmp_path / "injected", tmp_path / "run"
+    injected.mkdir()
+    (injected / "sitecustomize.py").write_text(SLOW_DISK)
+    faults.prepare(folder, *(faults.model(name, seconds=0.3) for name in ("one", "two", "three")))
+    node = Node(folder, environment={"PYTHONPATH": f"{injected}:{ROOT}"})
+    assert node.wait() == 0, node.output
+    archive = node.archive()
+    told = [ledgers.ledger([(archive.result(attempt).ledger, attempt)]) for attempt in archive.attempts]
+    for ledger, (one, following) in zip(told[:-1], pairwise(archive.attempts), strict=True):
+        assert ledger is not None
+        assert ledger.record_ms is not None
+        assert ledger.record_ms >= 2 * SYNC_S * 1e3
+        assert ledger.measure_ms >= 300
+        from_start_to_start_ms = (following.start.at_ns - one.start.at_ns) / 1e6
+        assert 0 <= from_start_to_start_ms - whole_ms(ledger) < SYNC_S * 1e3
+        measuring_ms = ledger.load_ms + ledger.warm_up_ms + ledger.measure_ms
+        assert ledger.overhead_ms == pytest.approx(whole_ms(ledger) - measuring_ms)

@@ -1,0 +1,176 @@
+"""Burn-ins that never ran, in folders with real files, written round by round as all GPUs did them.
+
+night = Night(tmp_path, gpus(8), "1h")
+night.work(rate=lambda gpu, hours: 0.9 if gpu == 3 else 1.0)
+night.climate(3, temperature=lambda hours: 60 + 10 * hours)
+night.finish()
+report = night.report()
+"""
+
+import itertools
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from orchestrator.burn_in import asked, levels
+from orchestrator.burn_in import plan as burn_in_plan
+from orchestrator.configuration import catalogue
+from orchestrator.configuration.resolved import Configuration, Plan
+from orchestrator.disk.records import TakenOut, TooHot
+from orchestrator.health.records import LOOK_NS, HealthRecord, NodeVitals, Vitals, Watch
+from orchestrator.sampling.frames import FrameFile
+from orchestrator.sampling.samples import SampleFile
+from protocol import codec
+from protocol.cell import Cell, Device, Workload
+from protocol.messages import Sample
+from protocol.verification import Verification
+from tests.fakes.health import WELL
+from tests.fakes.runs import SECOND_NS, FakeRun
+
+START_S = 5
+"""Between two launches on a GPU."""
+NODE = dict.fromkeys(("aer_fatal", "aer_nonfatal", "aer_correctable", "memory_uncorrected", "memory_corrected"), 0)
+
+
+def same(_gpu: int, _hours: float) -> float:
+    """All GPUs alike, all the time."""
+    return 1.0
+
+
+class Night(FakeRun):
+    """A burn-in of some devices. hours: how long it has lasted."""
+
+    def __init__(self, folder: Path, devices: tuple[Device, ...], duration: str = "1h") -> None:
+        self._duration = duration
+        super().__init__(folder, devices=devices, models=(), probes=catalogue.load().probes)
+        self._begun_ns = self.now_ns
+        self._watch()
+
+    def asked(self, configuration: Configuration) -> Configuration:
+        """As of --burn-in."""
+        return asked.configured(configuration, self._duration, None, catalogue.load(), levels.load())
+
+    def planned(self, configuration: Configuration, devices: tuple[Device, ...]) -> Plan:
+        """Rounds, without the launches for which there is no time and which a run would drop."""
+        made = burn_in_plan.make(configuration, devices, levels.load())
+        assert configuration.burn_in is not None
+        fitting = round(configuration.burn_in.duration_s / (configuration.burn_in.cell_s[devices[0].kind] + START_S))
+        order = {uuid: slots[:fitting] for uuid, slots in made.order.items()}
+        return msgspec.structs.replace(made, order=order)
+
+    @property
+    def hours(self) -> float:
+        """Since the beginning."""
+        return (self.now_ns - self._begun_ns) / 3.6e12
+
+    def work(
+        self,
+        *,
+        rate: Callable[[int, float], float] = same,
+        first: int = 0,
+        last: int | None = None,
+        verified: Mapping[tuple[int, Workload, int], Verification] | None = None,
+    ) -> None:
+        """The launches of the plan on all devices beside each other, from number `first` to before `last`.
+
+        rate: of a device's number, at so many hours, as a share of what it should be. verified: what a launch found
+        that is not well, by device, workload and round.
+        """
+        stored = self.stored
+        cells = {cell.id: cell for cell in stored.plan.cells}
+        assert stored.configuration.burn_in is not None
+        cell_s = round(stored.configuration.burn_in.cell_s[stored.devices[0].kind])
+        slots = zip(*(stored.plan.order[device.uuid] for device in stored.devices), strict=True)
+        for queue in itertools.islice(slots, first, last):
+            begin_ns = self.now_ns + START_S * SECOND_NS
+            for place, (cell_id, number) in enumerate(queue):
+                self.now_ns = begin_ns
+                cell = cells[cell_id]
+                if stored.devices[place].uuid != cell.devices[0]:
+                    continue  # the first of several devices speaks for all
+                found = (verified or {}).get((place, cell.workload, number), sound(cell))
+                self._launch(cell, number, cell_s, rate(place, self.hours), found)
+            self.now_ns = begin_ns + cell_s * SECOND_NS
+
+    def _launch(self, cell: Cell, number: int, cell_s: int, rate: float, found: Verification) -> None:
+        """Blocks of a second, of ten iterations each; a slow device does the same in more time."""
+        self.measured(
+            cell,
+            number=number,
+            forward_ms=100 / rate,
+            blocks=round(cell_s * rate),
+            iterations=10,
+            flops_per_iteration=1e12 if cell.workload is not Workload.MEMORY else None,
+            verification=found,
+            others={uuid: sound(cell) for uuid in cell.devices[1:]},
+        )
+
+    def climate(
+        self,
+        device: int,
+        *,
+        temperature: Callable[[float], float | None] = lambda _hours: 61.0,
+        clock: Callable[[float], float] = lambda _hours: 1500.0,
+        reasons: int = 4,
+    ) -> None:
+        """Samples of a device, one a second, of the whole night; temperature and clock at so many hours."""
+        uuid = self.stored.devices[device].uuid
+        self.paths.telemetry.mkdir(exist_ok=True)
+        file = SampleFile(self.paths.samples(uuid), self.boot_id)
+        samples = []
+        for moment in range(self._begun_ns, self.now_ns + SECOND_NS, SECOND_NS):
+            hours = (moment - self._begun_ns) / 3.6e12
+            degrees = temperature(hours)
+            samples.append(
+                Sample(
+                    at_ns=moment,
+                    gpu_percent=98,
+                    memory_percent=40,
+                    memory_used_bytes=1 << 30,
+                    power_mw=690_000,
+                    energy_mj=round(moment / 1e9 * 690_000),
+                    temperature_c=None if degrees is None else round(degrees),
+                    sm_clock_mhz=round(clock(hours)),
+                    memory_clock_mhz=3_201,
+                    reasons=reasons,
+                    thermal_violation_ns=0,
+                    power_violation_ns=0,
+                )
+            )
+        file.append(samples)
+        file.close()
+
+    def well(self) -> None:
+        """Every GPU was looked at all night, and nothing was wrong with its health or the machine's."""
+        for moment in range(self._begun_ns, self.now_ns + LOOK_NS, LOOK_NS):
+            for device in self.stored.devices:
+                self._health(Vitals(at_ns=moment, uuid=device.uuid, values=WELL))
+            self._health(NodeVitals(at_ns=moment, values=NODE))
+
+    def too_hot(self, device: int, reason: str) -> None:
+        """The load of a device is ended."""
+        uuid = self.stored.devices[device].uuid
+        self._journal.append(TooHot(device=uuid, at_ns=self.now_ns, reason=reason))
+        self._journal.append(TakenOut(device=uuid, at_ns=self.now_ns, reason=reason))
+
+    def _watch(self) -> None:
+        self.paths.telemetry.mkdir(exist_ok=True)
+        self._file = FrameFile(self.paths.health)
+        self._health(Watch(at_ns=self.now_ns, boot_id=self.boot_id, kernel_log=True))
+
+    def _health(self, record: HealthRecord) -> None:
+        self._file.append(codec.encode(record))
+
+
+def sound(cell: Cell) -> Verification:
+    """What a launch of a cell verifies where nothing is wrong."""
+    compared = cell.workload in {Workload.SOAK, Workload.REPLAY}
+    return Verification(
+        key=("NVIDIA H200", "132", "sm_90"),
+        digests=(f"{cell.seed % (1 << 64):016x}",) if compared else (),
+        method=f"every output of {cell.workload}, by a digest",
+        checks=1000,
+        operations=1e15,
+        verified_bytes=1 << 40 if cell.workload is Workload.MEMORY else 0,
+    )

@@ -1,0 +1,79 @@
+"""Sides of a comparison that nobody measured: a GPU and some cells, each with a rate for every launch."""
+
+import random
+
+import msgspec
+
+from orchestrator.compare.side import VERSION, CellKey, Side, SideCell, SideDevice
+from orchestrator.disk.outcomes import Status
+from protocol.cell import Workload
+
+STACK = {"driver": "570.86", "torch": "2.11.0", "host": "node-01"}
+
+
+def device(number: int = 0, **changes: object) -> SideDevice:
+    """A GPU."""
+    made = SideDevice(
+        gpu_uuid=f"GPU-{number}",
+        label=f"GPU {number}",
+        gpu_name="NVIDIA H200",
+        kind="cuda",
+        memory_mb=143_771.0,
+        power_limit_w=700.0,
+        stack={"VBIOS": "96.00"},
+    )
+    return msgspec.structs.replace(made, **changes)
+
+
+def cell(name: str = "resnet50", *values: float, phase: Workload = Workload.INFERENCE, **changes: object) -> SideCell:
+    """A cell of that model at batch 8. changes: of the cell, or of its key."""
+    key = CellKey(
+        phase=phase,
+        model_name=name,
+        precision="bf16",
+        mode="loaded",
+        compile_mode="none",
+        input_size=224,
+        memory_format="channels_last",
+        new_tokens=None,
+        batch_size=8,
+    )
+    of_key = {field: changes.pop(field) for field in key.__struct_fields__ if field in changes}
+    made = SideCell(
+        gpu_uuid="GPU-0",
+        key=msgspec.structs.replace(key, **of_key),
+        metric="model_load_time_ms" if phase is Workload.LOAD else "throughput_samples_per_sec",
+        values=values or (100.0, 100.3, 99.8),
+        status=Status.OK,
+        ran_at=8,
+        parameters=25_557_032,
+        steady=True,
+        throttled=False,
+        contaminated=False,
+        power_capped=False,
+    )
+    return msgspec.structs.replace(made, **changes)
+
+
+def cells(count: int, *, speed: float = 1.0, seed: int = 1, launches: int = 3, noise: float = 0.003) -> list[SideCell]:
+    """Cells of as many models, whose launches repeat to `noise`."""
+    chance = random.Random(seed)
+    return [
+        cell(f"model-{number}", *(100 * speed * (1 + chance.gauss(0, noise)) for _ in range(launches)))
+        for number in range(count)
+    ]
+
+
+def side(*found: SideCell, name: str = "before", devices: tuple[SideDevice, ...] = (), **changes: object) -> Side:
+    """A run."""
+    made = Side(
+        baseline_version=VERSION,
+        name=name,
+        run_id="20260401-213000-1f2e3d",
+        test_date="2026-04-01T21:30:00Z",
+        profile="standard",
+        stack=STACK,
+        devices=devices or (device(),),
+        cells=found or (cell(),),
+    )
+    return msgspec.structs.replace(made, **changes)

@@ -1,0 +1,78 @@
+"""orchestrator/burn_in/blame.py: whose fault wrong bits between devices are."""
+
+import pytest
+
+from orchestrator.burn_in.blame import blamed
+from protocol.verification import Mismatch, Verification
+
+OWN = "own"
+SUM = "sum"
+DEVICES = ("a", "b", "c")
+
+
+def seen(devices: tuple[str, ...], *wrong: tuple[str, str]) -> dict[str, Verification]:
+    """What each device found; wrong: who found it, and what: of its own, in a sum, or from another device."""
+    found: dict[str, list[Mismatch]] = {device: [] for device in devices}
+    for device, what in wrong:
+        found[device].append(
+            Mismatch(
+                what=what,
+                at_ns=1,
+                iteration=0,
+                elements=1,
+                bits=1,
+                first=(),
+                same_when_read_again=True,
+                repeated=10,
+                wrong_again=0,
+                sender=what if what in devices else None,
+                of_all=what == SUM,
+            )
+        )
+    return {
+        device: Verification(key=(), method="m", checks=9, mismatches=len(own), kept=tuple(own))
+        for device, own in found.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("wrong", "guilty"),
+    [
+        ((), set()),
+        # its own numbers were wrong: what the others received of them follows
+        ((("b", OWN), ("a", "b"), ("c", "b"), ("a", SUM), ("b", SUM), ("c", SUM)), {"b"}),
+        ((("b", OWN), ("a", "b")), {"b"}),
+        # sound where it was sent, wrong everywhere it arrived
+        ((("a", "b"), ("c", "b")), {"b"}),
+        # wrong from wherever it came
+        ((("a", "b"), ("a", "c")), {"a"}),
+        # between two of them alone
+        ((("a", "b"),), {"a", "b"}),
+        # a sum that one of them has wrong, that all have wrong, and one that follows from a copy
+        ((("c", SUM),), {"c"}),
+        ((("a", SUM), ("b", SUM), ("c", SUM)), {"a", "b", "c"}),
+        ((("a", "b"), ("c", "b"), ("a", SUM)), {"b"}),
+        # two faults at once
+        ((("b", OWN), ("a", "b"), ("c", "a")), {"a", "b", "c"}),
+    ],
+)
+def test_whose_fault_it_is(wrong: tuple[tuple[str, str], ...], guilty: set[str]) -> None:
+    """Three devices tell a sender, a receiver and a link apart."""
+    assert {one.device for one in blamed(seen(DEVICES, *wrong))} == guilty
+
+
+def test_a_link_counts_against_both_ends_and_is_named() -> None:
+    """Sender and receiver, in that order."""
+    found = blamed(seen(DEVICES, ("a", "b")))
+    assert [(one.device, one.ends, one.link) for one in found] == [("b", ("b", "a"), True), ("a", ("b", "a"), True)]
+
+
+def test_of_two_devices_a_copy_tells_the_link_alone() -> None:
+    """There is no third to hold them against."""
+    found = blamed(seen(("a", "b"), ("a", "b")))
+    assert {(one.device, one.link) for one in found} == {("a", True), ("b", True)}
+
+
+def test_a_transfer_to_the_host_is_the_devices_own() -> None:
+    """No other device had to do with it."""
+    assert [one.device for one in blamed(seen(DEVICES, ("c", "copy to the host and back")))] == ["c"]

@@ -1,0 +1,130 @@
+"""What --steps, --max-temperature and --inject hot make of a burn-in, and how long its cells last."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from orchestrator.burn_in import asked, levels, plan
+from orchestrator.configuration import catalogue
+from orchestrator.configuration.resolved import Configuration
+from orchestrator.deciding.slots import NextLaunch
+from orchestrator.errors import ConfigError
+from orchestrator.processes import assignments
+from orchestrator.stats.windows import WINDOW_NS
+from protocol.cell import DeviceKind, Workload
+from protocol.messages import LaunchSpec, LoadSteps
+from tests.fakes.configurations import configuration
+from tests.fakes.runs import cpus, gpus
+
+TABLE = levels.load()
+SPEC = LaunchSpec(
+    launch=1,
+    token="token",
+    endpoint="",
+    parent_pid=1,
+    folder="",
+    environment={},
+    cpus=(),
+    isolation="fork",
+    requested_ns=0,
+    root="",
+)
+
+
+def burn_in(duration: str = "10m") -> Configuration:
+    """The configuration of a burn-in."""
+    base = configuration(probes=catalogue.load().probes)
+    return asked.configured(base, duration, None, catalogue.load(), TABLE)
+
+
+def offsets(*, in_phase: bool, devices: int = 4) -> list[float]:
+    """When each device begins."""
+    found = asked.with_steps(burn_in(), gpus(devices), TABLE, in_phase=in_phase).burn_in
+    assert found is not None
+    assert list(found.steps) == [device.uuid for device in gpus(devices)]
+    return [one.offset_s for one in found.steps.values()]
+
+
+def test_steps_of_load_are_spread_over_their_period() -> None:
+    """So that the node's load is as even as it can be; in phase they come together."""
+    period_s = TABLE.steps.on_s + TABLE.steps.off_s
+    assert offsets(in_phase=False) == [place * period_s / 4 for place in range(4)]
+    assert offsets(in_phase=True) == [0.0] * 4
+    assert offsets(in_phase=False, devices=1) == [0.0]
+
+
+def test_steps_are_a_cell_of_every_round() -> None:
+    """Of the heaviest precision, only where they are asked for; each device is told its times."""
+    devices = gpus(2)
+    without = plan.make(burn_in(), devices, TABLE)
+    assert not [cell for cell in without.cells if cell.workload is Workload.STEPS]
+    stepped = asked.with_steps(burn_in(), devices, TABLE, in_phase=False)
+    made = plan.make(stepped, devices, TABLE)
+    cells = {cell.devices[0]: cell for cell in made.cells if cell.workload is Workload.STEPS}
+    assert {cell.precision for cell in cells.values()} == {TABLE.levels["quick"].soak[0]}
+    for device in devices:
+        rounds = {number for _, number in made.order[device.uuid]}
+        assert {(cells[device.uuid].id, number) for number in rounds} <= set(made.order[device.uuid])
+        cell = cells[device.uuid]
+        following = NextLaunch(slot=(cell.id, 0), cell=cell, launch=1, attempt=1, scans=False)
+        given = assignments.assignment(stepped, following, SPEC, device)
+        place = devices.index(device)
+        assert given.steps == LoadSteps(on_s=1, off_s=1, offset_s=float(place))
+        assert assignments.assignment(burn_in(), following, SPEC, device).steps is None
+
+
+def test_a_temperature_to_stop_at() -> None:
+    """Kept with the run, so that a resume stops there too."""
+    stopping = asked.with_temperature_stop(burn_in(), 83).burn_in
+    assert stopping is not None
+    assert stopping.max_temperature_c == 83
+    for celsius in (29, 121):
+        with pytest.raises(ConfigError, match="expected 30 to 120"):
+            asked.with_temperature_stop(burn_in(), celsius)
+
+
+def test_they_need_a_burn_in() -> None:
+    """Elsewhere nothing would heed them."""
+    plain = configuration()
+    with pytest.raises(ConfigError, match="--steps"):
+        asked.with_steps(plain, gpus(1), TABLE, in_phase=False)
+    with pytest.raises(ConfigError, match="--max-temperature"):
+        asked.with_temperature_stop(plain, 80)
+
+
+def test_a_cpu_device_cannot_be_hot() -> None:
+    """Nobody reads its temperature, so nothing would be found."""
+    with pytest.raises(ConfigError, match="cpu:1 has no temperature"):
+        asked.with_injections(burn_in(), ["hot:1:95"], cpus(2))
+
+
+@pytest.mark.parametrize("level", TABLE.levels)
+def test_every_cell_on_a_gpu_holds_a_whole_window(level: str) -> None:
+    """In as short a burn-in as the level is meant for, wherever on the grid it begins; with two rounds at least."""
+    shortest_s = {"quick": 600.0, "standard": 601.0, "full": 3601.0}[level]
+    cell_s = TABLE.cell_s(shortest_s, DeviceKind.CUDA, level)
+    assert cell_s * 1e9 >= 2 * WINDOW_NS
+    assert cell_s * TABLE.levels[level].cells(DeviceKind.CUDA) * TABLE.least_rounds <= shortest_s
+
+
+@pytest.mark.parametrize("seconds", [30, 60, 200])
+def test_a_short_burn_in_has_short_cells(seconds: float) -> None:
+    """All checks are to come to their end in it, twice."""
+    cell_s = TABLE.cell_s(seconds, DeviceKind.CUDA, "quick")
+    assert cell_s * TABLE.levels["quick"].cells(DeviceKind.CUDA) * 2 == pytest.approx(seconds)
+
+
+def test_the_quick_level_has_rounds_enough(tmp_path: Path) -> None:
+    """In ten minutes, at least four of eight GPUs, process starts included."""
+    made = plan.make(burn_in(), gpus(8), TABLE)
+    per_round = len({cell for cell, _ in made.order[gpus(8)[0].uuid]})
+    cell_s = TABLE.cell_s(600, DeviceKind.CUDA, "quick")
+    assert 600 / (per_round * (cell_s + 4)) >= 4
+
+
+def test_what_was_asked_for_survives_the_disk() -> None:
+    """run.yaml holds all of it."""
+    made = asked.with_steps(asked.with_temperature_stop(burn_in(), 80), gpus(2), TABLE, in_phase=False)
+    made = asked.with_injections(made, ["hot:0:99"], gpus(2))
+    assert msgspec.convert(msgspec.to_builtins(made), Configuration) == made

@@ -1,0 +1,138 @@
+"""Comparisons as text, Markdown and JUnit XML: all say the same, and no name can steer them."""
+
+import xml.etree.ElementTree as ET
+
+import msgspec
+import pytest
+
+from orchestrator.compare.as_junit import to_junit
+from orchestrator.compare.as_markdown import escaped, to_markdown
+from orchestrator.compare.as_text import to_text
+from orchestrator.compare.comparison import Comparison, compare
+from orchestrator.report import layout
+from orchestrator.stats import margins
+from orchestrator.stats.two_runs import Verdict
+from protocol.exit_codes import ExitCode
+from tests.fakes.sides import STACK, cell, cells, device, side
+
+HOSTILE = "<script>alert(1)</script>|`x`\x1b[31m\n# [a](b) @all ]]> & \u202e"
+
+
+@pytest.fixture
+def mixed() -> Comparison:
+    """A cell of every verdict, after a new driver."""
+    before = side(*cells(3), cell("slow"), cell("noisy", 90.0, 100.0, 110.0), cell("hot"), cell("gone"))
+    after = side(
+        *cells(3, seed=2),
+        cell("slow", 90.0, 90.2, 89.9),
+        cell("noisy", 95.0, 103.0, 99.0),
+        cell("hot", throttled=True),
+        name="after",
+        stack={**STACK, "driver": "580.95"},
+    )
+    found = compare(before, after, margins.load())
+    assert found.counts == {
+        Verdict.SAME: 3,
+        Verdict.SLOWER: 1,
+        Verdict.INCONCLUSIVE: 1,
+        Verdict.NOT_COMPARABLE: 1,
+    }
+    return found
+
+
+def test_text_begins_with_what_changed_and_shows_what_matters_first(mixed: Comparison) -> None:
+    """Within 80 columns; remarks below the table, the exit code last."""
+    text = to_text([mixed], ExitCode.MISSED)
+    lines = text.splitlines()
+    assert lines[1] == "driver 570.86 -> 580.95"
+    rows = [line.split("|")[-2].strip() for line in lines if line.startswith("| ")]
+    assert rows == ["Verdict", "SLOWER", "INCONCLUSIVE", "SAME", "SAME", "SAME"]
+    assert "NOT COMPARABLE: the second is throttled: hot inference bf16 b8" in text
+    assert "launches a side would be needed" in text
+    assert "1 cell of before was not measured in the other run" in text
+    assert "1 SLOWER, 1 INCONCLUSIVE, 3 SAME, 1 NOT COMPARABLE; geometric mean" in " ".join(lines)
+    assert lines[-1].startswith("Exit code 1")
+    assert max(map(layout.width, lines)) <= layout.WIDTH
+
+
+def test_markdown_is_a_headline_and_what_changed(mixed: Comparison) -> None:
+    """Cells that are the same are counted, not listed."""
+    text = to_markdown([mixed])
+    assert text.startswith("### driver 570.86 -> 580.95: 1 of 6 cells SLOWER\n")
+    rows = [line for line in text.splitlines() if line.startswith("| ") and "cell |" not in line]
+    assert [row.split("|")[1].strip() for row in rows] == ["slow inference bf16 b8", "noisy inference bf16 b8"]
+    assert all(row.count("|") == 7 for row in rows)
+    assert "3 SAME" in text
+
+
+def test_markdown_stays_short() -> None:
+    """Of many cells that changed, the first are listed and the rest counted."""
+    many = compare(side(*cells(200)), side(*cells(200, speed=0.9, seed=2)), margins.load())
+    text = to_markdown([many])
+    assert "| and 175 more | | | | | |" in text
+    assert len(text.splitlines()) < 40
+
+
+def test_junit_has_a_case_for_each_cell(mixed: Comparison) -> None:
+    """What --fail-on names fails, what has no verdict is skipped."""
+    suite = ET.fromstring(to_junit([mixed], {Verdict.SLOWER}))[0]
+    assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("6", "1", "2")
+    outcomes = {case.get("name"): next(child.tag for child in case) for case in suite}
+    assert outcomes["slow inference bf16 b8"] == "failure"
+    assert outcomes["noisy inference bf16 b8"] == outcomes["hot inference bf16 b8"] == "skipped"
+    assert outcomes["model-0 inference bf16 b8"] == "system-out"
+    message = next(case[0].get("message") for case in suite if case.get("name") == "slow inference bf16 b8")
+    assert message is not None
+    assert message.startswith("SLOWER, speed 0.900, 95 % interval")
+    strict = ET.fromstring(to_junit([mixed], {Verdict.INCONCLUSIVE, Verdict.NOT_COMPARABLE}))[0]
+    assert (strict.get("failures"), strict.get("skipped")) == ("2", "0")
+
+
+def test_names_cannot_steer_what_shows_them() -> None:
+    """Markup, terminal escapes and marks of direction in a model, a host, a GPU, a file name."""
+    before = side(cell(HOSTILE), cell(f"b{HOSTILE}"), name=HOSTILE, stack={"host": HOSTILE})
+    after = side(
+        cell(HOSTILE, 50.0, 50.1, 50.2),
+        cell(f"b{HOSTILE}", throttled=True),
+        name="after",
+        stack={"host": "b"},
+        devices=(device(label=HOSTILE),),
+    )
+    found = compare(before, after, margins.load())
+    assert found.counts == {Verdict.SLOWER: 1, Verdict.NOT_COMPARABLE: 1}
+    text, markdown, junit = to_text([found], ExitCode.MISSED), to_markdown([found]), to_junit([found], ())
+    for shown in (text, markdown, junit.decode()):
+        assert "\x1b" not in shown
+        assert "\u202e" not in shown
+    assert "<script" not in markdown
+    assert "\n# " not in markdown
+    rows = [line for line in markdown.splitlines() if line.startswith("| ") and "cell |" not in line]
+    assert [row.replace("\\|", "").count("|") for row in rows] == [7]
+    assert ET.fromstring(junit)[0][0].get("classname") == "<script>alert(1)</script>|`x` # [a](b) @all ]]> &"
+    assert max(map(layout.width, text.splitlines())) <= layout.WIDTH
+
+
+def test_escaped_text_is_the_same_text() -> None:
+    """A backslash before what steers, and nothing else."""
+    assert escaped("resnet50 b8") == "resnet50 b8"
+    assert escaped("a|b <c> @d http://x") == "a\\|b &lt;c> \\@d http\\://x"
+
+
+def test_text_of_a_large_run_can_be_read() -> None:
+    """The gravest cells, and how many more there are; where devices are several, each line names its own."""
+    two = (device(0), device(1))
+    both = [*cells(400), *(msgspec.structs.replace(one, gpu_uuid="GPU-1") for one in cells(400, seed=3))]
+    found = compare(side(*both, devices=two), side(*both, devices=two), margins.load())
+    lines = to_text([found], ExitCode.PASSED).splitlines()
+    assert "... and 500 more, which --format json has" in lines
+    assert sum(line.startswith(("| GPU 0 model-", "| GPU 1 model-")) for line in lines) == 300
+
+
+def test_nothing_in_common_is_said() -> None:
+    """No table, and no mean."""
+    found = compare(side(cell("a")), side(cell("b")), margins.load())
+    text = to_text([found], ExitCode.INCOMPLETE)
+    assert "no cell was measured in both" in text
+    assert "|" not in text
+    assert "nothing compares" in to_markdown([found])
+    assert ET.fromstring(to_junit([found], ()))[0].get("tests") == "0"

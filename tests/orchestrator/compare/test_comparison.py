@@ -1,0 +1,238 @@
+"""Which cells of two runs are compared, what keeps them from it, what changed, and what it means for the exit code."""
+
+import pytest
+
+from orchestrator.compare.comparison import Comparison, compare, exit_code
+from orchestrator.compare.side import Side
+from orchestrator.disk.outcomes import Status
+from orchestrator.stats import margins
+from orchestrator.stats.two_runs import Verdict
+from protocol.cell import Workload
+from protocol.exit_codes import ExitCode
+from tests.fakes.sides import STACK, cell, cells, device, side
+
+MARGINS = margins.load()
+
+
+def held(before: Side, after: Side, percent: float | None = None) -> Comparison:
+    """The comparison, with the margins that ship."""
+    return compare(before, after, MARGINS, percent)
+
+
+def only(one: Comparison) -> tuple[Verdict, str]:
+    """Verdict and reason of the one cell there is."""
+    assert len(one.cells) == 1
+    return one.cells[0].verdict, one.cells[0].reason
+
+
+# ── identity facts ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"ran_at": 4}, "batch size 8, then 4"),
+        ({"parameters": 9}, "parameters 25557032, then 9"),
+        ({"metric": "tokens_per_second"}, "metric throughput_samples_per_sec, then tokens_per_second"),
+        ({"throttled": True}, "the second is throttled"),
+        ({"contaminated": True}, "the second is contaminated by another process"),
+        ({"status": Status.DEGRADED, "ran_at": 4}, "the second is measured at a smaller batch than asked for"),
+        ({"status": Status.FAILED, "values": ()}, "the second is without a result (failed)"),
+    ],
+)
+def test_a_cell_that_differs_in_more_than_speed_is_not_comparable(changes: dict[str, object], reason: str) -> None:
+    """The fact is named, and the cell counts for nothing."""
+    one = held(side(cell()), side(cell(**changes)))  # type: ignore[arg-type]  # fields of a cell
+    assert only(one) == (Verdict.NOT_COMPARABLE, reason)
+    assert one.mean is None
+    assert exit_code([one], {Verdict.SLOWER}) is ExitCode.INCOMPLETE
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"gpu_name": "NVIDIA H100"}, "GPU model NVIDIA H200, then NVIDIA H100"),
+        ({"memory_mb": 81920.0}, "memory 143771 MB, then 81920 MB"),
+        ({"power_limit_w": 500.0}, "power limit 700 W, then 500 W"),
+        ({"power_limit_w": None}, "power limit 700 W, then unknown"),
+    ],
+)
+def test_another_kind_of_gpu_is_not_comparable(changes: dict[str, object], reason: str) -> None:
+    """A GPU with another power limit is another GPU."""
+    one = held(side(), side(devices=(device(**changes),)))
+    assert only(one) == (Verdict.NOT_COMPARABLE, reason)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"precision": "fp32"},
+        {"mode": "solo"},
+        {"batch_size": 4},
+        {"input_size": 512},
+        {"memory_format": "contiguous"},
+        {"compile_mode": "default"},
+        {"new_tokens": 5},
+        {"phase": Workload.TRAINING},
+    ],
+)
+def test_another_cell_is_no_partner(changes: dict[str, object]) -> None:
+    """What cells are found by: both are told to be without a partner."""
+    one = held(side(cell()), side(cell(**changes)))  # type: ignore[arg-type]  # fields of a key
+    assert (one.cells, one.only_before, one.only_after) == ((), 1, 1)
+    assert exit_code([one], ()) is ExitCode.INCOMPLETE
+
+
+def test_an_unknown_number_of_parameters_is_no_difference() -> None:
+    """A baseline of probes, or of an older run, need not know it."""
+    assert only(held(side(cell(parameters=None)), side(cell())))[0] is Verdict.SAME
+
+
+# ── doubts ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "reason"),
+    [
+        (side(), side(cell(steady=False)), "times were not steady after warm-up"),
+        (side(), side(cell("resnet50", 50.0)), "one launch: no verdict"),
+        (side(devices=(device(kind="cpu"),)), side(devices=(device(kind="cpu"),)), "a CPU device gets no performance"),
+    ],
+)
+def test_what_stands_against_a_verdict_leaves_the_ratio(before: Side, after: Side, reason: str) -> None:
+    """INCONCLUSIVE, with the reason, and no test."""
+    one = held(before, after)
+    assert one.cells[0].verdict is Verdict.INCONCLUSIVE
+    assert one.cells[0].reason.startswith(reason)
+    assert (one.cells[0].p, one.cells[0].low) == (None, None)
+    assert one.cells[0].ratio is not None
+    assert exit_code([one], {Verdict.SLOWER}) is ExitCode.INCOMPLETE
+
+
+def test_what_gets_no_verdict_is_no_test_either() -> None:
+    """It neither lends its variance to the others nor takes their figures."""
+    before = side(cell("loose", 100.0, 50.0, 200.0), cell("slow"))
+    after = side(cell("loose", 300.0, 100.0, 900.0, steady=False), cell("slow", 90.0, 90.2, 89.9))
+    one = held(before, after)
+    assert [found.verdict for found in one.cells] == [Verdict.INCONCLUSIVE, Verdict.SLOWER]
+    assert one.cells[1].ratio == pytest.approx(0.9, rel=0.01)
+
+
+def test_three_launches_are_asked_for_where_there_was_one() -> None:
+    """Of a CPU device none are: they would not help."""
+    assert held(side(), side(cell("resnet50", 50.0))).cells[0].launches_needed == 3
+    on_cpu = (device(kind="cpu"),)
+    assert held(side(devices=on_cpu), side(cell("resnet50", 50.0), devices=on_cpu)).cells[0].launches_needed is None
+
+
+# ── verdicts and margins ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_slower_run_is_a_regression() -> None:
+    """Every cell by 5 %: SLOWER, and exit code 1; the other way round FASTER, and 0."""
+    before, after = side(*cells(20)), side(*cells(20, speed=0.95, seed=2))
+    one, back = held(before, after), held(after, before)
+    assert one.counts == {Verdict.SLOWER: 20}
+    assert back.counts == {Verdict.FASTER: 20}
+    assert one.mean is not None
+    assert one.mean.ratio == pytest.approx(0.95, abs=0.003)
+    assert exit_code([one], {Verdict.SLOWER}) is ExitCode.MISSED
+    assert exit_code([back], {Verdict.SLOWER}) is ExitCode.PASSED
+    assert exit_code([back, one], {Verdict.SLOWER}) is ExitCode.MISSED
+    assert exit_code([one], ()) is ExitCode.PASSED
+
+
+def test_a_time_that_grew_is_slower() -> None:
+    """Loading is measured in milliseconds: less is better."""
+    after = side(cell("resnet50", 120.0, 121.0, 119.0, phase=Workload.LOAD))
+    one = held(side(cell("resnet50", 100.0, 101.0, 99.0, phase=Workload.LOAD)), after)
+    assert only(one) == (Verdict.SLOWER, "")
+    assert one.cells[0].ratio == pytest.approx(100 / 120, rel=0.01)
+    assert (one.cells[0].before, one.cells[0].after) == (100.0, 120.0)
+
+
+def test_the_margin_is_of_the_kind_of_cell_and_of_the_board() -> None:
+    """1 %, 2 % end to end; on another board what boards differ by is added; --threshold takes the place of all."""
+    other = (device(7),)
+    probe = {"gpu_uuid": "GPU-7", "phase": Workload.PROBE}
+
+    def percent(before: Side, after: Side, threshold: float | None = None) -> float | None:
+        return held(before, after, threshold).cells[0].margin_percent
+
+    load = cell(phase=Workload.LOAD)
+    assert percent(side(), side()) == pytest.approx(1)
+    assert percent(side(load), side(load)) == pytest.approx(2)
+    assert percent(side(), side(cell(gpu_uuid="GPU-7"), devices=other)) == pytest.approx(1 + 3)
+    capped = side(cell(gpu_uuid="GPU-7", power_capped=True), devices=other)
+    assert percent(side(), capped) == pytest.approx(1 + 5)
+    memory = side(cell("hbm", **probe), devices=other)  # type: ignore[arg-type]  # fields of a cell
+    assert percent(side(cell("hbm", phase=Workload.PROBE)), memory) == pytest.approx(1 + 2)
+    assert percent(side(), capped, 3.0) == pytest.approx(3)
+
+
+def test_a_wide_margin_makes_it_the_same() -> None:
+    """5 % slower is the same to who allows 10."""
+    before, after = side(*cells(5)), side(*cells(5, speed=0.95, seed=2))
+    assert held(before, after, 10.0).counts == {Verdict.SAME: 5}
+
+
+# ── devices ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_gpus_find_each_other_by_their_uuid() -> None:
+    """Also where their numbers changed, as after a board was taken out; who is left over is told."""
+    two = (device(0), device(1))
+    before = side(cell("m", 100.0, 100.1), cell("m", 50.0, 50.1, gpu_uuid="GPU-1"), devices=two)
+    after = side(cell("m", 50.0, 50.2, gpu_uuid="GPU-1"), devices=(device(1, label="GPU 0"),), name="after")
+    one = held(before, after)
+    assert [(found.gpu_before, found.gpu_after, found.verdict) for found in one.cells] == [
+        ("GPU 1", "GPU 0", Verdict.SAME)
+    ]
+    assert one.only_before == 1
+    assert "1 devices of before have no partner in after: GPU 0" in one.notes
+
+
+def test_other_boards_are_paired_in_order_and_named() -> None:
+    """Of the same model first."""
+    before = side(cell(), devices=(device(0),))
+    devices = (device(5, gpu_name="NVIDIA H100"), device(6))
+    after = side(cell(gpu_uuid="GPU-5"), cell("resnet50", 98.5, 98.6, 98.4, gpu_uuid="GPU-6"), devices=devices)
+    one = held(before, after)
+    assert [(found.gpu_after, found.verdict) for found in one.cells] == [("GPU 6", Verdict.SAME)]
+    assert one.title == "another board"
+    assert any("other boards" in note for note in one.notes)
+
+
+# ── what changed ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_what_changed_in_the_stack_is_the_title_and_no_reason_for_a_doubt() -> None:
+    """One fact alone, several as a joint effect, none."""
+    newer = {**STACK, "driver": "580.95"}
+    one = held(side(*cells(5)), side(*cells(5, seed=2), stack=newer))
+    assert one.title == "driver 570.86 -> 580.95"
+    assert one.counts == {Verdict.SAME: 5}
+    assert not any("joint effect" in note for note in one.notes)
+    both = held(side(), side(stack={**newer, "torch": "2.12.0"}, devices=(device(stack={"VBIOS": "97.00"}),)))
+    assert both.title == "driver 570.86 -> 580.95, torch 2.11.0 -> 2.12.0, VBIOS 96.00 -> 97.00"
+    assert any("joint effect" in note for note in both.notes)
+    assert held(side(), side()).title == "nothing of the stack differs"
+    gone = {key: value for key, value in STACK.items() if key != "driver"}
+    assert held(side(), side(stack=gone)).title == "driver 570.86 -> unknown"
+
+
+def test_one_session_a_side_is_told_wherever_there_is_an_interval() -> None:
+    """Reboots and days are in none of them."""
+    assert any("one session a side" in note for note in held(side(), side()).notes)
+    assert not any("one session" in note for note in held(side(), side(cell("resnet50", 1.0))).notes)
+
+
+@pytest.mark.parametrize(
+    ("fail_on", "code"),
+    [({Verdict.INCONCLUSIVE}, 1), ({Verdict.NOT_COMPARABLE}, 1), ({Verdict.SLOWER}, 0), ({Verdict.FASTER}, 0)],
+)
+def test_who_wants_to_know_more_fails_on_more(fail_on: set[Verdict], code: int) -> None:
+    """A run with one cell that is the same, one not comparable, one without a verdict."""
+    before = side(cell("a"), cell("b"), cell("c"))
+    after = side(cell("a"), cell("b", throttled=True), cell("c", steady=False))
+    assert exit_code([held(before, after)], fail_on) == code

@@ -1,0 +1,227 @@
+"""What a run is held against: baselines with their score, costs, and how both reach the report."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from orchestrator.compare import against, baselines, costs
+from orchestrator.compare.against import Against
+from orchestrator.compare.thresholds import Figure, Threshold
+from orchestrator.disk import reporting
+from orchestrator.disk.outcomes import Status
+from orchestrator.errors import ConfigError, RunFolderError
+from orchestrator.report import layout
+from orchestrator.report.as_text import to_text
+from orchestrator.report.comparisons import Met
+from protocol.cell import Workload
+from protocol.failure import Category
+from tests.fakes.runs import FakeRun, gpus, shipped
+from tests.fakes.sides import cell, device, side
+
+GENERATING = (Workload.INFERENCE, Workload.GENERATION)
+
+
+def made(folder: Path, *, forward_ms: float = 10.0, devices: int = 1, energy: bool = False) -> FakeRun:
+    """A run that is over, of two models."""
+    run = FakeRun(
+        folder, devices=gpus(devices), models=shipped("resnet50", "gpt2"), workloads=GENERATING, batch_sizes=(1,)
+    )
+    for one in run.stored.plan.cells:
+        run.measured(one, forward_ms=forward_ms, blocks=20 if energy else 10)
+    if energy:
+        run.samples()
+    run.finish()
+    return run
+
+
+# ── baselines ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_score_is_a_hundred_times_the_geometric_mean() -> None:
+    """One cell twice as fast, one half as fast, one 21 % faster: for each model, and over all."""
+    before = side(cell("a", 100.0), cell("a", 100.0, batch_size=1, ran_at=1), cell("b", 100.0))
+    run = side(cell("a", 200.0), cell("a", 50.0, batch_size=1, ran_at=1), cell("b", 133.1))
+    found = baselines.hold(run, before).comparison
+    assert found.improvement_percent == {
+        "a_throughput": pytest.approx(0),
+        "b_throughput": pytest.approx(33.1),
+        "overall": pytest.approx(10),
+    }
+    assert (found.overall_score, found.cells) == (pytest.approx(110), 3)
+
+
+def test_another_gpu_is_what_a_score_is_for() -> None:
+    """A baseline of another model of GPU compares; other cells, and unsound ones, are left out and counted."""
+    before = side(cell("a", 100.0), cell("b", 100.0, throttled=True), devices=(device(gpu_name="V100", memory_mb=1.0),))
+    run = side(
+        cell("a", 245.2),
+        cell("b", 100.0),
+        cell("c", 100.0),
+        cell("a", 1.0, batch_size=9, ran_at=4, status=Status.DEGRADED),
+    )
+    found = baselines.hold(run, before).comparison
+    assert found.baseline_gpu == "V100"
+    assert found.improvement_percent == {"a_throughput": pytest.approx(145.2), "overall": pytest.approx(145.2)}
+    assert found.not_comparable == {"not in the baseline": 2, "measured at a smaller batch than asked for": 1}
+    assert found.note == "the baseline is of another GPU model"
+
+
+def test_several_gpus_are_taken_together_by_their_median() -> None:
+    """On both sides; a time counts as its inverse."""
+    two = (device(0), device(1), device(2))
+    loads = [cell("a", ms, phase=Workload.LOAD, gpu_uuid=f"GPU-{at}") for at, ms in enumerate((10.0, 20.0, 400.0))]
+    found = baselines.hold(side(*loads, devices=two), side(cell("a", 40.0, phase=Workload.LOAD)))
+    assert found.comparison.overall_score == pytest.approx(200)
+    key = loads[0].key
+    assert found.by_device == {
+        ("GPU-0", key): pytest.approx(4),
+        ("GPU-1", key): pytest.approx(2),
+        ("GPU-2", key): pytest.approx(0.1),
+    }
+
+
+def test_nothing_in_common_has_no_score() -> None:
+    """And says so."""
+    found = baselines.hold(side(cell("a")), side(cell("b"))).comparison
+    assert (found.overall_score, found.improvement_percent, found.cells) == (None, {}, 0)
+
+
+def test_a_baseline_keeps_the_sound_cells_alone() -> None:
+    """What was throttled, contaminated or shrunk is none; nothing left is an error."""
+    run = side(cell("a"), cell("b", throttled=True), cell("c", status=Status.FAILED, values=()))
+    assert [one.key.model_name for one in baselines.reduced(run, "mine").cells] == ["a"]
+    assert baselines.reduced(run, "mine").name == "mine"
+    with pytest.raises(ConfigError, match="no cell of it can be a baseline"):
+        baselines.reduced(side(cell("b", throttled=True)), "mine")
+
+
+# ── costs ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_million_samples_cost_what_the_hours_cost(tmp_path: Path) -> None:
+    """By hand: 100 images a second take 2.78 hours for a million; energy where it was measured."""
+    report = made(tmp_path / "run", energy=True).report()
+    found = {(one.model_name, one.phase): one for one in costs.costs(report, 3.6)}
+    metric = report.results[0].inference_metrics["batch_size_1"]
+    image = found["resnet50", "inference"]
+    assert image.unit == "images"
+    assert metric.throughput_samples_per_sec is not None
+    assert image.price_per_million == pytest.approx(1000 / metric.throughput_samples_per_sec)
+    assert metric.energy_per_sample_j is not None
+    assert image.energy_kwh_per_million == pytest.approx(metric.energy_per_sample_j / 3.6)
+    text = next(one for one in report.results if one.generation_metrics).generation_metrics["batch_size_1"]
+    tokens = found["gpt2", "generation"]
+    assert tokens.unit == "tokens"
+    assert text.tokens_per_second is not None
+    assert tokens.price_per_million == pytest.approx(1000 / text.tokens_per_second)
+
+
+# ── in the folder, and in the report ──────────────────────────────────────────────────────────────────────────────────
+
+SLOW = Threshold(name="slow", figure=Figure.FORWARD_TIME, phase=Workload.INFERENCE, below=5.0)
+FAST = Threshold(name="fast", figure=Figure.FORWARD_TIME, phase=Workload.INFERENCE, below=50.0)
+ABSENT = Threshold(name="absent", figure=Figure.LATENCY, phase=Workload.TRAINING, below=50.0)
+
+
+def held(run: FakeRun, *thresholds: Threshold, **more: object) -> dict[str, Any]:
+    """The report of the run, as other programs read it, held against these."""
+    against.store(Against(thresholds=thresholds, **more), run.paths)  # type: ignore[arg-type]  # its other fields
+    found: dict[str, Any] = json.loads(msgspec.json.encode(reporting.make(run.paths)))
+    return found
+
+
+def test_a_run_is_held_against_what_its_folder_says(tmp_path: Path) -> None:
+    """Whenever its report is made: score, thresholds and costs are there, and in the text."""
+    baseline = baselines.reduced(side_of(made(tmp_path / "old", forward_ms=20.0)), "old")
+    run = made(tmp_path / "run")
+    found = held(run, FAST, baseline=baseline, price_per_hour=2.5)
+    assert found["baseline_comparison"]["improvement_percent"]["overall"] == pytest.approx(100)
+    assert found["summary"]["overall_score"] == pytest.approx(200)
+    assert "100 x the geometric mean, over 3 cells" in found["summary"]["score_note"]
+    assert found["verdict"]["exit_code"] == 0
+    text = to_text(reporting.make(run.paths))
+    for words in ("Compared to baseline old (NVIDIA H200,", "- gpt2: +100.0%", "- Overall: +100.0%", "At 2.5 an hour"):
+        assert words in text
+    assert "Overall Performance Score: 200.0" in text
+    assert max(map(layout.width, text.splitlines())) <= layout.WIDTH
+
+
+def side_of(run: FakeRun) -> "against.Side":
+    """The run as a side."""
+    return against.side.of_report(run.report(), "a run")
+
+
+@pytest.mark.parametrize(
+    ("thresholds", "code", "word", "reason"),
+    [
+        ([FAST], 0, "complete", "every planned cell"),
+        ([SLOW, FAST, ABSENT], 1, "threshold missed", "2 thresholds missed: slow"),
+        ([FAST, ABSENT], 4, "incomplete", "1 threshold could not be held against any figure: absent"),
+    ],
+)
+def test_a_missed_threshold_ends_with_one(
+    tmp_path: Path, thresholds: list[Threshold], code: int, word: str, reason: str
+) -> None:
+    """And one that no figure stands for leaves the run incomplete."""
+    verdict = held(made(tmp_path / "run"), *thresholds)["verdict"]
+    assert (verdict["exit_code"], verdict["word"]) == (code, word)
+    assert verdict["reasons"][0].startswith(reason)
+
+
+def test_a_run_that_is_incomplete_anyway_tells_of_both(tmp_path: Path) -> None:
+    """A missed threshold is known, whatever else is missing."""
+    run = FakeRun(tmp_path / "run", batch_sizes=(1, 8))
+    run.measured(run.cell(batch_size=1))
+    run.failed(run.cell(batch_size=8), Category.EXCEPTION)
+    run.finish()
+    verdict = held(run, SLOW)["verdict"]
+    assert verdict["exit_code"] == 1
+    assert [reason.partition(":")[0] for reason in verdict["reasons"]] == [
+        "1 threshold missed",
+        "1 threshold could not be held against any figure",
+        "1 cell of 2 without a result",
+    ]
+
+
+def test_what_broke_otherwise_ends_as_it_did(tmp_path: Path) -> None:
+    """What failed by itself vouches for no threshold; it is told of all the same."""
+    run = FakeRun(tmp_path / "run", batch_sizes=(1,))
+    run.measured(run.cell(batch_size=1))
+    run.finish(interrupted=True, reason="it broke", broken=True)
+    verdict = held(run, SLOW)["verdict"]
+    assert verdict["exit_code"] == 5
+    assert "1 threshold missed: slow" in verdict["reasons"]
+
+
+def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+    """With what happens without it."""
+    run = made(tmp_path / "run")
+    without = '{"thresholds": [{"name": "x", "figure": "latency_ms", "phase": "inference"}]}'
+    for text, words in (
+        ('{"thresholds": 1}', "not as gpubench writes it"),
+        ('{"price_per_hour": -1.0}', "not as gpubench writes it"),
+        (without, "x: expected one of below"),
+    ):
+        run.paths.held_against.write_text(text)
+        with pytest.raises(RunFolderError, match=rf"held_against.json: {words}.*held against nothing"):
+            reporting.make(run.paths)
+
+
+def test_nothing_asked_for_is_nothing_written(tmp_path: Path) -> None:
+    """The folder of a plain run has no such file."""
+    run = made(tmp_path / "run")
+    report = held(run)
+    assert not run.paths.held_against.exists()
+    assert (report["baseline_comparison"], report["thresholds"], report["costs"]) == (None, [], [])
+
+
+def test_what_is_given_wins_over_what_the_folder_says(tmp_path: Path) -> None:
+    """Each by itself."""
+    kept = Against(thresholds=(SLOW,), price_per_hour=1.0)
+    both = kept.beside(Against(thresholds=(FAST,)))
+    assert (both.thresholds, both.price_per_hour, both.baseline) == ((FAST,), 1.0, None)
+    report = reporting.make(made(tmp_path / "run").paths, held=both)
+    assert {one.status for one in report.thresholds} == {Met.MET}

@@ -1,0 +1,242 @@
+"""What can be named to be compared, and what is refused: bad files end with a sentence, never with a traceback."""
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from orchestrator import report as reports
+from orchestrator.compare import as_junit, as_markdown, as_text, baselines, reading, side
+from orchestrator.compare.comparison import compare
+from orchestrator.compare.side import Side
+from orchestrator.configuration import catalogue
+from orchestrator.configuration.resolved import ReportFormat
+from orchestrator.errors import ConfigError, UserError
+from orchestrator.report.model import SCHEMA_VERSION
+from orchestrator.stats import margins
+from protocol.cell import Workload
+from protocol.exit_codes import ExitCode
+from tests.fakes import sides
+from tests.fakes.runs import FakeRun, shipped
+from tests.fuzz import mutation
+
+EVERY = (Workload.LOAD, Workload.INFERENCE, Workload.TRAINING, Workload.GENERATION)
+
+
+def measured(folder: Path, *, launches: int = 2, forward_ms: float = 10.0) -> FakeRun:
+    """A run with its report, of a model that does everything, and a probe."""
+    run = FakeRun(
+        folder, models=shipped("gpt2"), probes=shipped("hbm"), workloads=EVERY, batch_sizes=(1,), launches=launches
+    )
+    for cell in run.stored.plan.cells:
+        for number in range(launches):
+            moved = {"copy": 10**9, "triad": 10**9, "iteration": 2 * 10**9} if cell.model == "hbm" else {}
+            run.measured(cell, number=number, forward_ms=forward_ms, bytes_per_iteration=moved)
+    run.finish()
+    reports.write(run.report(), run.paths, [ReportFormat.JSON])
+    return run
+
+
+@pytest.fixture
+def report(tmp_path: Path) -> Path:
+    """A report.json."""
+    return measured(tmp_path / "run").paths.report("json")
+
+
+def test_every_kind_of_cell_has_the_figure_of_each_launch(tmp_path: Path) -> None:
+    """Its median is the figure that the report has."""
+    made = measured(tmp_path / "run", launches=3).report()
+    found = side.of_report(made, "a run")
+    assert {(cell.key.phase, cell.metric) for cell in found.cells} == {
+        (Workload.LOAD, "model_load_time_ms"),
+        (Workload.INFERENCE, "throughput_samples_per_sec"),
+        (Workload.TRAINING, "throughput_samples_per_sec"),
+        (Workload.GENERATION, "tokens_per_second"),
+        (Workload.PROBE, "copy_gb_per_sec"),
+    }
+    shown = next(result for result in made.results if result.load_metrics)
+    writing = next(result for result in made.results if result.generation_metrics)
+    assert shown.load_metrics is not None
+    figures = {
+        Workload.LOAD: shown.load_metrics.model_load_time_ms,
+        Workload.INFERENCE: shown.inference_metrics["batch_size_1"].throughput_samples_per_sec,
+        Workload.TRAINING: shown.training_metrics["batch_size_1"].throughput_samples_per_sec,
+        Workload.GENERATION: writing.generation_metrics["batch_size_1"].tokens_per_second,
+        Workload.PROBE: made.probes[0].copy_gb_per_sec,
+    }
+    for cell in found.cells:
+        assert len(cell.values) == 3
+        assert sorted(cell.values)[1] == pytest.approx(figures[cell.key.phase])
+
+
+def test_a_report_a_folder_and_the_newest_run_are_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """@last is the newest, @last~1 the one before it."""
+    old = measured(tmp_path / "runs" / "20260401-213000-aaaaaa", forward_ms=20.0)
+    new = measured(tmp_path / "runs" / "20260402-213000-aaaaaa")
+    monkeypatch.chdir(tmp_path)
+    for name, run in (("@last", new), ("@last~0", new), ("@last~1", old)):
+        expected = reading.read(str(run.paths.report("json")), "runs").cells
+        assert reading.read(name, "runs").cells == expected
+        assert reading.read(str(run.paths.folder), "runs").cells == expected
+    for name, words in (
+        ("@last~2", "there are 2 runs in runs"),
+        ("@first", "expected @last"),
+        ("@last~-1", "expected @last"),
+    ):
+        with pytest.raises(UserError, match=words):
+            reading.read(name, "runs")
+
+
+def test_a_run_of_an_older_version_is_read_from_its_folder(tmp_path: Path) -> None:
+    """Its report.json is not looked at: the report is made again."""
+    run = measured(tmp_path / "run")
+    run.paths.report("json").write_text('{"schema_version": 1}')
+    assert reading.read(str(run.paths.folder), "runs").cells
+
+
+def damaged(report: bytes) -> dict[str, tuple[bytes, str]]:
+    """Files that are no report, and what is said of them."""
+    made = json.loads(report)
+    other = SCHEMA_VERSION - 1
+    return {
+        "cut off": (report[: len(report) // 2], "damaged: it is cut off"),
+        "empty": (b"", "damaged: it is cut off"),
+        "not JSON": (b"Model,Type\n", "damaged: it is not JSON"),
+        "binary": (b"\x93NUMPY\x01\x00", "damaged: it is not JSON"),
+        "not UTF-8": (b'{"schema_version": 4, "\xff": 1}', "damaged"),
+        "unrelated": (b'{"name": "package", "version": "1.0"}', "neither a report of gpubench nor a baseline"),
+        "a list": (b"[1, 2]", "not as gpubench writes it"),
+        "older": (json.dumps({**made, "schema_version": other}).encode(), f"a report of schema version {other}"),
+        "newer": (json.dumps({**made, "schema_version": 99}).encode(), "a report of schema version 99"),
+        "version in words": (b'{"schema_version": "four"}', "not as gpubench writes it"),
+        "NaN": (report.replace(b'"test_duration_seconds": ', b'"test_duration_seconds": NaN, "x": ', 1), "damaged"),
+        "too large a number": (
+            report.replace(b'"test_duration_seconds": ', b'"test_duration_seconds": 1e999, "x": ', 1),
+            "Number out of range",
+        ),
+        "a field more": (json.dumps({**made, "more": 1}).encode(), "unknown field `more`"),
+        "a field less": (json.dumps({**made, "summary": {}}).encode(), r"missing required field .* at `\$.summary`"),
+        "nesting": (b'{"schema_version": 4, "x": ' + b"[" * 1_000_000, "nested too deeply"),
+        "another baseline": (b'{"baseline_version": 99}', "a baseline of version 99; this gpubench reads version 1"),
+        "half a baseline": (b'{"baseline_version": 1}', "missing required field"),
+    }
+
+
+@pytest.mark.parametrize("name", damaged(b"{}"))
+def test_what_is_no_report_is_refused_in_a_sentence(tmp_path: Path, report: Path, name: str) -> None:
+    """It names the file and what is wrong with it."""
+    data, words = damaged(report.read_bytes())[name]
+    bad = tmp_path / "bad.json"
+    bad.write_bytes(data)
+    with pytest.raises(ConfigError, match=words) as caught:
+        reading.read(str(bad), "runs")
+    assert str(caught.value).startswith(str(bad))
+    assert len(str(caught.value)) < 500
+
+
+@pytest.mark.slow
+def test_a_hundred_megabytes_of_nesting_are_refused(tmp_path: Path) -> None:
+    """In a moment, and without a crash."""
+    bad = tmp_path / "bad.json"
+    bad.write_bytes(b'{"a": ' * 17_000_000)
+    with pytest.raises(ConfigError, match="nested too deeply"):
+        reading.read(str(bad), "runs")
+
+
+def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+    """Nothing there, a folder that is no run, a device that never ends."""
+    (tmp_path / "folder").mkdir()
+    for name, words in (
+        (str(tmp_path / "none.json"), "there is no such file"),
+        (str(tmp_path / "folder"), "not the folder of a run"),
+        ("/dev/zero", "not a regular file"),
+        ("a\0b", "null"),
+    ):
+        with pytest.raises(UserError, match=words):
+            reading.read(name, "runs")
+
+
+def test_figures_that_cannot_be_are_left_out(tmp_path: Path, report: Path) -> None:
+    """Zeros, negative and huge numbers: a cell without figures, not an overflow."""
+    made = json.loads(report.read_bytes())
+    metric = made["results"][0]["inference_metrics"]["batch_size_1"]
+    metric["launch_values"] = [0, -1.0, 1e300, 1e-300]
+    bad = tmp_path / "bad.json"
+    bad.write_text(json.dumps(made))
+    found = reading.read(str(bad), "runs")
+    assert [cell.values for cell in found.cells if cell.key.phase is Workload.INFERENCE] == [()]
+    baseline = json.loads(msgspec.json.encode(sides.side()))
+    baseline["cells"][0]["values"] = [1e300]
+    bad.write_text(json.dumps(baseline))
+    with pytest.raises(ConfigError, match="Expected `float` <="):
+        reading.read(str(bad), "runs")
+
+
+def test_a_baseline_is_read_as_it_was_written(tmp_path: Path, report: Path) -> None:
+    """By its file or by its name in configs/baselines; what is neither is refused, with those that ship."""
+    made = sides.side(name="mine")
+    path = tmp_path / "mine.json"
+    path.write_bytes(msgspec.json.encode(made))
+    assert reading.baseline(str(path)) == msgspec.structs.replace(made, name=str(path))
+    assert isinstance(reading.baseline(str(report)), Side)
+    with pytest.raises(ConfigError, match=r"there is no file h200, and no baseline of that name.* `make-baseline`"):
+        reading.baseline("h200")
+    with pytest.raises(ConfigError, match="expected a file or a name"):
+        reading.baseline(" ")
+
+
+def test_a_baseline_that_ships_is_found_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """configs/baselines/<name>.json; a name that is near is offered."""
+    (tmp_path / "baselines").mkdir()
+    (tmp_path / "baselines" / "h200-141gb.json").write_bytes(msgspec.json.encode(sides.side(name="x")))
+    monkeypatch.setattr(reading, "configs_folder", lambda: tmp_path)
+    assert reading.baseline("h200-141gb").name == "h200-141gb"
+    with pytest.raises(ConfigError, match=r"Did you mean h200-141gb\? There is h200-141gb\."):
+        reading.baseline("h200-141g")
+
+
+def test_the_baselines_that_ship_can_be_read() -> None:
+    """Whoever adds one adds a file of this version."""
+    folder = catalogue.configs_folder() / "baselines"
+    assert (folder / "README.md").exists()
+    for path in folder.glob("*.json"):
+        assert reading.baseline(path.stem).cells
+
+
+def test_whatever_is_changed_in_a_report_is_compared_or_refused(tmp_path: Path, report: Path) -> None:
+    """Bytes and values changed by chance: a comparison in every format, or a sentence, and never anything else."""
+    chance = random.Random(1)
+    sound, names = report.read_bytes(), {"read": 0, "refused": 0}
+    first = reading.read(str(report), "runs")
+    bad = tmp_path / "bad.json"
+    for number in range(400):
+        bad.write_bytes(mutation.of_bytes(sound, chance) if number % 4 == 0 else _changed(json.loads(sound), chance))
+        try:
+            second = reading.read(str(bad), "runs")
+        except UserError:
+            names["refused"] += 1
+            continue
+        names["read"] += 1
+        compared = [compare(first, second, margins.load()), compare(second, first, margins.load())]
+        assert as_text.to_text(compared, ExitCode.PASSED)
+        assert as_markdown.to_markdown(compared)
+        assert as_junit.to_junit(compared, ())
+        assert msgspec.json.encode(compared)
+        assert baselines.hold(second, first)
+    assert min(names.values()) > 20
+
+
+def _changed(value: Any, chance: random.Random) -> bytes:
+    """A report in which one value is another one of its type."""
+    at, key = value, None
+    while isinstance(at, dict | list) and at:
+        whole, key = at, chance.choice(list(at) if isinstance(at, dict) else range(len(at)))
+        at = whole[key]
+    if key is not None:
+        others = {bool: [True, False], int: [0, -1, 2**62, 10**30], float: [0.0, -1.5, 1e300, 5e-324]}
+        words = ["", "x", "\x1b[31m<b>|", "cpu", "failed", "batch_size_0", "\u202e"]
+        whole[key] = chance.choice([*others.get(type(at), words), None])
+    return json.dumps(value).encode()

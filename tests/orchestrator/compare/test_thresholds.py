@@ -1,0 +1,241 @@
+"""Limits: the file that people write, and what they mean for each cell."""
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.compare import baselines, side, thresholds
+from orchestrator.compare.thresholds import Figure, Threshold
+from orchestrator.configuration.catalogue import configs_folder
+from orchestrator.errors import ConfigError
+from orchestrator.report.comparisons import Met, ThresholdResult
+from orchestrator.report.model import Report
+from protocol.cell import Precision, Workload
+from protocol.failure import Category
+from tests.fakes.runs import FakeRun, gpus, shipped
+
+EVERY = (Workload.LOAD, Workload.INFERENCE, Workload.TRAINING, Workload.GENERATION)
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
+    """Two GPUs, of which the second is a tenth slower; one cell ran at half its batch, with telemetry."""
+    run = FakeRun(
+        tmp_path_factory.mktemp("thresholds"),
+        devices=gpus(2),
+        models=shipped("resnet50", "gpt2"),
+        workloads=EVERY,
+        batch_sizes=(1, 8),
+    )
+    for cell in run.stored.plan.cells:
+        slow = 1.1 if cell.devices[0] == run.stored.devices[1].uuid else 1.0
+        if (cell.model, cell.workload, cell.batch_size) == ("gpt2", Workload.TRAINING, 8):
+            run.failed(cell, Category.OUT_OF_MEMORY)
+            run.measured(cell, batch_size=4, forward_ms=10.0)
+        else:
+            run.measured(cell, forward_ms=10.0 * slow, blocks=20)
+    run.samples(0)
+    run.samples(1)
+    run.finish()
+    return run.report()
+
+
+def limit(figure: Figure, phase: Workload = Workload.INFERENCE, **more: object) -> Threshold:
+    """A limit that nothing reaches."""
+    bound = {} if {"below", "at_most", "above", "at_least"} & more.keys() else {"above": 1e12}
+    return Threshold(name="a limit", figure=figure, phase=phase, **bound, **more)  # type: ignore[arg-type]  # its fields
+
+
+def judged(report: Report, threshold: Threshold) -> list[ThresholdResult]:
+    """What comes of one limit."""
+    return list(thresholds.judge(report, [threshold], {}))
+
+
+# ── figures ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("figure", "phase", "actual"),
+    [
+        (Figure.LATENCY, Workload.INFERENCE, 15.0),
+        (Figure.FORWARD_TIME, Workload.TRAINING, 10.0),
+        (Figure.ITERATION_TIME, Workload.TRAINING, 32.5),
+        (Figure.ITERATION_TIME_P99, Workload.INFERENCE, 10.0),
+        (Figure.LOAD_TIME, Workload.LOAD, 80.0),
+        (Figure.FIRST_TOKEN, Workload.GENERATION, 50.0),
+        (Figure.THROUGHPUT, Workload.INFERENCE, 100.0),
+        (Figure.MEMORY, Workload.INFERENCE, 900 / 1024),
+        (Figure.UTILIZATION, Workload.INFERENCE, 98.0),
+        (Figure.POWER, Workload.INFERENCE, 690.0),
+        (Figure.TEMPERATURE, Workload.INFERENCE, 61.0),
+        (Figure.ENERGY, Workload.INFERENCE, 6.9),
+    ],
+)
+def test_every_figure_is_read_from_the_report(report: Report, figure: Figure, phase: Workload, actual: float) -> None:
+    """In the unit that its name says, of the first GPU's first model at batch 1."""
+    found = judged(report, limit(figure, phase, batch_sizes=(1,)))[0]
+    assert found.actual == pytest.approx(actual, rel=0.02)
+    assert (found.status, found.gpu_id, found.phase) == (Met.MISSED, 0, phase)
+
+
+def test_every_figure_has_a_reader() -> None:
+    """None can be written into a file that nobody reads."""
+    assert thresholds.FIGURES.keys() == set(Figure)
+
+
+def test_tokens_are_counted_a_second(report: Report) -> None:
+    """As the report has them."""
+    found = judged(report, limit(Figure.TOKENS, Workload.GENERATION))[0]
+    result = next(one for one in report.results if one.generation_metrics)
+    assert found.actual == result.generation_metrics["batch_size_1"].tokens_per_second
+
+
+def test_an_epoch_takes_its_samples_at_the_measured_rate(report: Report) -> None:
+    """50,000 samples at 100 a second."""
+    found = judged(report, limit(Figure.EPOCH_TIME, samples_per_epoch=50_000, batch_sizes=(1,)))[0]
+    assert (found.actual, found.unit) == (pytest.approx(500, rel=0.01), "s")
+
+
+def test_speed_is_held_against_siblings_and_a_baseline(report: Report) -> None:
+    """In percent: of the median of identical GPUs, and of the same cell of the baseline."""
+    siblings = judged(report, limit(Figure.OF_SIBLINGS, batch_sizes=(1,), models=("resnet50",), at_least=99))
+    assert [one.status for one in siblings] == [Met.MET, Met.MISSED]
+    assert siblings[1].actual == pytest.approx(100 / 1.1 / ((1 + 1 / 1.1) / 2), rel=0.01)
+    loads = judged(report, limit(Figure.OF_SIBLINGS, Workload.LOAD, models=("resnet50",), at_least=99))
+    assert [one.status for one in loads] == [Met.MET, Met.MISSED]
+    run = side.of_report(report, "run")
+    held = baselines.hold(run, run).by_device
+    wanted = limit(Figure.OF_BASELINE, batch_sizes=(1,), models=("resnet50",), at_least=100)
+    found = list(thresholds.judge(report, [wanted], held))
+    assert [one.status for one in found] == [Met.MET, Met.MISSED]
+    alone = judged(report, wanted)
+    assert {(one.status, one.note) for one in alone} == {(Met.NOT_MEASURED, "no baseline, or none with this cell")}
+
+
+# ── bounds, cells ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("bound", "value", "status", "target"),
+    [
+        ("below", 20.0, Met.MET, "< 20 ms"),
+        ("below", 5.0, Met.MISSED, "< 5 ms"),
+        ("at_most", 20.0, Met.MET, "<= 20 ms"),
+        ("at_most", 5.0, Met.MISSED, "<= 5 ms"),
+        ("above", 5.0, Met.MET, "> 5 ms"),
+        ("above", 20.0, Met.MISSED, "> 20 ms"),
+        ("at_least", 5.0, Met.MET, ">= 5 ms"),
+        ("at_least", 20.0, Met.MISSED, ">= 20 ms"),
+    ],
+)
+def test_a_figure_is_on_one_side_of_its_limit(
+    report: Report, bound: str, value: float, status: Met, target: str
+) -> None:
+    """Each of the four words, both ways."""
+    found = judged(report, limit(Figure.FORWARD_TIME, **{bound: value}))[0]
+    assert (found.status, found.target) == (status, target)
+
+
+def test_the_limit_itself_is_kept_by_two_of_the_words(report: Report) -> None:
+    """at_most and at_least include it."""
+    exactly = judged(report, limit(Figure.FORWARD_TIME))[0].actual
+    words = {
+        bound: judged(report, limit(Figure.FORWARD_TIME, **{bound: exactly}))[0].status
+        for bound in ("below", "at_most", "above", "at_least")
+    }
+    assert words == {"below": Met.MISSED, "at_most": Met.MET, "above": Met.MISSED, "at_least": Met.MET}
+
+
+def test_a_limit_means_the_cells_that_it_describes(report: Report) -> None:
+    """All of them where it does not say."""
+    count = len(judged(report, limit(Figure.THROUGHPUT)))
+    assert count == 2 * 2 * 2
+    narrow = {"models": ("resnet50",), "batch_sizes": (8,), "precisions": (Precision.FP32,)}
+    found = judged(report, limit(Figure.THROUGHPUT, **narrow))
+    assert {(one.model_name, one.batch_size, one.precision) for one in found} == {("resnet50", 8, "fp32")}
+    assert len(found) == 2
+
+
+@pytest.mark.parametrize(
+    ("threshold", "note"),
+    [
+        (limit(Figure.THROUGHPUT, models=("resnet5",)), "no cell of the run is meant by it"),
+        (limit(Figure.THROUGHPUT, precisions=(Precision.BF16,)), "no cell of the run is meant by it"),
+        (limit(Figure.LATENCY, Workload.TRAINING, models=("resnet50",)), "not among the figures of this cell"),
+        (
+            limit(Figure.THROUGHPUT, Workload.TRAINING, models=("gpt2",), batch_sizes=(8,)),
+            "ran at batch size 4",
+        ),
+    ],
+)
+def test_what_no_figure_stands_for_is_not_met(report: Report, threshold: Threshold, note: str) -> None:
+    """A mistyped model, a figure that this phase has not, another batch size."""
+    found = judged(report, threshold)
+    assert {(one.status, one.actual, one.note) for one in found} == {(Met.NOT_MEASURED, None, note)}
+
+
+def test_without_telemetry_a_limit_of_it_is_not_met(tmp_path: Path) -> None:
+    """With what the report says about the readings."""
+    run = FakeRun(tmp_path, batch_sizes=(1,), telemetry_note="monitoring was switched off")
+    run.measured(run.cell(batch_size=1))
+    run.finish()
+    found = judged(run.report(), limit(Figure.UTILIZATION, above=80))
+    assert [one.status for one in found] == [Met.NOT_MEASURED]
+    assert found[0].note
+
+
+# ── the file ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_example_has_the_limits_of_the_requirements() -> None:
+    """Latency below 100 ms, 1 s for 32; 100 samples/s; 2 and 8 GB; an epoch in 300 s; utilisation above 80 %."""
+    found = thresholds.load(configs_folder() / "thresholds" / "example.yaml")
+    assert {(one.figure, one.phase, one.limit[1]) for one in found} == {
+        (Figure.LATENCY, Workload.INFERENCE, 100),
+        (Figure.LATENCY, Workload.INFERENCE, 1000),
+        (Figure.THROUGHPUT, Workload.INFERENCE, 100),
+        (Figure.MEMORY, Workload.INFERENCE, 2),
+        (Figure.EPOCH_TIME, Workload.TRAINING, 300),
+        (Figure.UTILIZATION, Workload.TRAINING, 80),
+        (Figure.MEMORY, Workload.TRAINING, 8),
+    }
+
+
+GOOD = """thresholds:
+  - name: quick
+    figure: latency_ms
+    phase: inference
+    below: 100
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ("latency_ms", "latency", "line 3, .*figure: expected"),
+        ("inference", "soak", "line 2, .*phase: expected load, inference, training or generation, got soak"),
+        ("below: 100", "below: fast", "line 5, .*below: expected a number"),
+        ("below: 100", "below: .nan", "line 5, .*not a finite number"),
+        ("below: 100", "below: 100\n    above: 5", "line 2, .*expected one of .*, got below and above"),
+        ("    below: 100\n", "", "line 2, .*expected one of below, at_most, above or at_least, got none"),
+        ("below: 100", "beneath: 100", "beneath: there is no such key"),
+        ("below: 100", "below: 100\n    batch_sizes: [0]", "batch_sizes.*expected"),
+        ("below: 100", "below: 100\n    precisions: [fp33]", "precisions"),
+        ("below: 100", "below: 100\n    samples_per_epoch: 5", "samples_per_epoch belongs to epoch_time_s"),
+        ("latency_ms", "epoch_time_s", "samples_per_epoch belongs to epoch_time_s"),
+        ("thresholds:", "limits:", "there is no such key"),
+        (GOOD, "thresholds: []\n", "there is no threshold in it"),
+        (GOOD, GOOD + GOOD.removeprefix("thresholds:\n"), "line 6, .*quick is given twice"),
+        (GOOD, "thresholds: &a [*a]\n", "aliases"),
+    ],
+)
+def test_a_mistake_in_the_file_is_named(tmp_path: Path, before: str, after: str, message: str) -> None:
+    """File, line and key of what is wrong."""
+    path = tmp_path / "limits.yaml"
+    path.write_text(GOOD)
+    assert len(thresholds.load(path)) == 1
+    assert before in GOOD
+    path.write_text(GOOD.replace(before, after, 1))
+    with pytest.raises(ConfigError, match=message) as caught:
+        thresholds.load(path)
+    assert str(caught.value).startswith(str(path))

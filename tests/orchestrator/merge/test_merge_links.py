@@ -1,0 +1,172 @@
+"""merge/links.py: what a launch on several devices says of each of them in the report of a burn-in."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from orchestrator.burn_in import levels
+from orchestrator.burn_in import plan as burn_in_plan
+from orchestrator.burn_in.plan import LINKS, linked
+from orchestrator.health.verdict import Verdict
+from orchestrator.report.burn_in import BurnInReport, GpuBurnIn
+from protocol import floats
+from protocol.cell import Cell, Workload
+from protocol.failure import Category, Phase
+from protocol.verification import Mismatch, Verification
+from tests.fakes.nights import Night, sound
+from tests.fakes.runs import cpus, gpus
+
+DEVICES = gpus(3)
+FIRST, SECOND, THIRD = (device.uuid for device in DEVICES)
+
+
+def mismatch(sender: str | None, *, of_all: bool = False) -> Mismatch:
+    """One that a device has found in what came to it, or in its own numbers."""
+    return Mismatch(
+        what="its own numbers" if sender is None else f"copy from {sender}",
+        at_ns=1,
+        iteration=0,
+        elements=1,
+        bits=2,
+        first=(),
+        same_when_read_again=True,
+        repeated=10,
+        wrong_again=0,
+        sender=sender,
+        of_all=of_all,
+    )
+
+
+def found(cell: Cell, *kept: Mismatch, more: int = 0) -> Verification:
+    """What a device verified, and what was wrong."""
+    return msgspec.structs.replace(sound(cell), mismatches=len(kept) + more, kept=kept, verified_bytes=1 << 30)
+
+
+def a_night(folder: Path, seen: dict[str, tuple[Mismatch, ...]], *, more: int = 0) -> BurnInReport:
+    """One launch of links, of which each device has seen what is given."""
+    night = Night(folder, DEVICES)
+    cell = next(cell for cell in night.stored.plan.cells if cell.workload is Workload.LINKS)
+    told = {device.uuid: found(cell, *seen.get(device.uuid, ()), more=more) for device in DEVICES}
+    night.measured(
+        cell,
+        verification=told[FIRST],
+        others={SECOND: told[SECOND], THIRD: told[THIRD]},
+        series={name: floats.pack([ms] * 9) for name, ms in (("iteration", 8.0), ("copies", 2.0), ("all_reduce", 4.0))},
+        bytes_per_iteration={"copies": 10**9, "all_reduce": 10**9},
+    )
+    night.finish()
+    report = night.report().burn_in
+    assert report is not None
+    return report
+
+
+def wrong(night: BurnInReport) -> dict[str, int]:
+    """Device → mismatches that count against it, where there are any."""
+    checks = {gpu.gpu_uuid: next(one for one in gpu.checks if one.check == Workload.LINKS) for gpu in night.gpus}
+    return {uuid: check.mismatches for uuid, check in checks.items() if check.mismatches}
+
+
+def reasons(gpu: GpuBurnIn) -> str:
+    """All that speaks for its verdict."""
+    return "\n".join(f"{one.verdict}: {one.text}" for one in gpu.reasons)
+
+
+def test_every_device_has_what_it_verified(tmp_path: Path) -> None:
+    """The launch counts for each of them, not for the one that leads alone; nobody is to blame."""
+    night = a_night(tmp_path, {})
+    for gpu in night.gpus:
+        (check,) = gpu.checks
+        assert (check.check, check.launches, check.checks, check.verified_bytes) == (Workload.LINKS, 1, 1000, 1 << 30)
+    assert wrong(night) == {}
+
+
+def test_a_device_is_blamed_for_what_others_received_from_it(tmp_path: Path) -> None:
+    """What the receivers have counted, beyond what they kept too, counts against the sender."""
+    seen = {SECOND: (mismatch(None),), FIRST: (mismatch(SECOND),), THIRD: (mismatch(SECOND),)}
+    night = a_night(tmp_path, seen, more=2)
+    assert wrong(night) == {SECOND: 1 + 3 * 2}
+    first, second, _ = night.gpus
+    assert second.verdict is Verdict.FAIL
+    assert "transfers between devices in fp32, round 1" in reasons(second)
+    assert "wrong" not in reasons(first)
+
+
+def test_a_link_is_named_by_both_its_ends(tmp_path: Path) -> None:
+    """In the words that people have for GPUs."""
+    night = a_night(tmp_path, {FIRST: (mismatch(THIRD),)})
+    assert wrong(night) == {FIRST: 1, THIRD: 1}
+    first, second, third = night.gpus
+    assert (first.verdict, third.verdict) == (Verdict.FAIL, Verdict.FAIL)
+    assert "copy from GPU 2 to GPU 0 (one of the two is at fault, or what lies between them)" in reasons(first)
+    assert second.verdict is not Verdict.FAIL
+
+
+def test_rates_are_told_of_all_devices_together(tmp_path: Path) -> None:
+    """GB/s of one device; on the bus of three each sends 4/3 of its bytes."""
+    (rates,) = a_night(tmp_path, {}).links
+    assert rates.gpu_uuids == (FIRST, SECOND, THIRD)
+    assert (rates.copies_gb_per_second, rates.all_reduce_gb_per_second) == (500, 250)
+    assert rates.all_reduce_bus_gb_per_second == pytest.approx(250 * 4 / 3)
+    assert rates.to_host_gb_per_second is None
+
+
+def test_a_launch_that_failed_is_a_gap_for_every_device(tmp_path: Path) -> None:
+    """UNKNOWN, with the words that name the one which hung; without links there is no PASS."""
+    night = Night(tmp_path, DEVICES)
+    cell = next(cell for cell in night.stored.plan.cells if cell.workload is Workload.LINKS)
+    words = "GPU 1 made no progress: its process was stopped"
+    night.failed(cell, Category.DEADLINE, phase=Phase.MEASURE, message=words, device=SECOND)
+    night.finish()
+    report = night.report()
+    assert report.burn_in is not None
+    for gpu in report.burn_in.gpus:
+        assert words in reasons(gpu)
+        assert "UNKNOWN: transfers between devices never came to an end" in reasons(gpu)
+    assert [(one.gpu_uuid, one.gpu_id) for one in report.failures] == [(SECOND, 1)]
+
+
+def test_a_device_that_was_taken_out_leaves_the_links_of_the_others_untested(tmp_path: Path) -> None:
+    """They say so, and why."""
+    night = Night(tmp_path, DEVICES)
+    night.taken_out("it is lost", device=1)
+    night.finish()
+    report = night.report().burn_in
+    assert report is not None
+    first, _, third = report.gpus
+    for gpu in (first, third):
+        assert "GPU 1 was taken out, and all of them are needed" in str(gpu.not_tested)
+        assert "transfers between devices never came to an end: GPU 1 was taken out" in reasons(gpu)
+
+
+def test_what_has_no_links_needs_none() -> None:
+    """One CPU device and slices of a GPU have none; one GPU has the way to the host."""
+    assert linked(cpus(1)[0], cpus(1)) == ()
+    assert linked(cpus(2)[0], (*cpus(2), *gpus(1))) == ("cpu:0", "cpu:1")
+    assert linked(gpus(1)[0], gpus(1)) == (gpus(1)[0].uuid,)
+    sliced = msgspec.structs.replace(gpus(2)[1], slice_of="GPU-parent", slice_index=0)
+    assert linked(sliced, (gpus(1)[0], sliced)) == ()
+    assert linked(gpus(1)[0], (gpus(1)[0], sliced)) == (gpus(1)[0].uuid,)
+
+
+def test_one_cpu_device_passes_without_links(tmp_path: Path) -> None:
+    """They are no required check there, and the report says that they were not tested."""
+    night = Night(tmp_path, cpus(1))
+    night.work()
+    night.finish()
+    report = night.report().burn_in
+    assert report is not None
+    (gpu,) = report.gpus
+    assert gpu.not_tested["links"] == "it has none in this run"
+    assert "transfers" not in reasons(gpu)
+
+
+def test_all_devices_have_their_links_in_the_same_place(tmp_path: Path) -> None:
+    """One cell for all, in the order of each, once a round, and counted once."""
+    night = Night(tmp_path, DEVICES)
+    made = burn_in_plan.make(night.stored.configuration, DEVICES, levels.load())
+    (cell,) = [cell for cell in made.cells if cell.model == LINKS]
+    assert cell.devices == (FIRST, SECOND, THIRD)
+    places = [[slot[0] == cell.id for slot in queue] for queue in made.order.values()]
+    assert places[0] == places[1] == places[2]
+    assert made.launches == len(made.slots) == sum(map(len, made.order.values())) - 2 * sum(places[0])

@@ -1,0 +1,192 @@
+"""Verdicts on two runs: known cases, and error rates by simulation, seeded."""
+
+import math
+import random
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.stats import two_runs
+from orchestrator.stats.two_runs import Pair, Verdict, judge, together
+
+WORDS = Counter[Verdict]
+
+
+def pair(before: list[float], after: list[float], margin: float = 0.01) -> Pair:
+    """A cell of two runs."""
+    return Pair(before=before, after=after, margin=margin)
+
+
+def runs(
+    cells: int, *, launches: int = 3, noise: float = 0.01, speed: float = 1.0, spread: float = 0.0, seed: int = 1
+) -> list[Pair]:
+    """Two runs whose launches repeat to `noise`. spread: between the cells' noises, of their logarithm."""
+    chance = random.Random(seed)
+    found = []
+    for _ in range(cells):
+        own = noise * math.exp(chance.gauss(0, spread))
+        sides = [[level * math.exp(chance.gauss(0, own)) for _ in range(launches)] for level in (1.0, speed)]
+        found.append(pair(*sides))
+    return found
+
+
+def words(pairs: list[Pair]) -> WORDS:
+    """How many cells got which verdict."""
+    return Counter(one.verdict for one in judge(pairs))
+
+
+def over(repetitions: int, cells: int, **how: float) -> WORDS:
+    """The verdicts of many pairs of runs."""
+    found: WORDS = Counter()
+    for seed in range(repetitions):
+        found += words(runs(cells, seed=seed, **how))  # type: ignore[arg-type]  # the numbers of runs
+    return found
+
+
+def wrong(found: WORDS) -> float:
+    """Share of cells that are called faster or slower."""
+    return (found[Verdict.FASTER] + found[Verdict.SLOWER]) / found.total()
+
+
+# ── error rates ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.7])
+@pytest.mark.parametrize("noise", [0.003, 0.01])
+def test_where_nothing_changed_hardly_a_cell_is_called_different(noise: float, spread: float) -> None:
+    """A/A: below 1 % of cells, also where they differ in noise."""
+    assert wrong(over(50, 20, noise=noise, spread=spread)) < 0.01
+
+
+def test_a_difference_of_exactly_the_margin_is_no_regression() -> None:
+    """The hardest case without one: with Holm, a false alarm somewhere in one run of twenty or so."""
+    alarms = sum(bool(wrong(words(runs(20, speed=0.99, seed=seed)))) for seed in range(100))
+    assert alarms <= 10
+
+
+def test_a_slow_down_of_a_twentieth_is_found() -> None:
+    """Three launches, twenty cells that repeat to 1 %: in 95 % of cells and more."""
+    found = over(25, 20, speed=0.95)
+    assert found[Verdict.SLOWER] / found.total() >= 0.95
+    assert found[Verdict.FASTER] == 0
+
+
+def test_rigorous_runs_without_a_change_are_the_same() -> None:
+    """Five launches that repeat to 0.3 %: SAME in 80 % of cells and more."""
+    found = over(10, 20, launches=5, noise=0.003)
+    assert found[Verdict.SAME] / found.total() >= 0.8
+
+
+def test_what_lies_beyond_the_margin_is_hardly_ever_called_the_same() -> None:
+    """The other error of equivalence: 5 % and no more, at the margin itself."""
+    found = over(20, 20, noise=0.003, speed=0.99)
+    assert found[Verdict.SAME] / found.total() <= 0.06
+
+
+def test_pooling_narrows_the_intervals() -> None:
+    """The same cells, one by one, have two degrees of freedom a side."""
+    pairs = runs(20)
+    pooled = [one.high - one.low for one in judge(pairs) if one.high is not None and one.low is not None]
+    alone = [one.high - one.low for cell in pairs for one in judge([cell]) if one.high is not None and one.low]
+    assert len(pooled) == len(alone) == 20
+    assert sum(pooled) < 0.8 * sum(alone)
+
+
+# ── single cells ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_one_cell_is_tested_as_welch_does() -> None:
+    """Interval and p of scipy.stats.ttest_ind(log after, log before, equal_var=False), shifted by the margin."""
+    one = judge([pair([100.0, 101.0, 99.5, 100.4], [94.0, 95.1, 93.2])])[0]
+    assert one.verdict is Verdict.SLOWER
+    assert one.ratio == pytest.approx(0.9388694746593101, rel=1e-9)
+    assert (one.low, one.high) == (
+        pytest.approx(0.9197605381446732, rel=1e-3),
+        pytest.approx(0.9583754182639198, rel=1e-3),
+    )
+    assert one.p == pytest.approx(0.0033938727031924084, rel=0.03)
+
+
+def test_holm_is_over_the_cells() -> None:
+    """What stands alone may not stand among a hundred."""
+    noisy = pair([100.0, 101.0, 99.5], [97.0, 98.1, 96.4])
+    alone = judge([noisy])[0]
+    among = judge([noisy, *runs(100, noise=0.008, seed=5)])[0]
+    assert alone.p is not None
+    assert among.p is not None
+    assert among.p > alone.p
+
+
+def test_one_launch_gets_a_ratio_and_no_verdict() -> None:
+    """However large the difference: three launches are the least that would tell."""
+    one = judge([pair([100.0], [50.0, 51.0])])[0]
+    assert (one.verdict, one.low, one.p, one.wanted) == (Verdict.INCONCLUSIVE, None, None, 3)
+    assert one.ratio == pytest.approx(math.sqrt(50 * 51) / 100)
+
+
+def test_the_launches_that_are_asked_for_settle_it() -> None:
+    """With so many, four of five such differences are settled; with those there were, none was."""
+    first = judge(runs(20, noise=0.01, speed=0.975, seed=3))
+    wanted = [one.wanted for one in first if one.verdict is Verdict.INCONCLUSIVE and one.wanted]
+    assert wanted
+    assert all(4 <= number <= two_runs.MOST_LAUNCHES for number in wanted)
+    needed = sorted(wanted)[len(wanted) // 2]
+    found = over(20, 20, launches=needed, noise=0.01, speed=0.975)
+    assert found[Verdict.SLOWER] / found.total() > 0.6
+
+
+def test_a_difference_at_the_margin_is_not_to_be_settled() -> None:
+    """No number of launches is recommended beyond a hundred."""
+    one = judge([pair([100.0, 101.0, 99.0], [99.0, 99.99, 98.01], margin=0.01)])[0]
+    assert (one.verdict, one.wanted) == (Verdict.INCONCLUSIVE, None)
+
+
+RATES = st.lists(st.floats(min_value=1e-9, max_value=1e18), min_size=1, max_size=6)
+MIRROR = {Verdict.FASTER: Verdict.SLOWER, Verdict.SLOWER: Verdict.FASTER}
+
+
+@given(st.lists(st.tuples(RATES, RATES), min_size=1, max_size=8), st.floats(min_value=0.001, max_value=0.5))
+def test_exchanging_the_runs_exchanges_the_words(sides: list[tuple[list[float], list[float]]], margin: float) -> None:
+    """Whatever was measured: the ratio is turned over, and the verdict with it."""
+    there = judge([pair(before, after, margin) for before, after in sides])
+    back = judge([pair(after, before, margin) for before, after in sides])
+    for one, other in zip(there, back, strict=True):
+        assert other.verdict is MIRROR.get(one.verdict, one.verdict)
+        assert one.ratio * other.ratio == pytest.approx(1)
+        assert one.low is None or one.low <= one.ratio <= one.high  # type: ignore[operator]  # both or none
+
+
+def test_rates_that_cannot_be_are_refused() -> None:
+    """Zero and infinity have no logarithm that means anything."""
+    with pytest.raises(ValueError, match="above zero"):
+        judge([pair([1.0, 0.0], [1.0, 1.0])])
+    with pytest.raises(ValueError, match="above zero"):
+        together([pair([1.0, math.inf], [1.0, 1.0])])
+
+
+# ── all cells ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_mean_of_all_cells_is_geometric() -> None:
+    """Twice as fast and half as fast are nothing together."""
+    found = together([pair([1.0, 1.0], [2.0, 2.0]), pair([1.0, 1.0], [0.5, 0.5])])
+    assert found is not None
+    assert (found.ratio, found.cells) == (pytest.approx(1.0), 2)
+    assert together([]) is None
+    single = together([pair([1.0], [2.0])])
+    assert single is not None
+    assert (single.ratio, single.low) == (2.0, None)
+
+
+def test_the_interval_of_the_mean_holds_the_truth() -> None:
+    """In about 95 of 100 pairs of runs."""
+    held = 0
+    for seed in range(100):
+        found = together(runs(10, speed=0.97, seed=seed))
+        assert found is not None
+        assert found.low is not None
+        assert found.high is not None
+        held += found.low <= 0.97 <= found.high
+    assert 88 <= held <= 99

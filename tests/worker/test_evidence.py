@@ -1,0 +1,173 @@
+"""worker/verify/evidence.py: what is found out about one wrong output, of products as small as can be."""
+
+import pytest
+import torch
+
+from protocol.verification import Mismatch
+from worker.verify import evidence
+from worker.verify.evidence import REPETITIONS, examine
+
+SIDE = 4
+NUMBER = 7
+"""Of the product within its launch; its iteration is another."""
+
+
+class Tiny:
+    """Two products of whole numbers, whose verdict is the sum of their bits. made: which were made again.
+
+    writes: whether a product is written at all. allowances: for which terms it was asked what rounding explains.
+    """
+
+    pairs = 2
+    side = SIDE
+    what = "a tiny product"
+    method = ""
+    digests: tuple[str, ...] = ()
+    odd: tuple[tuple[int, int, torch.Tensor], ...] = ()
+
+    def __init__(self) -> None:
+        self.not_tested: dict[str, str] = {}
+        self.writes, self.made = True, list[int]()
+        self._left = torch.arange(SIDE * SIDE, dtype=torch.float32).view(SIDE, SIDE) - 6
+        self._right = torch.arange(SIDE * SIDE, dtype=torch.float32).view(SIDE, SIDE).flip(0) - 3
+        self.allowances: list[tuple[float, float]] = []
+
+    def empty(self) -> torch.Tensor:
+        """Full of what was right before."""
+        return self.expected(1)
+
+    def make(self, pair: int, output: torch.Tensor) -> None:
+        """A·B or B·A, or nothing."""
+        self.made.append(pair)
+        if self.writes:
+            torch.mm(*self.operands(pair), out=output)
+
+    def judge(self, number: int, pair: int, output: torch.Tensor, verdicts: torch.Tensor, slot: int) -> None:
+        """The sum of its bits, whatever its number."""
+        verdicts[slot] += output.view(torch.int32).long().sum()
+
+    def verdict(self, pair: int) -> int:
+        """Of the right one."""
+        return int(self.expected(pair).view(torch.int32).long().sum())
+
+    def expected(self, pair: int) -> torch.Tensor:
+        """Computed anew."""
+        return torch.mm(*self.operands(pair))
+
+    def operands(self, pair: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """A and B, or B and A."""
+        return (self._right, self._left) if pair else (self._left, self._right)
+
+    def allowed(self, exact: float, magnitude: float) -> float:
+        """A thousandth of the terms, all of which count as positive."""
+        self.allowances.append((exact, magnitude))
+        return magnitude / 1000
+
+    def tensors(self) -> tuple[torch.Tensor, ...]:
+        """Both."""
+        return (self._left, self._right)
+
+
+def nothing(_output: torch.Tensor) -> None:
+    """No fault that stays."""
+
+
+def wrong(products: Tiny, pair: int, **by: float) -> torch.Tensor:
+    """An output of which some elements, named e<row><column>, are wrong by so much."""
+    output = products.expected(pair)
+    for place, much in by.items():
+        output[int(place[1]), int(place[2])] += much
+    return output
+
+
+def found(
+    products: Tiny,
+    output: torch.Tensor,
+    *,
+    pair: int = 1,
+    strike: evidence.Strike = nothing,
+    verdict: int | None = None,
+) -> Mismatch:
+    """What is said of an output, the verdict being what its bits give, or another."""
+    own = int(output.view(torch.int32).long().sum())
+    return examine(
+        products,
+        number=NUMBER,
+        pair=pair,
+        output=output,
+        verdict=own if verdict is None else verdict,
+        iteration=3,
+        strike=strike,
+    )
+
+
+@pytest.mark.parametrize("pair", [0, 1])
+def test_one_wrong_element_is_described(pair: int) -> None:
+    """Where it is, how many bits, that it stays when read again, and that ten more of the same product are right."""
+    products = Tiny()
+    mismatch = found(products, wrong(products, pair, e21=1000.0), pair=pair)
+    assert (mismatch.what, mismatch.iteration, mismatch.elements) == ("a tiny product", 3, 1)
+    assert mismatch.first[0].offset == 2 * SIDE + 1
+    assert mismatch.bits == (int(mismatch.first[0].expected, 16) ^ int(mismatch.first[0].found, 16)).bit_count() > 0
+    assert mismatch.same_when_read_again
+    assert (mismatch.repeated, mismatch.wrong_again) == (REPETITIONS, 0)
+    assert products.made == [pair] * REPETITIONS
+
+
+def test_an_output_that_is_right_when_it_is_read_again() -> None:
+    """The verdict was another one before: an error of reading, and nothing to compute."""
+    products = Tiny()
+    mismatch = found(products, products.expected(1), verdict=products.verdict(1) + 1)
+    assert (mismatch.same_when_read_again, mismatch.elements, mismatch.first) == (False, 0, ())
+    assert mismatch.beyond_rounding is None
+
+
+def test_a_fault_that_stays_is_wrong_again() -> None:
+    """It strikes what is made to look closer, too."""
+    products = Tiny()
+    mismatch = found(products, wrong(products, 1, e00=8.0), strike=lambda output: output[0, 0].add_(8.0))
+    assert mismatch.wrong_again == REPETITIONS
+
+
+def test_a_product_that_is_never_written_is_wrong_again() -> None:
+    """The memory that it gets happens to hold the right one, which is wiped out before."""
+    products = Tiny()
+    products.writes = False
+    assert found(products, wrong(products, 1, e00=8.0)).wrong_again == REPETITIONS
+
+
+@pytest.mark.parametrize(
+    ("by", "beyond"),
+    [
+        ({"e12": 0.01}, False),
+        ({"e12": 5.0}, True),
+        ({"e12": 0.01, "e30": 5.0}, True),
+        ({"e12": 0.01, "e30": 0.01}, False),
+        ({"e30": -5.0}, True),
+    ],
+)
+def test_whether_rounding_explains_it(by: dict[str, float], beyond: bool) -> None:
+    """One element that it does not explain is enough."""
+    products = Tiny()
+    assert found(products, wrong(products, 1, **by)).beyond_rounding is beyond
+
+
+def test_elements_are_computed_anew_from_their_own_row_and_column() -> None:
+    """In fp64, with the sum of the terms' sizes to say how much may be rounded."""
+    products = Tiny()
+    found(products, wrong(products, 1, e31=5.0))
+    left, right = (operand.double() for operand in products.operands(1))
+    terms = left[3] * right[:, 1]
+    assert products.allowances == [(terms.sum().item(), terms.abs().sum().item())]
+    assert terms.abs().sum().item() > abs(terms.sum().item())
+
+
+def test_terms_are_multiplied_in_fp64() -> None:
+    """A product of two fp32 numbers has more bits than fp32: rounding them first would hide a small error."""
+    products = Tiny()
+    products._left[0], products._right[:, 0] = 1 + 2**-20, 1 + 2**-20
+    found(products, wrong(products, 0, e00=8.0), pair=0)
+    left, right = (operand.double() for operand in products.operands(0))
+    exact = (left[0] * right[:, 0]).sum().item()
+    assert products.allowances[0][0] == exact
+    assert exact != (left[0] * right[:, 0]).float().sum().item()

@@ -1,0 +1,124 @@
+"""Burn-in of links on real GPUs: NCCL between processes that see one GPU each, every word verified."""
+
+import json
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from protocol.cell import Device, DeviceKind, Precision
+from protocol.messages import Assign, Gang, Outcome
+from protocol.verification import Injection, Verification
+from tests.fakes.assignments import assignment, run_apart
+from tests.fakes.faults import model
+from tests.fakes.gangs import gang
+from tests.worker.test_links import MEASUREMENT
+
+GPUS = """
+import json, torch
+count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+print(json.dumps([str(torch.cuda.get_device_properties(at).uuid) for at in range(count)]))
+"""
+MIB = 64
+
+
+@pytest.fixture(scope="module")
+def gpus() -> tuple[Device, ...]:
+    """All real GPUs, where there are two at least."""
+    done = subprocess.run([sys.executable, "-c", GPUS], capture_output=True, text=True, check=True, timeout=200)
+    uuids = [f"GPU-{uuid.removeprefix('GPU-')}" for uuid in json.loads(done.stdout)]
+    if len(uuids) < 2:
+        pytest.skip(f"links take two GPUs, and torch finds {len(uuids)}")
+    return tuple(
+        Device(uuid=uuid, gpu_id=number, kind=DeviceKind.CUDA, name="a GPU") for number, uuid in enumerate(uuids)
+    )
+
+
+pytestmark = [pytest.mark.gpu, pytest.mark.timeout(400)]
+
+
+def assigned(folder: Path, gpus: tuple[Device, ...], precision: Precision, flips: dict[int, Injection]) -> list[Assign]:
+    """The work of each GPU."""
+    cell = msgspec.structs.replace(gang(*(gpu.uuid for gpu in gpus), precision=precision), input_size=MIB)
+    (folder / "steps").write_bytes(bytes(8 * len(gpus)))
+    made = []
+    for rank, gpu in enumerate(gpus):
+        place = Gang(rank=rank, meeting=str(folder / "meeting"), steps=str(folder / "steps"))
+        assign = assignment(model("peers"), cell.workload, folder, device=gpu, measurement=MEASUREMENT)
+        made.append(
+            msgspec.structs.replace(assign, cell=cell, gang=place if len(gpus) > 1 else None, injection=flips.get(rank))
+        )
+    return made
+
+
+def run_together(assigns: list[Assign], environment: dict[str, str] | None = None) -> list[Outcome]:
+    """All of them at the same time, each in a process that sees its own GPU alone."""
+
+    def one(assign: Assign) -> Outcome:
+        return run_apart(assign, {**(environment or {}), "CUDA_VISIBLE_DEVICES": assign.device.uuid})
+
+    with ThreadPoolExecutor(len(assigns)) as pool:
+        return list(pool.map(one, assigns))
+
+
+def verified(outcome: Outcome) -> Verification:
+    """What a process verified."""
+    assert outcome.failure is None, outcome.failure
+    assert outcome.result is not None
+    assert outcome.result.verification is not None
+    return outcome.result.verification
+
+
+@pytest.mark.parametrize("precision", [Precision.FP32, Precision.BF16, Precision.FP16])
+def test_healthy_links(
+    gpus: tuple[Device, ...], tmp_path: Path, precision: Precision, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing is wrong between all GPUs and to the host; rates are printed, and asserted to be there alone."""
+    outcomes = run_together(assigned(tmp_path, gpus, precision, {}))
+    found = list(map(verified, outcomes))
+    assert [one.mismatches for one in found] == [0] * len(gpus)
+    assert len({one.checks for one in found}) == 1
+    assert found[0].checks > 3 * (len(gpus) + 1)
+    assert "NCCL" in found[0].method
+    setting = os.environ.get("NCCL_NVLS_ENABLE")
+    assert ("left to NCCL" if setting is None else f"set by NCCL_NVLS_ENABLE={setting}") in found[0].method
+    assert found[0].not_tested == {}
+    result = outcomes[0].result
+    assert result is not None
+    assert set(result.bytes_per_iteration) == {"all_reduce", "copies", "to_host", "to_device"}
+    with capsys.disabled():
+        for series, size in result.bytes_per_iteration.items():
+            times_ms = result.times_ms(series)
+            mean_ms = sum(times_ms) / len(times_ms)
+            print(f"\n  {precision} {series}: {size / mean_ms / 1e6:.1f} GB/s a GPU, of {len(gpus)}")  # noqa: T201 - a measurement
+
+
+def test_flips_on_gpus(gpus: tuple[Device, ...], tmp_path: Path) -> None:
+    """The GPU that has them finds them in its own numbers, all others in what they receive, and the sum is wrong."""
+    found = list(map(verified, run_together(assigned(tmp_path, gpus, Precision.FP32, {1: Injection(flip_bits=3)}))))
+    own = [one for one in found[1].kept if one.sender is None and not one.of_all]
+    assert [(one.bits, one.repeated, one.wrong_again) for one in own] == [(3, 10, 0)] * 2
+    for rank, one in enumerate(found):
+        copies = [mismatch for mismatch in one.kept if mismatch.sender is not None]
+        assert [(copy.sender, copy.bits) for copy in copies] == ([] if rank == 1 else [(gpus[1].uuid, 3)])
+        assert any(mismatch.of_all for mismatch in one.kept)
+
+
+def test_multicast_off_is_told(gpus: tuple[Device, ...], tmp_path: Path) -> None:
+    """What the environment says reaches NCCL as it is, and the report."""
+    assigns = assigned(tmp_path, gpus, Precision.FP32, {})
+    found = list(map(verified, run_together(assigns, {"NCCL_NVLS_ENABLE": "0"})))
+    assert all("set by NCCL_NVLS_ENABLE=0" in one.method for one in found)
+    assert [one.mismatches for one in found] == [0] * len(gpus)
+
+
+def test_one_gpu_alone_moves_to_the_host_and_back(gpus: tuple[Device, ...], tmp_path: Path) -> None:
+    """There is nobody to send to, and the way to the host is verified."""
+    (found,) = map(verified, run_together(assigned(tmp_path, gpus[:1], Precision.FP32, {})))
+    assert found.checks > 3
+    assert found.verified_bytes == found.checks * MIB << 20
+    assert found.mismatches == 0

@@ -1,0 +1,72 @@
+"""Steps of load: when a device works and when it rests, by a clock that all share."""
+
+import itertools
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from protocol.cell import Workload
+from protocol.messages import Assign, LoadSteps
+from tests.fakes.assignments import PROBE, SHORT, assignment, run_here
+from worker.verify import products
+from worker.workloads import steps
+
+SECOND_NS = 1_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("now", "offset_s", "rests_s"),
+    [
+        (99.0, 0.0, 0.0),
+        (100.9, 0.0, 0.0),
+        (101.0, 0.0, 1.0),
+        (101.5, 0.0, 0.5),
+        (102.0, 0.0, 0.0),
+        (99.4, 1.5, 0.0),  # its work began at 97.5 and begins again at 100.5
+        (99.9, 1.5, 0.6),
+        (100.5, 1.5, 0.0),
+        (0.5, 2.0, 0.0),
+    ],
+)
+def test_when_it_rests(now: float, offset_s: float, rests_s: float) -> None:
+    """Two seconds of work, one of rest, from the offset on; before the first one as behind it."""
+    assert steps.rest_s(LoadSteps(on_s=2, off_s=1, offset_s=offset_s), now) == pytest.approx(rests_s)
+
+
+def launch(cache: Path, load: LoadSteps | None) -> Assign:
+    """A second of products."""
+    measurement = msgspec.structs.replace(
+        SHORT, relative_half_width=0.0, block_s=0.01, warm_up_iterations=1, min_s=1.0, max_s=1.0
+    )
+    assign = assignment(PROBE, Workload.STEPS, cache, measurement=measurement)
+    cell = msgspec.structs.replace(assign.cell, input_size=64, seed=8)
+    return msgspec.structs.replace(assign, cell=cell, steps=load)
+
+
+def test_load_comes_and_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every block begins in the time of work, every product is verified, and between two such times nothing is done."""
+    monkeypatch.setattr(products, "_MOST_OUTPUTS", 11)
+    load = LoadSteps(on_s=0.1, off_s=0.15, offset_s=0.05)
+    result = run_here(launch(tmp_path, load))
+    assert result.verification is not None
+    assert result.verification.mismatches == 0
+    assert result.verification.checks >= sum(block.iterations for block in result.blocks)
+    begins_s = [block.start_ns / SECOND_NS for block in result.blocks]
+    late = [begin for begin in begins_s if (begin - load.offset_s) % 0.25 > 0.1 + 0.05]
+    assert not late
+    pauses_s = [(after.start_ns - before.end_ns) / SECOND_NS for before, after in itertools.pairwise(result.blocks)]
+    assert 2 <= sum(pause > 0.1 for pause in pauses_s) <= 6
+
+
+def test_its_products_are_those_of_any_load(tmp_path: Path) -> None:
+    """The same digests whenever it works: they are compared between devices that take turns."""
+    found = [run_here(launch(tmp_path, LoadSteps(on_s=on, off_s=0.01))).verification for on in (0.05, 0.2)]
+    assert None not in found
+    assert len({one.digests for one in found if one is not None}) == 1
+
+
+def test_a_cell_without_times_is_refused(tmp_path: Path) -> None:
+    """Nobody said when to rest."""
+    with pytest.raises(ValueError, match="times to work and to rest"):
+        run_here(launch(tmp_path, None))

@@ -1,0 +1,125 @@
+"""The processes of one cell on several devices, from inside one of them: how they find each other and what they share.
+
+    a file in a private folder ──▶ torch.distributed: NCCL between GPUs, gloo between CPU devices
+    steps: a number for each process, one more before everything that needs the others
+
+They talk over the loopback interface and through the GPUs' own links alone. Nothing here gives up by itself: when one
+is gone or does not come, the others wait, and the deadlines of the orchestrator end all of them. What it then tells
+hangs from deaths by is the file of steps, which outlives whoever wrote it.
+"""
+
+import mmap
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Final
+
+import torch
+import torch.distributed as dist
+
+from protocol.messages import Assign
+from worker.errors import CommunicationError
+
+_BACKENDS: Final = {"cuda": "nccl", "cpu": "gloo"}
+_NEVER: Final = timedelta(days=1)
+"""Longer than any phase may take: who ends a process is the orchestrator, which knows what became of the others."""
+_ENVIRONMENT: Final = {
+    "GLOO_SOCKET_IFNAME": "lo",
+    "NCCL_SOCKET_IFNAME": "lo",
+    # torch's own watchdog would abort every process at once, and hide which of them was first.
+    "TORCH_NCCL_ASYNC_ERROR_HANDLING": "0",
+    "TORCH_NCCL_ENABLE_MONITORING": "0",
+}
+_MULTICAST: Final = "NCCL_NVLS_ENABLE"
+_STEP_BYTES: Final = 8
+
+
+class Gang:
+    """All processes of this launch; rank 0 leads. One alone needs nobody and has no group.
+
+    Everything that all have to call, in the same order, raises CommunicationError where it fails.
+    """
+
+    def __init__(self, assign: Assign, device: torch.device) -> None:
+        """Wait until all are there. The device is open."""
+        self.devices = assign.cell.devices
+        self.size = len(self.devices)
+        self.rank = 0 if assign.gang is None else assign.gang.rank
+        self.backend = _BACKENDS[device.type]
+        self._device = device
+        self._begun = 0
+        self._steps: mmap.mmap | None = None
+        if assign.gang is None:
+            return
+        self._steps = _shared(assign.gang.steps)
+        os.environ.update(_ENVIRONMENT)
+        with self._together():
+            dist.init_process_group(
+                self.backend,
+                store=dist.FileStore(assign.gang.meeting, self.size),  # type: ignore[attr-defined]  # torch does not say
+                rank=self.rank,
+                world_size=self.size,
+                timeout=_NEVER,
+                device_id=device if device.type == "cuda" else None,
+            )
+
+    @property
+    def leads(self) -> bool:
+        """Whether this one decides what all do."""
+        return self.rank == 0
+
+    def add_up(self, tensor: torch.Tensor) -> None:
+        """Replace it by the sum over all."""
+        with self._together():
+            dist.all_reduce(tensor)
+
+    def pass_on(self, by: int, outgoing: torch.Tensor, incoming: torch.Tensor) -> None:
+        """Send to the one that comes `by` ranks later, and receive from the one that is as much earlier."""
+        to, origin = (self.rank + by) % self.size, (self.rank - by) % self.size
+        with self._together():
+            both = [dist.P2POp(dist.isend, outgoing, to), dist.P2POp(dist.irecv, incoming, origin)]
+            for work in dist.batch_isend_irecv(both):
+                work.wait()
+
+    def largest(self, *values: int) -> list[int]:
+        """Of each value the largest that anyone has. Waits for the device."""
+        if self.size == 1:
+            return list(values)
+        tensor = torch.tensor(values, dtype=torch.int64, device=self._device)
+        with self._together():
+            dist.all_reduce(tensor, dist.ReduceOp.MAX)
+            found: list[int] = tensor.tolist()
+        return found
+
+    def words(self) -> str:
+        """By what they are connected, for the report."""
+        if self.backend == "gloo":
+            return "gloo through the host's memory"
+        version = ".".join(map(str, torch.cuda.nccl.version()))  # type: ignore[no-untyped-call]  # torch does not annotate it
+        return f"NCCL {version}, NVLink multicast {multicast()}"
+
+    @contextmanager
+    def _together(self) -> Iterator[None]:
+        """Something that needs all of them: counted, so that who does not come can be told from who waits."""
+        self._begun += 1
+        at = _STEP_BYTES * self.rank
+        assert self._steps is not None
+        self._steps[at : at + _STEP_BYTES] = self._begun.to_bytes(_STEP_BYTES, "little")
+        try:
+            yield
+        except RuntimeError as error:  # those of torch.distributed are all of this kind
+            raise CommunicationError(f"between {self.size} devices, transfer {self._begun}: {error}") from error
+
+
+def multicast() -> str:
+    """Whether NCCL may have the NVLink switches add up, in words; it is left as the environment has it."""
+    asked = os.environ.get(_MULTICAST)
+    return "left to NCCL" if asked is None else f"set by {_MULTICAST}={asked}"
+
+
+def _shared(path: str) -> mmap.mmap:
+    """A file in memory, which stays as it was when this process dies."""
+    with Path(path).open("r+b") as file:
+        return mmap.mmap(file.fileno(), 0)

@@ -1,0 +1,274 @@
+"""Burn-in of links: what devices send each other, add up together, and move to the host's memory and back, verified.
+
+    each iteration:  make what is sent ─▶ all-reduce ─▶ copies to every other device ─▶ to the host and back ─▶ verify
+
+One process for each device (worker/gang.py). All numbers come from the seed (worker/verify/seeded.py), so that each
+device knows what every other one has to send, and makes it itself: every word of every transfer is held against that.
+Each iteration sends other bits, so that what was not written at all is wrong too. What is added up are whole numbers,
+small enough that every sum is exact in the type whatever the order: also when switches add up instead of GPUs.
+
+Each device also looks at its own numbers after it has sent them. If those are wrong it is to blame; else it is the
+sender, the link or the receiver, and the parent finds out by holding the devices against each other.
+
+The leader decides how many iterations there are. After a mismatch on any of them all repeat the iteration, to see
+whether it comes back.
+"""
+
+import time
+from collections import Counter
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+import torch
+
+from protocol.cell import Cell
+from protocol.failure import Phase
+from protocol.messages import Assign
+from protocol.result import Result, StopReason
+from protocol.verification import KEPT_MISMATCHES, Mismatch, Verification
+from worker import devices
+from worker.gang import Gang
+from worker.measure import Work
+from worker.stage import Stage
+from worker.timing import Clock, Step
+from worker.verify import bits, seeded
+from worker.verify.flips import Flips
+from worker.verify.key import key
+from worker.workloads import common
+
+REPETITIONS: Final = 10
+EXACT: Final = {torch.float32: 1 << 24, torch.float16: 1 << 11, torch.bfloat16: 1 << 8}
+"""Up to these, every whole number is one of the type."""
+_SHIFTS: Final = 4
+"""By how much the numbers that are added up differ from one iteration to the next."""
+_WORD_BYTES: Final = 8
+_MIB: Final = 1 << 20
+_OWN, _ADDED, _KEYS = 0, 1 << 16, 1 << 20
+"""Streams of the seed: what a rank sends, what it adds, and by what each iteration changes the first."""
+_NO_LINKS: Final = {"NVLink and PCIe": "CPU devices have none: what they send goes through the host's memory"}
+
+
+def run(assign: Assign, stage: Stage, isolation: str) -> Result:
+    """Test the links for as long as the measurement lasts. A mismatch is a finding, not a failure."""
+    stage.enter(Phase.BUILD)
+    device = common.open_device(assign, stage)
+    with stage.timed("build"):
+        gang = Gang(assign, device)
+    stage.enter(Phase.WARM_UP)
+    with torch.inference_mode():
+        with stage.timed("warm_up"):
+            test = LinksTest(assign, gang, device, stage)
+            devices.synchronize(device)
+        work = _LinksWork(test.steps(), waits=True, test=test, gang=gang)
+        measurements = common.warm_up_and_measure(work, assign, stage, device)
+    result = common.result(measurements, test.held(), assign, stage, isolation=isolation, items=1)
+    return msgspec.structs.replace(
+        result, bytes_per_iteration=test.bytes_moved(), verification=test.verification(key(assign.device, device))
+    )
+
+
+class LinksTest:
+    """One device's part. Raises ValueError for a cell that does not say how many MiB are sent."""
+
+    def __init__(self, assign: Assign, gang: Gang, device: torch.device, stage: Stage) -> None:
+        cell = assign.cell
+        if cell.input_size is None:
+            raise ValueError(f"{cell.id}: a cell of links needs an input size, the MiB that are sent")
+        self._gang, self._device, self._stage, self._seed = gang, device, stage, cell.seed
+        count = cell.input_size * _MIB // _WORD_BYTES
+        self._sent = [seeded.bits(cell.seed, _OWN + rank, count, device) for rank in range(gang.size)]
+        self._outgoing = torch.empty_like(self._sent[0])
+        self._incoming = {rank: torch.empty_like(self._outgoing) for rank in range(gang.size) if rank != gang.rank}
+        self._added, self._total = _whole_numbers(cell, gang, device)
+        self._adding, self._sum = torch.empty_like(self._added), torch.empty_like(self._added)
+        pinned = device.type == "cuda"
+        self._host = torch.empty(count, dtype=torch.int64, pin_memory=True) if pinned else None
+        self._back = torch.empty_like(self._outgoing) if pinned else None
+        self._flips = [Flips(assign, _words(tensor)) for tensor in (self._outgoing, self._adding)]
+        self._number = 0
+        self._done: Counter[Phase] = Counter()
+        self._checks = self._verified_bytes = self._mismatches = 0
+        self._kept: list[Mismatch] = []
+        self._fresh: dict[int, str] = {}
+        self._again: Counter[str] | None = None
+
+    def steps(self) -> dict[str, Step]:
+        """One iteration, by the names of the series."""
+        between: dict[str, Step] = {"all_reduce": self._add_up, "copies": self._copy} if self._gang.size > 1 else {}
+        host: dict[str, Step] = {"to_host": self._to_host, "to_device": self._to_device}
+        return {
+            "prepare": self._prepare,
+            **between,
+            **(host if self._host is not None else {}),
+            "verify": self._verify,
+        }
+
+    def bytes_moved(self) -> dict[str, int]:
+        """Series → bytes that one device sends (or adds up, or moves) in an iteration of it."""
+        each = self._outgoing.nbytes
+        moved = {"all_reduce": self._sum.nbytes, "copies": each * len(self._incoming), "to_host": each}
+        return {name: size for name, size in (moved | {"to_device": each}).items() if name in self.steps()}
+
+    @property
+    def found(self) -> bool:
+        """Whether something was wrong since the last time it was repeated."""
+        return bool(self._fresh)
+
+    def repeat(self) -> None:
+        """The iteration ten times more, on all devices, and how often what was wrong is wrong again."""
+        self._again = Counter()
+        for _ in range(REPETITIONS):
+            for step in self.steps().values():
+                step()
+        for at, what in self._fresh.items():
+            wrong = self._again[what]
+            self._kept[at] = msgspec.structs.replace(self._kept[at], repeated=REPETITIONS, wrong_again=wrong)
+        self._fresh, self._again = {}, None
+
+    def verification(self, key_: tuple[str, ...]) -> Verification:
+        """What was verified. checks: transfers that were compared, each word of them."""
+        return Verification(
+            key=key_,
+            method=f"every word of every transfer; {self._gang.words()}",
+            checks=self._checks,
+            verified_bytes=self._verified_bytes,
+            mismatches=self._mismatches,
+            kept=tuple(self._kept),
+            not_tested=_NO_LINKS if self._device.type == "cpu" else {},
+        )
+
+    def held(self) -> torch.nn.Module:
+        """What is on the device, as buffers of a module without parameters, which is how a result counts it."""
+        module = torch.nn.Module()
+        copied = (*self._sent, self._outgoing, *self._incoming.values())
+        for number, tensor in enumerate((*copied, self._added, self._total, self._adding, self._sum)):
+            module.register_buffer(str(number), tensor)
+        return module
+
+    # ── one iteration ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _prepare(self) -> None:
+        self._number += 1
+        self._key = int(seeded.bits(self._seed, _KEYS, 1, torch.device("cpu"), start=self._number))
+        torch.bitwise_xor(self._sent[self._gang.rank], self._key, out=self._outgoing)
+        torch.add(self._added, self._number % _SHIFTS, out=self._adding)
+        for flips, tensor in zip(self._flips, (self._outgoing, self._adding), strict=True):
+            if flips.stuck or (flips.wanted and self._stage.phase is Phase.MEASURE):
+                flips.strike(_words(tensor))
+        self._sum.copy_(self._adding)
+
+    def _add_up(self) -> None:
+        self._gang.add_up(self._sum)
+
+    def _copy(self) -> None:
+        for by in range(1, self._gang.size):
+            self._gang.pass_on(by, self._outgoing, self._incoming[(self._gang.rank - by) % self._gang.size])
+
+    def _to_host(self) -> None:
+        assert self._host is not None
+        self._host.copy_(self._outgoing, non_blocking=True)
+
+    def _to_device(self) -> None:
+        assert self._host is not None
+        assert self._back is not None
+        self._back.copy_(self._host, non_blocking=True)
+
+    def _verify(self) -> None:
+        gang, size = self._gang, self._gang.size
+        own = self._sent[gang.rank] ^ self._key
+        shift = self._number % _SHIFTS
+        self._check("its own numbers, before they were sent", self._outgoing, own)
+        self._check("its own numbers, before they were added", self._adding, self._added + shift)
+        for rank, incoming in self._incoming.items():
+            sender = gang.devices[rank]
+            self._arrived(f"copy from {sender}", incoming, self._sent[rank] ^ self._key, sender=sender)
+        if size > 1:
+            self._arrived("sum over all devices", self._sum, self._total + size * shift, of_all=True)
+        if self._back is not None:
+            self._arrived("copy to the host and back", self._back, self._outgoing)
+        self._done[self._stage.phase] += 1
+
+    def _arrived(
+        self, what: str, found: torch.Tensor, expected: torch.Tensor, *, sender: str | None = None, of_all: bool = False
+    ) -> None:
+        """Compare what a transfer has brought. sender, of_all: as in Mismatch."""
+        self._checks += 1
+        self._verified_bytes += found.nbytes
+        self._check(what, found, expected, sender=sender, of_all=of_all)
+
+    def _check(
+        self, what: str, found: torch.Tensor, expected: torch.Tensor, *, sender: str | None = None, of_all: bool = False
+    ) -> None:
+        if torch.equal(_words(found), _words(expected)):
+            return
+        if self._again is not None:
+            self._again[what] += 1
+            return
+        self._mismatches += 1
+        if len(self._kept) == KEPT_MISMATCHES:
+            return
+        at_ns = time.monotonic_ns()
+        differences = bits.differences(_words(found), _words(expected))
+        again = bits.differences(_words(found), _words(expected))
+        self._fresh[len(self._kept)] = what
+        self._kept.append(
+            Mismatch(
+                what=what if self._stage.phase is Phase.MEASURE else f"{what}, while warming up",
+                at_ns=at_ns,
+                iteration=self._done[self._stage.phase],
+                elements=differences.elements,
+                bits=differences.bits,
+                first=differences.first,
+                same_when_read_again=again == differences,
+                repeated=0,
+                wrong_again=0,
+                sender=sender,
+                of_all=of_all,
+            )
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _LinksWork(Work):
+    """Work of which all processes do as many iterations as the leader wants. Its warm-up must be of a fixed number."""
+
+    test: LinksTest
+    gang: Gang
+
+    def size(self, duration_s: float, iteration_ms: float, group: int = 1) -> int:
+        """The leader's."""
+        own = super().size(duration_s, iteration_ms, group)
+        return self.gang.largest(own if self.gang.leads else 0)[0]
+
+    def group(self, clock: Clock, iteration_ms: float, iterations: int | None = None) -> int:
+        """Each transfer is timed by itself."""
+        return 1
+
+    def agreed(self, reason: StopReason | None) -> StopReason | None:
+        """The leader's; and where anyone has found something wrong, it is repeated first."""
+        reasons: tuple[StopReason | None, ...] = (None, *StopReason)
+        wrong, said = self.gang.largest(self.test.found, reasons.index(reason) if self.gang.leads else 0)
+        if wrong:
+            self.test.repeat()
+        return reasons[said]
+
+
+def _words(tensor: torch.Tensor) -> torch.Tensor:
+    """As whole numbers of 32 bits, sharing its memory: -0.0 is not 0.0."""
+    return tensor.view(torch.int32)
+
+
+def _whole_numbers(cell: Cell, gang: Gang, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    """What this rank adds, and the sum over all, before the shift of an iteration; in the cell's type."""
+    dtype = devices.weights_type(cell.precision, training=False)
+    count = (cell.input_size or 0) * _MIB // dtype.itemsize
+    most = EXACT[dtype] // gang.size - _SHIFTS
+    total = torch.zeros(count, dtype=torch.int64, device=device)
+    own = total
+    for rank in range(gang.size):
+        words = seeded.bits(cell.seed, _ADDED + rank, count, device)
+        numbers = words.bitwise_right_shift_(1).bitwise_and_((1 << 62) - 1).remainder_(2 * most + 1).sub_(most)
+        total.add_(numbers)
+        own = numbers if rank == gang.rank else own
+    return own.to(dtype), total.to(dtype)

@@ -1,0 +1,41 @@
+"""Burn-in of steps: from idle to full load and back, again and again, every product verified as those of soak.py.
+
+    load  ──╮  ╭──╮  ╭──╮     in phase: all devices of the host at the same time
+            ╰──╯  ╰──╯  ╰──   else each begins a little after the one before it
+
+This is about power supplies and clocks: what they do when the load comes and goes. The host's monotonic clock says
+when, so that devices keep to it without knowing of each other. Rates are not judged here: what a product takes depends
+on how far the clock has risen by then.
+"""
+
+import time
+
+from protocol.messages import Assign, LoadSteps
+from protocol.result import Result
+from worker.stage import Stage
+from worker.timing import Step
+from worker.verify import burning
+from worker.workloads.soak import RandomProducts
+
+
+def run(assign: Assign, stage: Stage, isolation: str) -> Result:
+    """Measure the cell as soak.py does, at the times of `assign.steps`."""
+    if assign.steps is None:
+        raise ValueError(f"{assign.cell.id}: a cell of {assign.cell.workload} needs times to work and to rest")
+    return burning.run(assign, stage, isolation, RandomProducts, pause=rest(assign.steps))
+
+
+def rest(steps: LoadSteps) -> Step:
+    """What waits until it is time to work, and not at all where it is."""
+
+    def wait() -> None:
+        time.sleep(rest_s(steps, time.monotonic()))
+
+    return wait
+
+
+def rest_s(steps: LoadSteps, now: float) -> float:
+    """Seconds until it is time to work; none where it is. now: on the host's monotonic clock."""
+    period_s = steps.on_s + steps.off_s
+    into_s = (now - steps.offset_s) % period_s
+    return 0.0 if into_s < steps.on_s else period_s - into_s
