@@ -87,9 +87,9 @@ class Work:
 
     asked_s, served_s: seconds asked for, and that the run lasted, interruptions left out. cell_s: of one launch.
     wrong: mismatches that were kept. deviations: of its launches from the majority. undecided: cells in which GPUs
-    disagree without one. failures: launches without a result, in words. paces: kind of rate → what it says. not_tested: what → why.
-    interrupted: why the run ended early, or empty. too_hot: why its load was ended for its heat, or empty.
-    required: checks that were planned for it.
+    disagree without one. failures: launches without a result, in words. paces: kind of rate → what it says.
+    not_tested: what → why. interrupted: why the run ended early, or empty. too_hot: why its load was ended for its
+    heat, or empty. required: checks that were planned for it.
     """
 
     asked_s: float

@@ -180,7 +180,9 @@ def test_what_cannot_be_saved_can_be_run(write: Code, tmp_path: Path, text: str)
     ) as caught:
         run_here(assignment(spec, Workload.LOAD, tmp_path))
     assert classify.failure(caught.value, Phase.BUILD).category is Category.EXCEPTION
-    assert run_here(assignment(write(text, file="again.py"), Workload.INFERENCE, tmp_path)).blocks
+    for workload in (Workload.INFERENCE, Workload.TRAINING):
+        again = write(text, file=f"{workload}.py")
+        assert run_here(assignment(again, workload, tmp_path)).blocks
 
 
 def test_what_has_no_half_is_loaded_and_run_in_fp32(write: Code, tmp_path: Path) -> None:

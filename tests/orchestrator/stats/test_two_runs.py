@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.stats import two_runs
+from orchestrator.stats.siblings import holm
 from orchestrator.stats.two_runs import Pair, Verdict, judge, together
 
 WORDS = Counter[Verdict]
@@ -107,6 +108,27 @@ def test_one_cell_is_tested_as_welch_does() -> None:
         pytest.approx(0.9583754182639198, rel=1e-3),
     )
     assert one.p == pytest.approx(0.0033938727031924084, rel=0.03)
+
+
+@pytest.mark.parametrize(
+    ("margin", "verdict"), [(0.003, Verdict.INCONCLUSIVE), (0.004, Verdict.INCONCLUSIVE), (0.005, Verdict.SAME)]
+)
+def test_one_cell_is_the_same_where_both_one_sided_tests_say_so(margin: float, verdict: Verdict) -> None:
+    """The p of statsmodels 0.15, ttost_ind(log after, log before, …, usevar='unequal'): 0.24, 0.083, 0.030."""
+    found = judge([pair([100.0, 100.2, 99.9, 100.1], [100.3, 100.1, 100.4], margin)])[0]
+    assert found.verdict is verdict
+
+
+def test_holm_agrees_with_statsmodels() -> None:
+    """multipletests(…, method='holm')."""
+    chances = {"a": 0.01347526190432226, "b": 0.16119277781578653, "c": 0.0002813829787410096, "d": 0.017445319328192}
+    adjusted = {
+        "a": 0.04042578571296678,
+        "b": 0.16119277781578653,
+        "c": 0.0011255319149640384,
+        "d": 0.04042578571296678,
+    }
+    assert holm(chances) == pytest.approx(adjusted)
 
 
 def test_holm_is_over_the_cells() -> None:
