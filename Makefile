@@ -29,7 +29,8 @@ bench: $(STAMP) ## a quick benchmark of all GPUs, or of two CPU devices where th
 	$(BIN)/python -m orchestrator "$$@" --profile quick
 
 test: $(STAMP) ## every test that this machine can run, but the slow ones
-	@$(BIN)/python -m pytest -m 'not slow'
+	@$(BIN)/python -m pytest -m 'not slow and not gpu' --numprocesses 2 --dist loadfile
+	@$(BIN)/python -m pytest -m 'not slow and gpu'
 
 test-slow: $(STAMP) ## the slow tests: kills at random moments, and others
 	@$(BIN)/python -m pytest -m slow
