@@ -1,13 +1,14 @@
 """The tensors in whatever a model returns: to be copied to the host, looked at, or trained by."""
 
 import dataclasses
+import math
 from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping
 from typing import Final
 
 import torch
 from torch.utils import _pytree
 
-from worker.errors import ModelCodeError
+from worker.errors import ModelCodeError, NotFiniteError
 
 _NOT_RUN: Final = (Iterator, AsyncIterator, Awaitable)
 """What is computed only when somebody asks for it, as nobody does here."""
@@ -40,3 +41,28 @@ def some(outputs: object, name: str) -> object:
             "--phases training"
         )
     return outputs
+
+
+def require_finite(outputs: object, *, infinite: bool) -> None:
+    """Raise NotFiniteError where a tensor of the outputs, in any nesting, holds NaN, or infinity unless it may.
+
+    infinite: whether the model may mean infinity. Waits for the device, and takes no memory beside the outputs there.
+    """
+    for number, tensor in enumerate(tensors(outputs), start=1):
+        for extreme in _extremes(tensor):
+            if math.isnan(extreme) or (math.isinf(extreme) and not infinite):
+                raise NotFiniteError(
+                    f"output {number} of the model, of shape {tuple(tensor.shape)} in "
+                    f"{str(tensor.dtype).removeprefix('torch.')}, holds {extreme}"
+                )
+
+
+def _extremes(tensor: torch.Tensor) -> tuple[float, ...]:
+    """The least and the largest number, both NaN where one is; none of what holds no numbers, or whole ones alone."""
+    if tensor.is_complex():
+        tensor = torch.view_as_real(tensor)
+    if not tensor.is_floating_point() or tensor.layout is not torch.strided or tensor.numel() == 0:
+        return ()
+    if tensor.dtype.itemsize == 1:
+        tensor = tensor.float()  # torch cannot compare numbers of eight bits
+    return tensor.amin().item(), tensor.amax().item()

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from orchestrator import report as reports
 from orchestrator.cli import orchestrate
+from orchestrator.compare.against import Against
 from orchestrator.configuration.resolved import ReportFormat, StoredRun
 from orchestrator.disk import journal, lock, reporting
 from orchestrator.disk.records import Finished
@@ -114,8 +115,8 @@ def test_the_folder_of_a_run_that_was_taken_up_meanwhile_is_left_alone(
     make = reporting.make
     left: list[dict[str, bytes]] = []
 
-    def overtaken(paths: RunPaths, stored: StoredRun | None = None) -> Report:
-        report = make(paths, stored)
+    def overtaken(paths: RunPaths, stored: StoredRun | None = None, held: Against | None = None) -> Report:
+        report = make(paths, stored, held)
         if over:
             run.measured(run.cell(batch_size=1))
             run.finish()

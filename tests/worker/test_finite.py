@@ -14,7 +14,7 @@ from protocol.cell import Workload
 from protocol.failure import Category, Phase
 from protocol.own import OwnModel
 from tests.fakes.assignments import GPT2, LSTM, SHORT, assignment, run_here
-from worker import classify, finite, outputs
+from worker import classify, outputs
 from worker.errors import NotFiniteError
 from worker.models import causal, lstm
 
@@ -54,16 +54,16 @@ def test_nan_is_found_in_any_nesting_and_type(nested: object) -> None:
     """Also where infinity is allowed."""
     for infinite in (True, False):
         with pytest.raises(NotFiniteError, match="holds nan"):
-            finite.require(nested, infinite=infinite)
+            outputs.require_finite(nested, infinite=infinite)
 
 
 @pytest.mark.parametrize("number", [math.inf, -math.inf])
 def test_infinity_is_a_matter_of_whose_model_it_is(number: float) -> None:
     """Both ends of the scale are looked at."""
     masked = {"logits": torch.tensor([[0.0, number]])}
-    finite.require(masked, infinite=True)
+    outputs.require_finite(masked, infinite=True)
     with pytest.raises(NotFiniteError, match=r"output 1 of the model, of shape \(1, 2\) in float32, holds -?inf"):
-        finite.require(masked, infinite=False)
+        outputs.require_finite(masked, infinite=False)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_infinity_is_a_matter_of_whose_model_it_is(number: float) -> None:
 )
 def test_what_holds_no_bad_number_passes(sound: object) -> None:
     """Whole numbers, nothing at all, and what cannot be looked at."""
-    finite.require(sound, infinite=False)
+    outputs.require_finite(sound, infinite=False)
 
 
 def test_outputs_are_found_in_any_nesting() -> None:
@@ -110,9 +110,9 @@ def test_the_look_at_the_outputs_is_no_part_of_what_is_measured(
 ) -> None:
     """Once, after the last measured pass."""
     passes, looked = [], []
-    honest, require = lstm.forward, finite.require
+    honest, require = lstm.forward, outputs.require_finite
     monkeypatch.setattr(lstm, "forward", lambda module, batch: passes.append(None) or honest(module, batch))
-    monkeypatch.setattr(finite, "require", lambda *a, **k: looked.append(len(passes)) or require(*a, **k))
+    monkeypatch.setattr(outputs, "require_finite", lambda *a, **k: looked.append(len(passes)) or require(*a, **k))
     fixed = msgspec.structs.replace(SHORT, iterations=7, warm_up_iterations=3)
     run_here(assignment(LSTM, Workload.INFERENCE, tmp_path, measurement=fixed))
     assert looked == [3 + 7 + 1]

@@ -5,7 +5,7 @@ size, `on` (a UUID) only on that device, `once` (a path) only the first time; `i
 many seconds later. `told` (a path) is a file that gets the launch and the moment, in nanoseconds of the monotonic
 clock, before it happens. `seconds` is how long a launch that works pretends to measure.
 
-torch is imported only by what happens on a GPU, and by what looks at numbers.
+torch is imported only by what happens on a GPU.
 """
 
 import ctypes
@@ -25,7 +25,7 @@ from protocol import floats
 from protocol.failure import Phase
 from protocol.messages import Assign
 from protocol.result import Block, Environment, Memory, Result, SteadyState, StopReason, WarmUp
-from worker import memory
+from worker import finite, memory
 from worker.stage import Stage
 
 _MIB: Final = 1024 * 1024
@@ -181,8 +181,6 @@ def _endless_kernel(_: Assign) -> None:
 
 def _not_finite(_: Assign) -> None:
     """A loss that is no number, given to the check that every training step ends with."""
-    from worker import finite
-
     finite.total({"model": math.inf - math.inf})
 
 

@@ -17,7 +17,7 @@ from protocol.cell import Cell
 from protocol.failure import Phase
 from protocol.messages import Assign
 from protocol.result import Result
-from worker import devices, finite
+from worker import devices, outputs
 from worker.errors import UnsuitableModelError
 from worker.measure import Measured, Work
 from worker.models.base import Writer
@@ -46,7 +46,7 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
         author = _Author(cast(Writer, family), module, batch[assign.model.inputs[0].name], assign.cell)
         work = Work({"iteration": author.write})
         measurements = common.warm_up_and_measure(work, assign, stage, device, HostClock())
-    finite.require(author.logits, infinite=False)
+    outputs.require_finite(author.logits, infinite=False)
     texts = author.measured(measurements.measured)
     return common.result(
         measurements,

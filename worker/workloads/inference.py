@@ -10,7 +10,7 @@ import torch
 from protocol.failure import Phase
 from protocol.messages import Assign
 from protocol.result import Result
-from worker import devices, finite, flops, latency, outputs
+from worker import devices, flops, latency, outputs
 from worker.measure import Work
 from worker.models.base import Batch
 from worker.stage import Stage
@@ -36,7 +36,7 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
         measurements = common.warm_up_and_measure(Work({"forward": forward}), assign, stage, device)
         with stage.timed("count"):
             # A user's own may mask with infinity.
-            finite.require(outputs.some(forward(), assign.model.name), infinite=assign.model.own is not None)
+            outputs.require_finite(outputs.some(forward(), assign.model.name), infinite=assign.model.own is not None)
         with stage.timed("measure"):
             latencies_ms = latency.times_ms(forward, batch.values(), device, assign.measurement.min_s)
         with stage.timed("count"):
