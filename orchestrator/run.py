@@ -22,10 +22,10 @@ from orchestrator.configuration.resolved import StoredRun
 from orchestrator.deciding import recovery
 from orchestrator.deciding.budget import Budget
 from orchestrator.deciding.slots import RunState
-from orchestrator.disk import archive, lock, places, reporting
+from orchestrator.disk import archive, lock, places, reporting, taking_up
 from orchestrator.disk.journal import Journal, read, temporary
 from orchestrator.disk.records import Beside, End, Finished, Header, Record, Segment, Spawned, Start
-from orchestrator.errors import RunFolderError, StorageError
+from orchestrator.errors import StorageError
 from orchestrator.loop import Loop
 from orchestrator.machine import host, readiness, settings
 from orchestrator.machine.seen import Look
@@ -70,6 +70,7 @@ def execute(
     with ExitStack() as opened:
         signals = stop_signals or opened.enter_context(StopSignals())
         opened.enter_context(lock.held(paths))
+        taking_up.require_own_journal(stored, paths)  # before it is opened, which makes one and cuts a torn end off
         journal = opened.enter_context(Journal(paths.journal))
         signals.spare(math.inf)
         _take_over(stored, paths, journal, driver)
@@ -164,11 +165,6 @@ def _take_over(stored: StoredRun, paths: RunPaths, journal: Journal, driver: str
     """Begin a segment. Attempts that were running when an earlier process died are ended, lost results taken back."""
     records = journal.recovered
     if not records:
-        if any(paths.folder.glob("launches/*/*/result.msgpack")):
-            raise RunFolderError(
-                f"{paths.journal} is empty or missing, but launches/ holds results, which going on would overwrite. "
-                "Put the journal back, or begin a new run."
-            )
         journal.append(
             Header(
                 run_id=stored.run_id,
@@ -179,8 +175,6 @@ def _take_over(stored: StoredRun, paths: RunPaths, journal: Journal, driver: str
                 devices=tuple(device.uuid for device in stored.devices),
             )
         )
-    elif isinstance(records[0], Header):
-        archive.require_one_run(stored, records[0], paths)
     journal.append(
         Segment(
             boot_id=host.boot_id(),

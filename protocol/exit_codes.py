@@ -16,7 +16,7 @@ class ExitCode(enum.IntEnum):
 
 
 MEANING: Final = {
-    ExitCode.PASSED: "everything passed (degraded and does-not-fit results included; --strict makes them 1)",
+    ExitCode.PASSED: "everything passed (warnings, degraded and does-not-fit results included; --strict makes them 1)",
     ExitCode.MISSED: "a threshold was missed, or a regression",
     ExitCode.USAGE: "usage or configuration; nothing was run",
     ExitCode.HARDWARE: "a hardware verdict FAIL",

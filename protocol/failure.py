@@ -70,6 +70,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     message: one line for people. code: a CUDA or exit code; signal: the number that ended the process.
     device: UUID of the one that it happened on, where a launch has several and that can be told; else not written.
+    stopped: its process was stopped by a signal (state T) when its deadline was over; else not written.
     evidence: whatever helps to believe or doubt the category (free memory, the end of stderr, …), as text.
     """
 
@@ -81,4 +82,5 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     exception: str | None = None
     traceback: str | None = None
     device: str | msgspec.UnsetType = msgspec.UNSET
+    stopped: bool | msgspec.UnsetType = msgspec.UNSET
     evidence: dict[str, str] = {}

@@ -10,6 +10,7 @@
 All paths of a run are made here and nowhere else.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -114,6 +115,10 @@ class RunPaths:
     def launch(self, cell_id: str, attempt: int) -> LaunchPaths:
         """Folder of the n-th attempt, counted from 1, at a cell."""
         return LaunchPaths(self.launches / cell_id / str(attempt))
+
+    def results(self) -> Iterator[Path]:
+        """The results that are there, of all attempts."""
+        return self.launches.glob("*/*/result.msgpack")
 
     def report(self, suffix: str) -> Path:
         """The report in one of its formats."""

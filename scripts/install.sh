@@ -4,7 +4,7 @@
 #   python3 (>= 3.11)  ──▶ .venv
 #   driver: CUDA >= 13, or none ──▶ constraints-cu13.txt        CUDA 12 ──▶ constraints-cu12.txt
 #
-# PYTHON   the interpreter to build on (default: python3, and where that does not do, the next that does)
+# PYTHON   the interpreter to build on, and no other (default: python3, and where that does not do, the next that does)
 # WHEELS   a folder of wheels; nothing is taken from the network then
 # `scripts/install.sh --constraints` only says which file would be taken.
 set -eu
@@ -51,21 +51,31 @@ if [ "${1:-}" = --constraints ]; then
     exit 0
 fi
 
+if [ -n "${WHEELS:-}" ]; then
+    [ -d "$WHEELS" ] || fail "WHEELS: there is no folder $WHEELS. README.md says how one is filled."
+    set -- "$WHEELS"/*.whl
+    [ -e "$1" ] || fail "WHEELS: there are no wheels in $WHEELS. README.md says how it is filled."
+fi
+
+# make hands python3 on where nobody named one; whoever names another means that one.
+named=${PYTHON:-python3}
+if [ "$named" = python3 ]; then set -- python3 python3.12 python3.11 python3.13; else set -- "$named"; fi
 python=
-for candidate in "${PYTHON:-python3}" python3.12 python3.11 python3.13; do
+for candidate in "$@"; do
     if usable "$candidate"; then
         python=$candidate
         break
     fi
 done
 if [ -z "$python" ]; then
-    found=$("${PYTHON:-python3}" --version 2>&1) || found="no ${PYTHON:-python3}"
+    found=$("$named" --version 2>/dev/null) || found="no $named"
     wanted="3.11 or newer"
     [ "$newest_minor" = 99 ] || wanted="3.11 to 3.$newest_minor"
     fail "gpubench needs Python $wanted for $constraints; found: $found. Install one, or name it:" \
         "make PYTHON=/path/to/python3.12"
 fi
 
+origin="made before; after \`make clean\` another can be taken"
 if ! usable .venv/bin/python || ! .venv/bin/python -m pip --version >/dev/null 2>&1; then
     if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
         version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
@@ -73,9 +83,11 @@ if ! usable .venv/bin/python || ! .venv/bin/python -m pip --version >/dev/null 2
             "On Debian and Ubuntu: apt-get install python$version-venv"
     fi
     "$python" -m venv --clear .venv
+    origin="from $(command -v "$python")"
 fi
 
-echo "Installing into .venv with $constraints${cuda:+ (the driver reads CUDA $cuda)}${WHEELS:+, wheels from $WHEELS}"
+echo "Installing into .venv ($(.venv/bin/python --version), $origin)"
+echo "with $constraints${cuda:+ (the driver reads CUDA $cuda)}${WHEELS:+, wheels from $WHEELS}"
 set -- --constraint "$constraints"
 [ -z "${WHEELS:-}" ] || set -- "$@" --no-index --find-links "$WHEELS"
 # The build backend first and under the constraints as well: pip would otherwise fetch the newest one for the build.

@@ -133,3 +133,40 @@ def test_a_driver_that_is_too_old_is_refused(tmp_path: Path) -> None:
     done = chosen(tmp_path, "echo '| Driver Version: 470.57.02    CUDA Version: 11.4     |'")
     assert done.returncode == 2
     assert "driver from 535 on" in done.stderr
+
+
+def installed(tmp_path: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a copy of scripts/install.sh, which can spoil no .venv of ours. Without constraints files, pip refuses."""
+    (tmp_path / "scripts").mkdir()
+    script = shutil.copy(ROOT / "scripts" / "install.sh", tmp_path / "scripts")
+    unset = {"PYTHON": "", "WHEELS": ""}
+    return subprocess.run(
+        [script], env={**os.environ, **unset, **environment}, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.parametrize(
+    ("environment", "message"),
+    [
+        ({"PYTHON": "/nope"}, "found: no /nope"),
+        ({"PYTHON": "false"}, "found: no false"),
+        ({"PYTHON": sys.executable, "WHEELS": "nofolder"}, "error: WHEELS: there is no folder nofolder"),
+        ({"PYTHON": sys.executable, "WHEELS": "empty"}, "error: WHEELS: there are no wheels in empty"),
+    ],
+)
+def test_what_cannot_be_installed_with_is_refused(tmp_path: Path, environment: dict[str, str], message: str) -> None:
+    """Whoever names a Python gets no other one; without wheels there is nothing for pip to try."""
+    (tmp_path / "empty").mkdir()
+    done = installed(tmp_path, **environment)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert not (tmp_path / ".venv").exists()
+
+
+def test_an_installation_says_which_python_it_takes(tmp_path: Path) -> None:
+    """With its version, before pip begins."""
+    (tmp_path / "wheels").mkdir()
+    (tmp_path / "wheels" / "one.whl").touch()
+    done = installed(tmp_path, PYTHON=sys.executable, WHEELS="wheels")
+    version = ".".join(map(str, sys.version_info[:3]))
+    assert f"Installing into .venv (Python {version}, from {sys.executable})" in done.stdout

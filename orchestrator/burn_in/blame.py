@@ -5,6 +5,7 @@
     wrong from wherever one device received ────────────────▶ the receiver
     wrong between two of them alone ────────────────────────▶ their link: either of the two, or what lies between
     a sum that is wrong, and no copy ───────────────────────▶ those that have it wrong
+    a sum that is wrong, and copies of others too ──────────▶ nobody knows: it may follow from them, or be its own
 
 With two devices there is nobody to hold them against, so that a wrong copy is always their link's.
 """
@@ -21,12 +22,14 @@ class Blamed:
     """A mismatch that counts against `device`.
 
     ends: of a copy, sender and receiver. link: it may be either of them, or what lies between, and counts against both.
+    doubtful: it may follow from what counts against others.
     """
 
     device: str
     mismatch: Mismatch
     ends: tuple[str, str] | None = None
     link: bool = False
+    doubtful: bool = False
 
 
 def blamed(seen: Mapping[str, Verification]) -> list[Blamed]:
@@ -44,9 +47,13 @@ def blamed(seen: Mapping[str, Verification]) -> list[Blamed]:
                 found.append(Blamed(device, mismatch))
     culprits = {one.device for one in found}
     found += _of_copies({pair: wrong for pair, wrong in pairs.items() if pair[0] not in culprits}, len(seen) - 1)
-    if found:
-        return found  # a sum that is wrong beside them follows from it
-    return [Blamed(device, mismatch) for device, wrong in sums.items() for mismatch in wrong]
+    blamed_already = {one.device for one in found}
+    return found + [
+        Blamed(device, mismatch, doubtful=bool(found))
+        for device, wrong in sums.items()
+        if device not in blamed_already
+        for mismatch in wrong
+    ]
 
 
 def _of_copies(pairs: Mapping[tuple[str, str], list[Mismatch]], others: int) -> list[Blamed]:

@@ -11,10 +11,12 @@ from collections.abc import Sequence
 
 import msgspec
 
+from orchestrator.configuration.yaml_schema import did_you_mean, listed
 from orchestrator.errors import ConfigError
 from protocol.cell import Device, Workload
 from protocol.verification import Injection
 
+FAULTS = ("flip", "slow", "hot")
 FORMS = "flip:<gpu>:<round>[:bits], slow:<gpu>:<percent> or hot:<gpu>:<celsius>"
 MOST_BITS = 64
 HOTTEST_C = 200
@@ -33,6 +35,11 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 def parse(text: str, devices: Sequence[Device]) -> Asked:
     """What `--inject` says. <gpu> is the number or the UUID of a device of the run. Raises ConfigError."""
     kind, *words = text.split(":")
+    if kind not in FAULTS:
+        raise ConfigError(
+            f"--inject {text}: there is no fault '{kind}'.{did_you_mean(kind, FAULTS)} There is "
+            f"{listed(FAULTS, 'and')}; the forms are {FORMS}"
+        )
     which, rest = _device(words, devices) if words else (None, [])
     if which is None:
         names = ", ".join(device.label for device in devices)

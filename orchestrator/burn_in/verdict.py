@@ -2,7 +2,8 @@
 
     FAIL      it computed, kept or moved wrong bits, or its health says that the hardware is at fault
     UNKNOWN   the time was not served, a required check did no work, or nobody can say which of several GPUs is wrong
-    WARN      it slows down, or is slower than its siblings, or its health warns
+    WARN      it slows down, or is slower than its siblings, or its health warns, or a launch crashed that had to be
+              made up for
     PASS      all required checks did their work for the time that was asked for, and found nothing
 
 Earlier ones win; every reason that was found is told, whichever wins. PASS stands on evidence alone: what was counted.
@@ -72,13 +73,14 @@ class Tally:
 
 @dataclass(frozen=True)
 class Wrong:
-    """A mismatch that a launch found in its own work."""
+    """A mismatch that a launch found in its own work. doubtful: it may follow from what counts against others."""
 
     workload: Workload
     precision: str
     round: int
     at: str
     mismatch: Mismatch
+    doubtful: bool = False
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,8 @@ class Work:
 
     asked_s, served_s: seconds asked for, and that the run lasted, interruptions left out. cell_s: of one launch.
     wrong: mismatches that were kept. deviations: of its launches from the majority. undecided: cells in which GPUs
-    disagree without one. failures: launches without a result, in words. paces: kind of rate → what it says.
+    disagree without one. failures: launches without a result, in words; made_up: those that another one of the same
+    round made up for, but that are a finding all the same. paces: kind of rate → what it says.
     not_tested: what → why. interrupted: why the run ended early, or empty. too_hot: why its load was ended for its
     heat, or empty. required: checks that were planned for it.
     """
@@ -100,6 +103,7 @@ class Work:
     deviations: tuple[Deviation, ...] = ()
     undecided: tuple[str, ...] = ()
     failures: tuple[str, ...] = ()
+    made_up: tuple[str, ...] = ()
     health: Verdict = Verdict.NOT_APPLICABLE
     health_reason: str = ""
     paces: Mapping[str, Told] = field(default_factory=dict)
@@ -136,7 +140,7 @@ class Judged:
 
 def judge(work: Work) -> Judged:
     """The verdict on one GPU."""
-    found = [*_wrong_bits(work), *_of_health(work), *_gaps(work), *_slow(work)]
+    found = [*_wrong_bits(work), *_of_health(work), *_gaps(work), *_made_up(work), *_slow(work)]
     found.sort(key=lambda reason: GRAVEST_FIRST.index(reason.verdict))
     verdict = found[0].verdict if found else Verdict.PASS
     action = max((reason.action for reason in found), key=list(Action).index, default=Action.NOTHING)
@@ -158,7 +162,13 @@ def _wrong_bits(work: Work) -> Iterator[Reason]:
         where = f"{TITLES[one.workload]} in {one.precision}, round {one.round + 1}, {one.at}"
         what = f"{mismatch.what}: {_counted(mismatch.elements, 'element')}, {_counted(mismatch.bits, 'bit')} wrong"
         again = f"wrong again in {mismatch.wrong_again} of {mismatch.repeated} repetitions"
-        if _another_algorithm(mismatch):
+        if one.doubtful:
+            yield Reason(
+                Verdict.UNKNOWN,
+                f"{where}: {what}; its sum was wrong while copies of others were, which may be why; {again}",
+                Action.MONITOR,
+            )
+        elif _another_algorithm(mismatch):
             yield Reason(
                 Verdict.UNKNOWN,
                 f"{where}: {what}, all of it within rounding: the library may have chosen another algorithm; {again}",
@@ -169,7 +179,7 @@ def _wrong_bits(work: Work) -> Iterator[Reason]:
             yield Reason(Verdict.FAIL, f"{where}: {what}; {again}{read}", Action.REPLACE)
     if (more := work.mismatches - len(work.wrong)) > 0:
         counted = _counted(more, "more mismatch", "more mismatches")
-        if work.wrong and all(_another_algorithm(one.mismatch) for one in work.wrong):
+        if work.wrong and all(one.doubtful or _another_algorithm(one.mismatch) for one in work.wrong):
             yield Reason(Verdict.UNKNOWN, f"{counted}, without details; those with details look alike", Action.MONITOR)
         else:
             yield Reason(Verdict.FAIL, counted, Action.REPLACE)
@@ -220,6 +230,11 @@ def _gaps(work: Work) -> Iterator[Reason]:
 def _why(work: Work, workload: Workload) -> str:
     said = (why for what, why in work.not_tested.items() if what.startswith(f"{workload} "))
     return next(said, "no launch of it has a result")
+
+
+def _made_up(work: Work) -> Iterator[Reason]:
+    for text in work.made_up:
+        yield Reason(Verdict.WARN, f"a launch failed, and another one made up for it: {text}", Action.MONITOR)
 
 
 def _slow(work: Work) -> Iterator[Reason]:

@@ -84,7 +84,9 @@ DISPLAY_OPTIONS: Final = (
         show_default=True,
         help="What is told, as text or as a JSON object a line.",
     ),
-    click.option("--strict", is_flag=True, help="End with 1 where a result is degraded or does not fit."),
+    click.option(
+        "--strict", is_flag=True, help="End with 1 for a result that is degraded or does not fit, and for WARN."
+    ),
     click.option(
         "--on-finish",
         metavar="COMMAND",

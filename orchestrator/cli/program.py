@@ -165,6 +165,8 @@ def _usage(error: click.UsageError, program: str, hint: str = "") -> str:
         case click.NoSuchOption(option_name=name, possibilities=near):
             guess = f" Did you mean {' or '.join(near)}?" if near else ""
             problem = f"there is no option {name}.{guess}"
+        case click.MissingParameter(param=click.Option() as option):
+            problem = f"{'/'.join(option.opts)} {option.metavar or ''}".rstrip() + " is missing."
         case click.MissingParameter(param=click.Parameter() as parameter):
             problem = f"{parameter.human_readable_name} is missing."
         case click.BadParameter(param=click.Parameter() as parameter):

@@ -43,7 +43,7 @@ Examples:
     metavar="NAMES",
     shell_complete=complete.formats,
     help="json, csv, txt or several, separated by commas. [default: by the suffix of --output, else json; without "
-    "--output those of the run]",
+    "--output all, as a run writes them]",
 )
 @held_options
 @click.pass_context
@@ -70,12 +70,13 @@ def command(
     from orchestrator.cli import held_against
     from orchestrator.compare import against
     from orchestrator.configuration import resolve as config
+    from orchestrator.configuration.resolved import ReportFormat
     from orchestrator.disk import archive, folders, journal, reporting
 
     paths = folders.existing_run(run, "runs")
     place = None if output is None else _place(output, formats)
     stored = archive.load_stored(paths)
-    wanted = stored.configuration.formats if formats is None else config.report_formats(formats)
+    wanted = tuple(ReportFormat) if formats is None else config.report_formats(formats)
     seen = journal.length(paths.journal)
     given = held_against.read(compare_baseline, thresholds, price)
     made = reporting.make(paths, stored, against.stored(paths).beside(given) if given else None)

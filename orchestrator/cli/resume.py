@@ -19,7 +19,7 @@ def command(context: click.Context, /, run: str | None, runs_folder: str, **para
     What was finished is kept, and the rest is run as it was planned: a run's configuration never changes.
     """
     from orchestrator.cli.running import work
-    from orchestrator.disk import archive, folders, lock
+    from orchestrator.disk import archive, folders, lock, taking_up
 
     require_one_voice(params)
     with announced(params) as ending:
@@ -28,7 +28,7 @@ def command(context: click.Context, /, run: str | None, runs_folder: str, **para
         ending.paths = paths
         ending.stop_signals.spare(1)  # it ends with a report, also where it is stopped before it has begun anything
         stored = archive.load_stored(paths)
-        archive.require_own_journal(stored, paths)
+        taking_up.require_own_journal(stored, paths)
         lock.require_free(paths)
         code = work(stored, paths, params, ending)
     context.exit(code)

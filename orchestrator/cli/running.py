@@ -140,8 +140,13 @@ def _summarise(reports: "Sequence[Path]", end: str, before: "Sequence[str]") -> 
 
 def _strict(code: ExitCode, report: "Report") -> ExitCode:
     """What --strict makes of the exit code."""
-    cells = report.summary.cells
-    imperfect = cells.degraded + cells.referred + cells.does_not_fit
+    from orchestrator.health.verdict import Verdict
+
+    cells, health = report.summary.cells, report.health
+    verdicts = {health.node.verdict, *(gpu.verdict for gpu in health.gpus)}
+    if report.burn_in is not None:
+        verdicts.add(report.burn_in.verdict)
+    imperfect = cells.degraded + cells.referred + cells.does_not_fit or Verdict.WARN in verdicts
     return ExitCode.MISSED if code is ExitCode.PASSED and imperfect else code
 
 

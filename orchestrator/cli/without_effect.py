@@ -102,6 +102,33 @@ _RULES: Final = (
     _Rule("pythonpath", _own, _NOT_OWN),
 )
 
+_BURN_IN_FILE: Final = "configs/burn_in.yaml"
+_OWN_CELLS: Final = f"a burn-in has cells of its own ({_BURN_IN_FILE})"
+_DECIDED: Final = (
+    "models",
+    "benchmark.profile",
+    "benchmark.phases",
+    "benchmark.precision",
+    "benchmark.memory_format",
+    "benchmark.iterations",
+    "benchmark.warmup",
+    "benchmark.launches",
+    "batch_sizes",
+    "training_batch_sizes",
+    "generation_batch_sizes",
+    "sequence_lengths",
+    "input_sizes",
+)
+"""What a burn-in decides itself."""
+
+_BURN_IN_RULES: Final = (
+    *(_Rule(key, lambda _: False, _OWN_CELLS) for key in _DECIDED),
+    # A model of yours may stand in the place of one that ships, and so be replayed.
+    _Rule("models_file", _own, _OWN_CELLS),
+    _Rule("pythonpath", _own, _OWN_CELLS),
+)
+"""Instead of those of the same keys above."""
+
 
 def sentences(
     said: Said, params: RunParams, configuration: Configuration, plan: Plan, devices: Sequence[Device]
@@ -116,14 +143,27 @@ def sentences(
         gpus=tuple(device for device in devices if device.kind is DeviceKind.CUDA),
     )
     by_origin: dict[str, list[_Rule]] = {}
-    for rule in _RULES:
+    for rule in _rules(run):
         if said.chosen(rule.key):
             by_origin.setdefault(said.origin(rule.key), []).append(rule)
     for origin, rules in by_origin.items():
         if not any(rule.matters(run) for rule in rules):
-            yield f"{origin} changes nothing: {rules[0].why if len(rules) == 1 else _NO_BATCH}"
+            yield f"{origin} changes nothing: {_why(rules)}"
     yield from _beside_the_file(said, params, run)
     yield from _tf32(said, run)
+
+
+def _rules(run: _Run) -> tuple[_Rule, ...]:
+    if run.configuration.burn_in is None:
+        return _RULES
+    own = {rule.key for rule in _BURN_IN_RULES}
+    return (*_BURN_IN_RULES, *(rule for rule in _RULES if rule.key not in own))
+
+
+def _why(rules: Sequence[_Rule]) -> str:
+    """Of the rules of one option: several reasons are those of -b, which stands for the batch sizes of all phases."""
+    reasons = {rule.why for rule in rules}
+    return rules[0].why if len(reasons) == 1 else _NO_BATCH
 
 
 def _beside_the_file(said: Said, params: RunParams, run: _Run) -> Iterator[str]:
@@ -144,4 +184,5 @@ def _tf32(said: Said, run: _Run) -> Iterator[str]:
     where = {cell.devices[0] for cell in run.plan.cells if cell.precision is Precision.TF32}
     cpus = [device.label for device in run.devices if device.uuid in where and device.kind is DeviceKind.CPU]
     if cpus:
-        yield f"{said.origin('benchmark.precision')}: tf32 is fp32 on {listed(cpus, 'and')}, which cannot round to TF32"
+        asks = said.origin("benchmark.precision") if run.configuration.burn_in is None else _BURN_IN_FILE
+        yield f"{asks}: tf32 is fp32 on {listed(cpus, 'and')}, which cannot round to TF32"

@@ -68,9 +68,12 @@ def twins(cell: Cell, kinds: Mapping[str, str]) -> Iterator[Cell]:
 
 
 def ask(state: RunState, slot: Slot) -> RunState:
-    """A failure is final here: have the same cell run next on another device, an idle one where there is any."""
+    """A failure is final here: have the same cell run next on another device, an idle one where there is any.
+
+    A process that somebody had stopped says nothing: neither the model nor the device kept it from its end.
+    """
     others = tuple(_slots(state, slot))
-    if is_skipped(state, state.cells[slot[0]]):
+    if state.slots[slot].stopped or is_skipped(state, state.cells[slot[0]]):
         return state
     if others:
         state = msgspec.structs.replace(state, asked=(*state.asked, slot))
@@ -186,7 +189,7 @@ def in_a_row(models: Iterable[str]) -> str:
 def _elsewhere(state: RunState, twin: Slot) -> Elsewhere:
     there = state.slots[twin]
     pending = there.status is SlotStatus.RUNNING or (there.status is SlotStatus.WAITING and not _out(state, twin))
-    return Elsewhere(there.status is SlotStatus.MEASURED, there.failures, pending)
+    return Elsewhere(there.status is SlotStatus.MEASURED, () if there.stopped else there.failures, pending)
 
 
 def _slots(state: RunState, slot: Slot) -> Iterator[Slot]:

@@ -58,7 +58,8 @@ BEFORE_DEVICE: Final = frozenset({Phase.START, Phase.IMPORT})
 """Nothing has touched the device yet: what fails here cannot be its fault."""
 POINTS_AT_DEVICE: Final = frozenset({Category.CUDA_STICKY, Category.CUDA_ERROR, Category.CRASHED, Category.DEADLINE})
 """How work on a sick GPU ends. Where no other GPU can be asked, two models in a row that end so take it out. Signals
-from outside are not among them, because whoever sends them would take sound GPUs out; nor is a loss that is not finite,
+from outside are not among them, because whoever sends them would take sound GPUs out, and a deadline that a stopped
+process has missed does not count (SlotState.stopped); nor is a loss that is not finite,
 because two models in the same precision may well diverge."""
 BEFORE_FIRST_FORWARD: Final = frozenset({Phase.START, Phase.IMPORT, Phase.BUILD})
 """What fails in one of these has nothing to do with the batch."""

@@ -41,8 +41,8 @@ SETTLED: Final = frozenset(SlotStatus) - {SlotStatus.WAITING, SlotStatus.RUNNING
 class SlotState(msgspec.Struct, frozen=True, kw_only=True):
     """One planned launch, or one scan for the batch size, which takes many.
 
-    batch_size: what the last attempt ran. failed_in: how far its last failure had come. refers_to: the cell that has
-    its result. tried: what a scan knows so far.
+    batch_size: what the last attempt ran. failed_in: how far its last failure had come; stopped: a signal from outside
+    had stopped its process then. refers_to: the cell that has its result. tried: what a scan knows so far.
     """
 
     status: SlotStatus = SlotStatus.WAITING
@@ -50,6 +50,7 @@ class SlotState(msgspec.Struct, frozen=True, kw_only=True):
     attempts: int = 0
     failures: tuple[Category, ...] = ()
     failed_in: Phase = Phase.START
+    stopped: bool = False
     refers_to: str | None = None
     tried: tuple[Tried, ...] = ()
 

@@ -212,7 +212,7 @@ def _failed(state: RunState, slot: Slot, launch: int, failure: Failure) -> RunSt
     """What a failed launch means: for the slot, and, where the failure is final, for its device or its model."""
     rule = POLICY[failure.category]
     failures = (*state.slots[slot].failures, failure.category)
-    state = with_slot(state, slot, failures=failures, failed_in=failure.phase)
+    state = with_slot(state, slot, failures=failures, failed_in=failure.phase, stopped=bool(failure.stopped))
     failed = state.slots[slot]
     scans = state.cells[slot[0]].batch_size == AUTO
     if rule.reaction is Reaction.QUARANTINE:

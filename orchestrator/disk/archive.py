@@ -144,6 +144,8 @@ class Archive:
             raise ResultFileError(f"{path}: {error}") from error
         if result.flaw is not None:
             raise ResultFileError(f"{path}: not a measurement: {result.flaw}")
+        if not {*result.cell.devices} <= {device.uuid for device in self.stored.devices}:
+            raise ResultFileError(f"{path}: measured on devices that the run does not have")
         return result
 
 
@@ -171,12 +173,6 @@ def assemble(stored: StoredRun, paths: RunPaths, records: tuple[Record, ...]) ->
     if words := coherence.wrong(stored, records):
         raise RunFolderError(f"{paths.journal}: damaged: {words}. {damage.advice(paths.journal)}")
     return _assemble(paths, stored, header, records)
-
-
-def require_own_journal(stored: StoredRun, paths: RunPaths) -> None:
-    """Make sure that the journal, as far as it was begun, is that of `stored`. Raises RunFolderError."""
-    if records := journal.read(paths.journal) if paths.journal.exists() else ():
-        assemble(stored, paths, records)
 
 
 def store(stored: StoredRun, paths: RunPaths) -> None:

@@ -23,6 +23,7 @@ from orchestrator.disk.records import (
     TakenOut,
     TooHot,
 )
+from protocol.failure import Failure
 
 _LATEST_S: Final = 1e11
 """The year 5138. Times behind it cannot be written as dates."""
@@ -45,7 +46,9 @@ class _Judge:
         self._planned = {slot for queue in self._slots.values() for slot in queue}
         self._devices = {device.uuid for device in stored.devices}
         self._models = set(stored.configuration.by_name)
-        self._begun: set[int] = set()
+        self._cells = {cell.id: cell.devices for cell in stored.plan.cells}
+        self._begun: dict[int, tuple[str, ...]] = {}
+        """Launch → the devices of its cell."""
         self._in_segment = False
 
     def wrong(self, record: Record, *, first: bool) -> str | None:
@@ -65,6 +68,8 @@ class _Judge:
                 return f"launch {record.launch} was never begun"
             case End() if (record.result_sha256 is None) == (record.failure is None):
                 return f"launch {record.launch} has both a result and a failure, or neither"
+            case End(failure=Failure(device=str(device))) if device not in self._begun[record.launch]:
+                return f"{device!r} is no device of launch {record.launch}"
             case TakenOut() | TooHot() | Foreign() if record.device not in self._devices:
                 return f"{record.device!r} is no device of the run"
             case Skipped() if record.model not in self._models:
@@ -80,5 +85,5 @@ class _Judge:
             return f"{start.cell!r}, round {start.round}, is not planned on {start.device!r}"
         if start.attempt < 1 or start.batch_size < 1:
             return f"attempt {start.attempt} at batch size {start.batch_size}"
-        self._begun.add(start.launch)
+        self._begun[start.launch] = self._cells[start.cell]
         return None

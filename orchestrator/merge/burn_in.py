@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from orchestrator.burn_in import compare, verdict
 from orchestrator.burn_in.compare import Comparison, Sample
@@ -18,16 +19,21 @@ from orchestrator.merge.times import iso
 from orchestrator.report.burn_in import BurnInReport, CheckReport, GpuBurnIn, PaceReport, ReasonReport
 from orchestrator.report.health import HealthReport
 from protocol.cell import Cell, Device, Workload
-from protocol.failure import Category
+from protocol.failure import Category, Failure
+
+_WITH_THE_RUN: Final = frozenset({Category.STOPPED, Category.INTERRUPTED})
+_FROM_OUTSIDE: Final = frozenset({Category.KILLED, Category.ZYGOTE_DIED, Category.CONTAMINATED})
+"""What a sound device may meet with, and no finding where another launch made up for it."""
 
 
 @dataclass(frozen=True)
 class _Good:
-    """A launch with a result."""
+    """A launch with a result. doubtful: what counts against a device in it may follow from what others had wrong."""
 
     attempt: Attempt
     cell: Cell
     evidence: LaunchEvidence
+    doubtful: bool = False
 
 
 @dataclass(frozen=True)
@@ -61,11 +67,7 @@ def burn_in(archive: Archive, evidence: Evidence, judged: HealthReport) -> BurnI
     gpus = []
     labels = {device.uuid: device.label for device in archive.stored.devices}
     for device in archive.stored.devices:
-        mine = [
-            replace(one, evidence=links.share(one.evidence, one.cell, device.uuid, labels))
-            for one in good
-            if device.uuid in one.cell.devices
-        ]
+        mine = [_share(one, device, labels) for one in good if device.uuid in one.cell.devices]
         work = _work(night, device, mine)
         gpus.append(_report(device, work, verdict.judge(work), mine, night))
     return BurnInReport(
@@ -76,6 +78,11 @@ def burn_in(archive: Archive, evidence: Evidence, judged: HealthReport) -> BurnI
         gpus=tuple(gpus),
         links=tuple(links.rates([(one.cell, one.evidence) for one in good])),
     )
+
+
+def _share(one: _Good, device: Device, labels: Mapping[str, str]) -> _Good:
+    evidence, doubtful = links.share(one.evidence, one.cell, device.uuid, labels)
+    return replace(one, evidence=evidence, doubtful=doubtful)
 
 
 def _samples(good: Sequence[_Good]) -> Iterator[Sample]:
@@ -106,13 +113,21 @@ def _work(night: _Night, device: Device, mine: Sequence[_Good]) -> Work:
         cell_s=night.asked.cell_s[device.kind],
         tallies=_tallies(mine),
         wrong=tuple(
-            Wrong(one.cell.workload, one.cell.precision, one.attempt.start.round, _seen(one, mismatch.at_ns), mismatch)
+            Wrong(
+                one.cell.workload,
+                one.cell.precision,
+                one.attempt.start.round,
+                _seen(one.attempt, mismatch.at_ns),
+                mismatch,
+                one.doubtful,
+            )
             for one, found in verified
             for mismatch in found.kept
         ),
         deviations=tuple(one for one in compared.deviations if one.sample.device == device.uuid),
         undecided=tuple(cell for cell, devices in compared.undecided.items() if device.uuid in devices),
         failures=tuple(_failures(archive, evidence, device)),
+        made_up=tuple(_made_up(archive, evidence, device)),
         health=health,
         health_reason=why,
         paces=night.paces.get(device.uuid, {}),
@@ -125,9 +140,9 @@ def _work(night: _Night, device: Device, mine: Sequence[_Good]) -> Work:
     )
 
 
-def _seen(one: _Good, at_ns: int) -> str:
-    """When a mismatch was seen, by the calendar."""
-    segment = one.attempt.segment
+def _seen(attempt: Attempt, at_ns: int) -> str:
+    """When something was seen in a launch, by the calendar."""
+    segment = attempt.segment
     return iso(segment.wall + (at_ns - segment.monotonic_ns) / 1e9)
 
 
@@ -156,19 +171,41 @@ def _failures(archive: Archive, evidence: Evidence, device: Device) -> Iterator[
 
     Those that ended with the run, or with its time, tell nothing of the device: whether the time was served does.
     """
-    cells = {cell.id: cell for cell in archive.stored.plan.cells}
-    done = {
-        (attempt.start.cell, attempt.start.round)
-        for attempt in archive.attempts
-        if attempt.start.launch in evidence.launches
-    }
-    for attempt in archive.attempts:
-        start, failure = attempt.start, attempt.failure
-        cell = cells[start.cell]
-        if device.uuid not in cell.devices or failure is None or (start.cell, start.round) in done:
-            continue
-        if failure.category not in {Category.STOPPED, Category.INTERRUPTED}:
+    done = _done(archive, evidence)
+    for attempt, cell, failure in _failed(archive, device):
+        start = attempt.start
+        if (start.cell, start.round) not in done:
             yield f"{_name(cell)}, round {start.round + 1}: {failure.category}: {failure.message}"
+
+
+def _made_up(archive: Archive, evidence: Evidence, device: Device) -> Iterator[str]:
+    """Launches of a device that failed, and that another one of their round has made up for.
+
+    Of several devices it is the one that is blamed, else all of them. What comes from outside says nothing of it, and
+    stands among the report's failures alone.
+    """
+    done = _done(archive, evidence)
+    for attempt, cell, failure in _failed(archive, device):
+        start, blamed = attempt.start, failure.device or device.uuid
+        if (start.cell, start.round) in done and failure.category not in _FROM_OUTSIDE and blamed == device.uuid:
+            assert attempt.end is not None
+            when = _seen(attempt, attempt.end.at_ns)
+            yield f"{_name(cell)}, round {start.round + 1}, {when}: {failure.category}: {failure.message}"
+
+
+def _done(archive: Archive, evidence: Evidence) -> set[tuple[str, int]]:
+    """Cells and rounds of which there is a result."""
+    started = (attempt.start for attempt in archive.attempts)
+    return {(start.cell, start.round) for start in started if start.launch in evidence.launches}
+
+
+def _failed(archive: Archive, device: Device) -> Iterator[tuple[Attempt, Cell, Failure]]:
+    """Launches of a device that failed, but not with the run, or with its time."""
+    cells = {cell.id: cell for cell in archive.stored.plan.cells}
+    for attempt in archive.attempts:
+        cell, failure = cells[attempt.start.cell], attempt.failure
+        if failure is not None and device.uuid in cell.devices and failure.category not in _WITH_THE_RUN:
+            yield attempt, cell, failure
 
 
 def _health(device: Device, judged: HealthReport) -> tuple[Verdict, str]:

@@ -19,23 +19,24 @@ _NONE = "it has none in this run"
 _SLICE = "a slice of a GPU has no links of its own"
 
 
-def share(evidence: LaunchEvidence, cell: Cell, device: str, labels: Mapping[str, str]) -> LaunchEvidence:
+def share(evidence: LaunchEvidence, cell: Cell, device: str, labels: Mapping[str, str]) -> tuple[LaunchEvidence, bool]:
     """What a launch says of one of its devices: what that verified, and the mismatches that count against it.
 
-    labels: device → how people call it.
+    Also whether all of these are doubtful. labels: device → how people call it.
     """
     leader = evidence.verification
     if len(cell.devices) == 1 or leader is None:
-        return evidence
+        return evidence, False
     seen = {cell.devices[0]: leader, **evidence.others}
     own = seen.get(device)
     if own is None:
-        return dataclasses.replace(evidence, verification=None)
+        return dataclasses.replace(evidence, verification=None), False
     mine = [one for one in blame.blamed(seen) if one.device == device]
     more = sum(one.mismatches - len(one.kept) for one in seen.values()) if mine else 0
     kept = tuple(_in_words(one, labels) for one in mine)
     attributed = msgspec.structs.replace(own, mismatches=len(kept) + more, kept=kept)
-    return dataclasses.replace(evidence, verification=attributed)
+    doubtful = bool(mine) and all(one.doubtful for one in mine)
+    return dataclasses.replace(evidence, verification=attributed), doubtful
 
 
 def not_tested(device: Device, run: StoredRun, taken_out: Collection[str]) -> dict[str, str]:

@@ -74,9 +74,14 @@ def _model_or_device(run: _Run, attempt: Attempt, failure: Failure) -> Fault:
     cell, category = run.cells[attempt.start.cell], failure.category
     if run.outcomes[cell.id].status in _MEASURED:
         return Fault(None, "")
+    if failure.stopped:
+        return Fault(
+            Blame.UNTOLD, "neither the model's nor the device's: a signal from outside had stopped the process"
+        )
     others: dict[str, Elsewhere] = {}
     for device, twin, outcome in run.elsewhere(cell):
-        failures = tuple(one.failure.category for one in run.tries.get(twin.id, ()) if one.failure)
+        told = (one.failure for one in run.tries.get(twin.id, ()))
+        failures = tuple(one.category for one in told if one is not None and not one.stopped)
         others[device.label] = Elsewhere(outcome.status in _MEASURED, failures, pending=False)
     match blame(category, others.values()):
         case Blame.MODEL:
@@ -129,7 +134,8 @@ def _ended_well(run: _Run, attempts: Iterable[Attempt], than: Attempt) -> Sequen
 def _points_at_device(run: _Run, attempt: Attempt, failure: Failure) -> bool:
     """Whether a sick device ends its work so; of several that worked together nobody knows which one it was."""
     alone = len(run.cells[attempt.start.cell].devices) == 1
-    return alone and failure.category in POINTS_AT_DEVICE and failure.phase not in BEFORE_DEVICE
+    points = failure.category in POINTS_AT_DEVICE and not failure.stopped
+    return alone and points and failure.phase not in BEFORE_DEVICE
 
 
 def _too_little_memory(run: _Run, attempt: Attempt) -> str:

@@ -34,4 +34,5 @@ def with_clues(failure: Failure, live: Live, sample: Sample | None, xids: str) -
         "xids": xids,
     }
     added = {name: text for name, text in found.items() if text and name not in failure.evidence}
-    return msgspec.structs.replace(failure, evidence=failure.evidence | added)
+    stopped = failure.category is Category.DEADLINE and live.was_stopped
+    return msgspec.structs.replace(failure, stopped=stopped or msgspec.UNSET, evidence=failure.evidence | added)

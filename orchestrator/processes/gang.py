@@ -5,7 +5,9 @@
     rank 2 ── communication failed ────────┘                 the others said is kept with it as evidence
 
 One that dies takes the others with it: what they say of the connection that broke is a consequence, and so is the end
-of those that the orchestrator ends because of it. Where no process failed by itself, all of them wait for each other.
+of those that the orchestrator ends because of it. Of several that failed by themselves, it is the one with the graver
+sign of the cause, and only then the earliest: a GPU that is lost may give the others CUDA errors before it is heard of.
+Where no process failed by itself, all of them wait for each other.
 Then it is the one that did not come which hangs: it is stopped, or has begun fewer transfers than the others. Where
 nothing tells them apart, no device is named.
 """
@@ -21,6 +23,13 @@ from protocol.result import Result
 
 _CONSEQUENCES: Final = frozenset({Category.COMMUNICATION, Category.DEADLINE})
 """What a process may end in because of another one."""
+_SIGNS: Final = (
+    {Category.DEVICE_LOST},
+    {Category.DEVICE_HARDWARE, Category.TOO_HOT},
+    {Category.DEVICE_UNAVAILABLE, Category.CUDA_STICKY, Category.CUDA_ERROR},
+    {Category.OUT_OF_MEMORY, Category.IMPORT_ERROR, Category.NOT_BUILT, Category.EXCEPTION, Category.NOT_FINITE},
+)
+"""Signs of a cause, surest first: what is said of a GPU, CUDA's codes, exceptions. Signals and all others follow."""
 
 
 @dataclass(frozen=True)
@@ -49,12 +58,17 @@ def judged(told: Sequence[Told]) -> tuple[int, Result | Failure]:
     own = [pair for pair in failed if not told[pair[0]].ended]
     causes = [pair for pair in own if pair[1].category not in _CONSEQUENCES]
     if causes:
-        rank, failure = min(causes, key=lambda pair: told[pair[0]].at)
+        rank, failure = min(causes, key=lambda pair: (_sign(pair[1].category), told[pair[0]].at))
         return rank, _with_the_others(told, rank, failure, told[rank].device if len(told) > 1 else None)
     rank, failure = min(own, key=lambda pair: (pair[1].category is not Category.DEADLINE, told[pair[0]].at))
     if len(told) == 1:
         return rank, failure
     return _hung(told, rank, failure)
+
+
+def _sign(category: Category) -> int:
+    """The place of a category among the signs of a cause."""
+    return next((place for place, signs in enumerate(_SIGNS) if category in signs), len(_SIGNS))
 
 
 def _together(told: Sequence[Told], results: Sequence[Result]) -> Result:

@@ -49,6 +49,11 @@ class Live:
         return LaunchPaths(Path(self.spec.folder))
 
     @property
+    def was_stopped(self) -> bool:
+        """Whether a signal kept it from running (state T) when it was to be ended."""
+        return self.state.startswith("T")
+
+    @property
     def fails(self) -> bool:
         """Whether it has failed, or is being ended before it told a result."""
         return isinstance(self.told, Failure) or (self.told is None and self.launch.cause is not None)
@@ -89,7 +94,7 @@ def endings(siblings: Sequence[Live]) -> list[Told]:
             at=one.told_at or 0.0,
             ended=one.because_of_another,
             steps=None if one.gang is None else meeting.steps(one.gang),
-            stopped=one.state.startswith("T"),
+            stopped=one.was_stopped,
         )
         for one in siblings
         if one.told is not None

@@ -101,6 +101,7 @@ def test_one_that_stops_is_named_and_all_are_ended(tmp_path: Path) -> None:
     (attempt, *_) = links(node)
     assert attempt.failure is not None
     assert (attempt.failure.category, attempt.failure.device) == (Category.DEADLINE, "cpu:2")
+    assert attempt.failure.stopped is True
     assert "cpu:2 made no progress: its process was stopped" in attempt.failure.message
     assert_the_others_were_measured(node)
     assert leftovers(folder) == NOTHING

@@ -62,6 +62,14 @@ def test_the_class_of_the_docs_is_measured(tmp_path: Path) -> None:
     assert whole["total_iteration_time_ms"] > 0
 
 
+def test_the_class_that_the_docs_begin_with_is_measured_as_it_stands_there(tmp_path: Path) -> None:
+    """Whoever copies it has a model: load, inference and training."""
+    section = (ROOT / "docs" / "own-models.md").read_text().split("## A class in a file")[1]
+    (tmp_path / "net.py").write_text(section.split("```python\n")[1].split("```")[0])
+    report, _ = run(tmp_path, "-m net.py:Net -b 2 --allow-code")
+    assert report["summary"]["cells"]["ok"] == report["summary"]["cells"]["planned"] == 3
+
+
 def test_the_models_file_of_the_docs_is_measured(tmp_path: Path) -> None:
     """docs/examples/own_models.yaml: of transformers, of torchvision, and of the user's own."""
     report, _ = run(tmp_path, f"--models-file {EXAMPLES}/own_models.yaml -b 1 --phases inference,training --allow-code")

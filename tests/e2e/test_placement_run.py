@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from orchestrator.disk.records import Skipped, TakenOut
 from tests.fakes import faults
 from tests.fakes.cuda import beside
@@ -134,3 +136,22 @@ def test_a_crash_leaves_its_evidence(tmp_path: Path) -> None:
     )
     text = (folder / "report.txt").read_text(encoding="utf-8")
     assert "Root cause: cpu:0: bad fault fp32 at batch size 1: crashed" in text
+
+
+@pytest.mark.parametrize("gpus", [1, 2])
+def test_somebody_who_stops_workers_takes_no_gpu_out(tmp_path: Path, gpus: int) -> None:
+    """Two models are stopped by SIGSTOP on a sound GPU: they have failed, nobody is blamed, the others are measured."""
+    folder, nvml = tmp_path / "run", FakeNvml(tmp_path, gpus=gpus)
+    node = on_gpus(
+        nvml, folder, {f"stopped{number}": {"do": "stop", "on": uuid(0)} for number in range(2)} | {"good": {}}
+    )
+    assert node.wait() == 4, node.output
+    assert not any(isinstance(one, TakenOut | Skipped) for one in node.records())
+    report = node.report()
+    assert [one["category"] for one in report["failures"]] == ["deadline exceeded"] * 2
+    assert {one["evidence"]["fault"].partition(":")[0] for one in report["failures"]} == {
+        "neither the model's nor the device's"
+    }
+    assert all(one["evidence"]["state"].startswith("T (stopped)") for one in report["failures"])
+    assert [cell["status"] for cell in report["cells"]].count("ok") == 3 * gpus - 2
+    assert leftovers(folder) == NOTHING

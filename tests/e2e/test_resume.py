@@ -184,15 +184,45 @@ def test_a_copy_leaves_the_report_of_the_original_alone(tmp_path: Path) -> None:
     assert json.loads(published.read_text()) == json.loads((moved / "report.json").read_text())
 
 
-def test_results_without_a_journal_are_not_overwritten(tmp_path: Path) -> None:
-    """A journal that was emptied or deleted is an error while there are results beside it."""
+def test_results_that_the_journal_knows_nothing_of_are_not_overwritten(tmp_path: Path) -> None:
+    """Deleted, emptied or cut off wherever it loses a start: refused before anything else is said or done."""
+    folder = tmp_path / "run"
+    faults.prepare(folder, faults.model("good"), faults.model("other"))
+    assert Node(folder).wait() == 0
+    journal_file = folder / "journal.gpj"
+    whole = journal_file.read_bytes()
+    last_start = whole.rindex(b"\xa5Start")
+    for left, lost in ((None, 2), (0, 2), (5, 2), (200, 2), (whole.index(b"\xa5Start"), 2), (last_start, 1)):
+        journal_file.unlink(missing_ok=True)
+        if left is not None:
+            journal_file.write_bytes(whole[:left])
+        before = contents(folder)
+        again = Node(folder)
+        assert again.wait() == 2, (left, again.output)
+        assert again.output.startswith(f"error: {journal_file} is missing, empty or cut short: launches/ holds results")
+        assert f"({lost} of 2, the first in {folder}/launches/" in again.output
+        assert again.output.count("\n") == 1, again.output
+        assert contents(folder) == before, left
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    """Every file in a folder."""
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_result_whose_end_was_being_written_is_measured_again_beside_it(tmp_path: Path) -> None:
+    """What a kill leaves, a start without an end, is gone on with: the next attempt has a folder of its own."""
     folder = tmp_path / "run"
     faults.prepare(folder, faults.model("good"))
     assert Node(folder).wait() == 0
-    (folder / "journal.gpj").write_bytes(b"")
+    [result] = folder.glob("launches/good*/1/result.msgpack")
+    measured, journal_file = result.read_bytes(), folder / "journal.gpj"
+    whole = journal_file.read_bytes()
+    journal_file.write_bytes(whole[: whole.rindex(b"\xa3End")])
     again = Node(folder)
-    assert again.wait() == 2
-    assert "launches/ holds results" in again.output
+    assert again.wait() == 0, again.output
+    assert [one.promised is None for one in again.archive().attempts] == [True, False]
+    assert result.read_bytes() == measured
 
 
 @pytest.mark.slow

@@ -33,6 +33,7 @@ from tests.fakes.assignments import (
     assignment,
     run_apart,
 )
+from tests.fakes.own import LINEAR, Code
 
 MEASUREMENT = Measurement(relative_half_width=0.02, block_s=0.02, warm_up_cap_s=0.5, min_s=0.1, max_s=0.5)
 AT_ONCE = 4
@@ -264,6 +265,24 @@ def test_index_out_of_bounds_poisons_the_process(gpu: Device, tmp_path: Path) ->
     failure = launch(gpu, model, Workload.INFERENCE, tmp_path, batch_size=64).failure
     assert failure is not None
     assert (failure.category, failure.code) == (Category.CUDA_STICKY, 710)
+
+
+FAR_AWAY = """\
+        from worker.verify import triton_digest
+        words = torch.zeros(64, 1024, dtype=torch.int32, device=x.device)
+        weights = torch.ones(1024, dtype=torch.int64, device=x.device)
+        triton_digest.add(words, weights[:64], weights, torch.zeros(1, dtype=torch.int64, device=x.device), 1 << 40)
+        return self.layer(x)
+"""
+"""A kernel of ours is told to add its sum 8 TiB behind a tensor of one element, where no GPU has any memory."""
+
+
+def test_an_illegal_address_poisons_the_process(gpu: Device, tmp_path: Path) -> None:
+    """Written to by a kernel in the middle of a model: a sticky error with its code."""
+    model = Code(tmp_path)(LINEAR.replace("        return self.layer(x)\n", FAR_AWAY))
+    failure = launch(gpu, model, Workload.INFERENCE, tmp_path).failure
+    assert failure is not None
+    assert (failure.category, failure.code) == (Category.CUDA_STICKY, 700)
 
 
 ROUND_TRIP = """

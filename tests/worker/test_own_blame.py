@@ -58,6 +58,24 @@ def test_what_the_users_code_raises_is_told_with_its_place(
     assert lines.index(f"{type(error.__cause__).__name__}: {error.__cause__}") < len(lines) - 1
 
 
+UNINITIALIZED = {
+    "pass": "net.py:Net made a torch.nn.Module that was never initialized.",
+    "self.layer = torch.nn.Linear(width, 2)": "cannot be built: AttributeError: cannot assign module before Module",
+    "self.apply(print)": "cannot be built: AttributeError: 'Net' object has no attribute '_modules'",
+}
+
+
+@pytest.mark.parametrize("body", UNINITIALIZED)
+def test_a_class_that_never_initialized_its_module_is_told_so(write: Code, tmp_path: Path, body: str) -> None:
+    """However the omission shows: nothing of that model can be built, and the hint says what is missing."""
+    bare = "import torch\nclass Net(torch.nn.Module):\n    def __init__(self, width=4):\n        " + body + "\n"
+    error = blamed(write(bare + "    def get_example_inputs(self, batch_size): return None\n"), tmp_path)
+    assert str(error).startswith("net.py:Net")
+    assert UNINITIALIZED[body] in str(error)
+    assert str(error).endswith(". Call super().__init__() first in its __init__.")
+    assert classify.failure(error, Phase.BUILD).category is Category.NOT_BUILT
+
+
 METHODS = {
     "def loss(self, outputs): return 3.0": "loss of net.py:Net returned a float; it must return a tensor with one",
     "def loss(self, outputs): return outputs.detach().sum()": r"a tensor of shape \(\) without a gradient",

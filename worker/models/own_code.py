@@ -32,12 +32,16 @@ from worker.errors import ModelCodeError, NotBuiltError
 ANYWHERE: Final = frozenset({"torchvision", "transformers"})
 """Packages whose models can be built on a device directly. Other code is built where it expects to be, on the CPU."""
 
+_UNINITIALIZED: Final = "Call super().__init__() first in its __init__."
 _HINTS: Final = {
-    ("be imported", ModuleNotFoundError): "Name the folder that it is in with --pythonpath, or install it.",
-    ("be built", TypeError): "What it is called with stands as args and config in a file of --models-file.",
-    ("make its inputs", TypeError): "get_example_inputs is called with the batch size.",
-    ("be run", TypeError): "A tuple of inputs is handed over by position, a dict by name, anything else as it is.",
+    ("be imported", ModuleNotFoundError, ""): "Name the folder that it is in with --pythonpath, or install it.",
+    ("be built", TypeError, ""): "What it is called with stands as args and config in a file of --models-file.",
+    ("be built", AttributeError, "before Module.__init__() call"): _UNINITIALIZED,
+    ("be built", AttributeError, "no attribute '_modules'"): _UNINITIALIZED,
+    ("make its inputs", TypeError, ""): "get_example_inputs is called with the batch size.",
+    ("be run", TypeError, ""): "A tuple of inputs is handed over by position, a dict by name, anything else as it is.",
 }
+"""What to do about an error, by what cannot be done, the error's class, and words of its message."""
 _IN_EVERY_CELL: Final = frozenset({"be imported", "be built"})
 """What code cannot do that can do nothing else either."""
 _TYPO: Final = 0.85
@@ -83,6 +87,8 @@ class Code:
             raise self.blame("be built a second time in one process" if self._made else "be built", error) from error
         if not isinstance(made, torch.nn.Module):
             raise NotBuiltError(f"{self.label} made {kind(made)}; it must make a torch.nn.Module")
+        if not hasattr(made, "_modules"):
+            raise NotBuiltError(f"{self.label} made a torch.nn.Module that was never initialized. {_UNINITIALIZED}")
         self._made = True
         return made.to(device)
 
@@ -106,7 +112,7 @@ class Code:
         error.__traceback__ = frames
         words = str(error).strip().splitlines()
         reason = f"{type(error).__name__}: {words[0]}" if words else type(error).__name__
-        hint = next((text for (when, kind), text in _HINTS.items() if when == what and isinstance(error, kind)), "")
+        hint = _hint(what, error)
         place = _place(frames)
         told = " ".join(filter(None, (f"{self.label} cannot {what}: {reason}", place)))
         wrong = NotBuiltError if what in _IN_EVERY_CELL else ModelCodeError
@@ -119,6 +125,16 @@ class Code:
             return self.made_by(*arguments, **config)
         _refuse_typing_mistakes(configured(), config)
         return self.made_by(configured(**config), *arguments)
+
+
+def _hint(what: str, error: BaseException) -> str:
+    """What to do about an error, empty where nobody knows."""
+    fitting = (
+        hint
+        for (when, kind, words), hint in _HINTS.items()
+        if when == what and isinstance(error, kind) and words in str(error)
+    )
+    return next(fitting, "")
 
 
 def _refuse_typing_mistakes(known: typing.Any, config: dict[str, object]) -> None:  # noqa: ANN401 - transformers' own

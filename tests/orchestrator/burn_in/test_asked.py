@@ -138,6 +138,12 @@ def test_injections_that_make_no_sense(tmp_path: Path, text: str) -> None:
         asked.with_injections(configured(tmp_path), [text], fake(tmp_path).stored.devices)
 
 
+def test_a_fault_that_there_is_not_is_named(tmp_path: Path) -> None:
+    """Before its device, which may be wrong too."""
+    with pytest.raises(ConfigError, match=r"no fault 'slov'\. Did you mean slow\? There is flip, slow and hot;"):
+        asked.with_injections(configured(tmp_path), ["slov:99"], fake(tmp_path).stored.devices)
+
+
 def test_injections_need_a_burn_in(tmp_path: Path) -> None:
     """Elsewhere nothing would look for them."""
     run = fake(tmp_path)

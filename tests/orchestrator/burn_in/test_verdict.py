@@ -87,6 +87,13 @@ def test_a_clean_night_passes() -> None:
         ({"reboots": 1}, Verdict.UNKNOWN, "started anew"),
         ({"undecided": ("soak",)}, Verdict.UNKNOWN, "no majority"),
         ({"failures": ("soak: crashed",)}, Verdict.UNKNOWN, "soak: crashed"),
+        ({"made_up": ("soak: crashed",)}, Verdict.WARN, "another one made up for it: soak: crashed"),
+        ({"wrong": (dataclasses.replace(wrong(), doubtful=True),)}, Verdict.UNKNOWN, "while copies of others were"),
+        (
+            {"tallies": CLEAN.tallies | WRONG, "wrong": (dataclasses.replace(wrong(), doubtful=True),) * 16},
+            Verdict.UNKNOWN,
+            "1 more mismatch, without details",
+        ),
         ({"paces": {"over the night": Told(Pace.SLOWER, "-4 %")}}, Verdict.WARN, "over the night: -4 %"),
         (
             {"paces": {"over the night": Told(Pace.SLOWER, "-4 %", Why(reason=Cause.HEAT, words="heat did it"))}},
@@ -143,6 +150,8 @@ def test_other_bits_than_in_other_rounds_fail() -> None:
         ({"health": Verdict.WARN}, Action.MONITOR),
         ({"too_hot": "too hot"}, Action.REPLACE),
         ({"failures": ("soak: crashed",)}, Action.MONITOR),
+        ({"made_up": ("soak: crashed",)}, Action.MONITOR),
+        ({"wrong": (dataclasses.replace(wrong(), doubtful=True),)}, Action.MONITOR),
         ({"reboots": 1}, Action.MONITOR),
         ({"tainted": True}, Action.NOTHING),
         ({"interrupted": "stopped on request"}, Action.NOTHING),

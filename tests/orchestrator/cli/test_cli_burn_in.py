@@ -1,6 +1,7 @@
 """What the options of a burn-in show in a dry run, and what is said of those that cannot be."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from click.testing import Result
@@ -53,3 +54,48 @@ def test_what_cannot_be_is_refused(invoke: Invoke, options: tuple[str, ...], wor
     shown = invoke("--gpu-ids", "cpu:0", "--dry-run", *options)
     assert shown.exit_code == 2
     assert words in " ".join(shown.output.split())
+
+
+@pytest.mark.parametrize(
+    ("given", "option"),
+    [
+        ("-m resnet50", "-m/--models"),
+        ("-p fp16", "-p/--precision"),
+        ("--phases load", "--phases"),
+        ("--profile rigorous", "--profile"),
+        ("--memory-format contiguous", "--memory-format"),
+        ("-i 5", "-i/--iterations"),
+        ("-w 5", "-w/--warmup"),
+        ("--launches 3", "--launches"),
+        ("-b 4", "-b/--batch-sizes"),
+        ("--seq-len 64", "--seq-len"),
+        ("--input-size 64", "--input-size"),
+    ],
+)
+def test_what_a_burn_in_decides_itself_is_said(invoke: Invoke, given: str, option: str) -> None:
+    """Once each, also where one of its own models would have taken it."""
+    shown = " ".join(invoke(*NIGHT, *given.split()).output.split())
+    assert f"Note: {option} changes nothing: a burn-in has cells of its own (configs/burn_in.yaml)." in shown
+    assert shown.count("Note:") == 1
+
+
+def test_what_a_burn_in_listens_to_has_no_note(invoke: Invoke) -> None:
+    """Its seed, its devices one by one, and how processes are made."""
+    shown = invoke(*NIGHT, "--seed", "7", "--solo", "--isolation", "exec")
+    assert (shown.exit_code, "Note:" in shown.output) == (0, False), shown.output
+
+
+@pytest.mark.parametrize(("name", "told"), [("mine", True), ("lstm", False)])
+def test_a_model_of_yours_is_replayed_in_the_place_of_one_that_ships(invoke: Invoke, name: str, told: bool) -> None:
+    """By its name alone; any other is no part of a burn-in."""
+    Path("net.py").write_text("class Net: ...")
+    Path("mine.yaml").write_text(f"models: [{{name: {name}, class: 'net.py:Net', input_shape: [1, 4]}}]\n")
+    shown = " ".join(invoke(*NIGHT, "--models-file", "mine.yaml", "--allow-code").output.split())
+    assert ("Note: --models-file changes nothing: a burn-in has cells of its own" in shown) is told
+    assert ("Note: --allow-code changes nothing" in shown) is told
+
+
+def test_tf32_of_a_burn_in_is_asked_for_by_its_own_file(invoke: Invoke) -> None:
+    """Not by what is the default of other runs."""
+    shown = " ".join(invoke("--burn-in", "30m", "--gpu-ids", "cpu:0", "--dry-run").output.split())
+    assert "Note: configs/burn_in.yaml: tf32 is fp32 on cpu:0, which cannot round to TF32." in shown

@@ -18,13 +18,15 @@ from orchestrator.cli import program
 from orchestrator.configuration.resolved import StoredRun
 from orchestrator.disk import archive, reporting
 from orchestrator.errors import StorageError, UserError
+from orchestrator.health.verdict import Verdict as Health
 from orchestrator.machine import seen
-from orchestrator.report.model import Report
+from orchestrator.report.model import Report, Verdict
 from protocol.exit_codes import ExitCode
 from protocol.paths import RunPaths
 from tests.fakes.commands import TINY
+from tests.fakes.nights import Night
 from tests.fakes.nvml import ROOT
-from tests.fakes.runs import FakeRun, shipped
+from tests.fakes.runs import FakeRun, gpus, shipped
 
 Invoke = Callable[..., Result]
 
@@ -209,3 +211,33 @@ def test_strict_counts_what_did_not_fit(
     """A degraded result, or one that does not fit, passes unless --strict is given."""
     pretend(**{"degraded": 0, "referred": 0, "does_not_fit": 0} | counts)
     assert invoke(*TINY, "--quiet", *(["--strict"] if strict else [])).exit_code == code
+
+
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("who", ["a GPU", "the machine", "the night"])
+def test_strict_counts_what_warns(
+    invoke: Invoke, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, who: str, strict: bool
+) -> None:
+    """WARN passes unless --strict is given: that of a GPU's health, of the machine's, and of a burn-in."""
+    told = replace(warned(tmp_path / "pretended", who), verdict=PASSED)
+    monkeypatch.setattr(run, "execute", lambda *_: told)
+    ended = invoke(*TINY, "--quiet", *(["--strict"] if strict else []))
+    assert ended.exit_code == (ExitCode.MISSED if strict else ExitCode.PASSED)
+
+
+PASSED = Verdict(exit_code=int(ExitCode.PASSED), word="passed", meaning="", reasons=())
+
+
+def warned(folder: Path, who: str) -> Report:
+    """The report of a run that never ran, in which all is well but for one."""
+    night = Night(folder, gpus(1))
+    night.finish()
+    told = night.report()
+    assert told.burn_in is not None
+    warns = {"a GPU": 0, "the machine": 1, "the night": 2}[who]
+    gpu, node, whole = (Health.WARN if number == warns else Health.PASS for number in range(3))
+    (only,) = told.health.gpus
+    health = replace(told.health, gpus=(replace(only, verdict=gpu),), node=replace(told.health.node, verdict=node))
+    cells = replace(told.summary.cells, degraded=0, referred=0, does_not_fit=0)
+    summary = replace(told.summary, cells=cells)
+    return replace(told, summary=summary, health=health, burn_in=replace(told.burn_in, verdict=whole))

@@ -143,6 +143,7 @@ def test_a_bad_option_is_refused_before_anything_happens(
         ("resume .", "not the folder of a run"),
         ("report .", "not the folder of a run"),
         ("report", "error: RUN is missing. `gpubench-orchestrate report --help` shows what there is."),
+        ("make-baseline night", "error: -o/--output FILE is missing. `gpubench-orchestrate make-baseline --help`"),
         (
             "list-models --type rnn",
             "error: --type: there is no type 'rnn'. Did you mean cnn? There is transformer, cnn,",

@@ -179,3 +179,27 @@ def test_a_sibling_that_comes_back_answers_what_was_asked_before() -> None:
     )
     end, _ = run(back, lambda _: None)
     assert end.devices["GPU-0"].strikes == (slot,)
+
+
+STOPPED = msgspec.structs.replace(failure(Category.DEADLINE), stopped=True)
+"""A deadline that was missed because somebody had stopped the process."""
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+def test_processes_that_are_stopped_take_no_gpu_out(devices: int) -> None:
+    """However many of them: no strike where the other GPU measures the same cells, no doubt where there is none."""
+    now = state.begin(plan("abcd", devices), gpus={"GPU-0", "GPU-1"})
+    end, _ = run(now, lambda one: STOPPED if one.device == "GPU-0" and one.cell.model != "d" else None)
+    assert not any(device.quarantined or device.strikes or device.doubts for device in end.devices.values())
+    assert (end.asked, end.skipped) == ((), {})
+    assert statuses(end, "d") == [SlotStatus.MEASURED] * devices
+
+
+def test_one_that_is_stopped_says_nothing_of_a_hang_elsewhere() -> None:
+    """The same cell hangs on one GPU and is stopped on the other: not twice the same, so nothing is skipped."""
+    end, _ = run(
+        state.begin(plan("ab", 2), gpus={"GPU-0", "GPU-1"}),
+        lambda one: None if one.cell.model == "b" else STOPPED if one.device == "GPU-0" else failure(Category.DEADLINE),
+    )
+    assert end.skipped == {}
+    assert not any(device.quarantined or device.strikes for device in end.devices.values())

@@ -1,6 +1,7 @@
 """merge/burn_in.py, heat_soaks.py and paces.py: from the files of a night to what is said of each GPU."""
 
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from orchestrator.merge.paces import BESIDE, OVER_TIME
 from orchestrator.report.burn_in import BurnInReport, GpuBurnIn, PaceReport
 from orchestrator.stats.why_slower import Reason
 from protocol.cell import Device, Workload
+from protocol.failure import Category
 from protocol.verification import Mismatch
 from tests.fakes.nights import Night, same, sound
 from tests.fakes.runs import cpus, gpus
@@ -193,6 +195,50 @@ def test_a_gpu_that_was_too_hot_fails(tmp_path: Path, resumed: bool) -> None:
     assert second.reasons[0].text == "too hot: for 10 s at 90"
     assert all("too hot" not in reason.text for reason in first.reasons)
     assert any("was taken out" in reason.text for reason in second.reasons) is not resumed
+
+
+def crashing(folder: Path, workload: Workload, category: Category, **details: object) -> Night:
+    """A sound night of two CPU devices, in which a launch of the second round failed and was made up for."""
+    night = Night(folder, cpus(2), "10m")
+    night.work()
+    cell = next(cell for cell in night.stored.plan.cells if cell.workload is workload)
+    night.failed(cell, category, number=1, message="ended by SIGABRT", **details)
+    night.finish()
+    return night
+
+
+FINDINGS = [Category.CRASHED, Category.CUDA_STICKY, Category.CUDA_ERROR, Category.DEADLINE, Category.COMMUNICATION]
+FROM_OUTSIDE = [Category.KILLED, Category.ZYGOTE_DIED, Category.CONTAMINATED]
+
+
+@pytest.mark.parametrize("category", FINDINGS)
+def test_what_a_retry_made_up_for_is_a_finding_all_the_same(tmp_path: Path, category: Category) -> None:
+    """WARN for the device that it happened on, with the check, the round and when."""
+    first, second = told(crashing(tmp_path, Workload.SOAK, category)).gpus
+    (reason,) = first.reasons
+    assert (first.verdict, reason.verdict, second.verdict) == (Verdict.WARN, Verdict.WARN, Verdict.PASS)
+    words = r"made up for it: verified products of .*, round 2, 20\d\d-\S+T\S+Z: "
+    assert re.search(f"{words}{category}: ended by SIGABRT$", reason.text), reason.text
+
+
+@pytest.mark.parametrize("category", FROM_OUTSIDE)
+def test_what_came_from_outside_and_was_made_up_for_is_told_alone(tmp_path: Path, category: Category) -> None:
+    """It is no finding on a device, and stands among the failures."""
+    night = crashing(tmp_path, Workload.SOAK, category)
+    assert [(gpu.verdict, gpu.reasons) for gpu in told(night).gpus] == [(Verdict.PASS, ())] * 2
+    assert [(one.category, one.gpu_id) for one in night.report().failures] == [(category, 0)]
+
+
+@pytest.mark.parametrize(
+    ("blamed", "verdicts"),
+    [({}, [Verdict.WARN, Verdict.WARN]), ({"device": "cpu:1"}, [Verdict.PASS, Verdict.WARN])],
+)
+def test_of_several_devices_the_one_that_is_blamed_has_the_finding(
+    tmp_path: Path, blamed: dict[str, str], verdicts: list[Verdict]
+) -> None:
+    """All of them where nothing tells which it was."""
+    night = crashing(tmp_path, Workload.LINKS, Category.CRASHED, **blamed)
+    assert [gpu.verdict for gpu in told(night).gpus] == verdicts
 
 
 def test_heat_of_a_gpu_that_the_run_does_not_have_is_damage(tmp_path: Path) -> None:

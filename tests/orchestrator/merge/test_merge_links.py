@@ -1,5 +1,6 @@
 """merge/links.py: what a launch on several devices says of each of them in the report of a burn-in."""
 
+import hashlib
 from pathlib import Path
 
 import msgspec
@@ -8,11 +9,13 @@ import pytest
 from orchestrator.burn_in import levels
 from orchestrator.burn_in import plan as burn_in_plan
 from orchestrator.burn_in.plan import LINKS, linked
+from orchestrator.disk.archive import Attempt, ResultFileError
 from orchestrator.health.verdict import Verdict
 from orchestrator.report.burn_in import BurnInReport, GpuBurnIn
-from protocol import floats
+from protocol import codec, floats
 from protocol.cell import Cell, Workload
 from protocol.failure import Category, Phase
+from protocol.result import Result
 from protocol.verification import Mismatch, Verification
 from tests.fakes.nights import Night, sound
 from tests.fakes.runs import cpus, gpus
@@ -61,6 +64,40 @@ def a_night(folder: Path, seen: dict[str, tuple[Mismatch, ...]], *, more: int = 
     return report
 
 
+def forged(folder: Path) -> Night:
+    """One launch of links whose result, in somebody else's folder, names a sender that is no device of the run."""
+    night = Night(folder, DEVICES)
+    cell = next(cell for cell in night.stored.plan.cells if cell.workload is Workload.LINKS)
+    said = found(cell, mismatch("GPU-x"))
+    night.measured(cell, verification=said, others={SECOND: said})
+    night.finish()
+    return night
+
+
+def test_a_result_that_names_a_stranger_is_refused(tmp_path: Path) -> None:
+    """What it says is not looked at, and the report says that its file is damaged."""
+    night = forged(tmp_path)
+    (attempt,) = night.archive().attempts
+    with pytest.raises(ResultFileError, match="'GPU-x' is no device of its cell"):
+        night.archive().result(attempt)
+    assert [(one.cell, one.outcome) for one in night.report().failures] == [(attempt.start.cell, "damaged")]
+
+
+def test_a_result_whose_own_cell_has_the_stranger_is_refused(tmp_path: Path) -> None:
+    """The devices of the cell are held against those of the run."""
+    night = forged(tmp_path)
+    (attempt,) = night.archive().attempts
+    path = night.archive().folder(attempt).result
+    told = codec.decode(path.read_bytes(), Result)
+    cell = msgspec.structs.replace(told.cell, devices=(*told.cell.devices, "GPU-x"))
+    data = codec.encode(msgspec.structs.replace(told, cell=cell))
+    path.write_bytes(data)
+    assert attempt.end is not None
+    end = msgspec.structs.replace(attempt.end, result_sha256=hashlib.sha256(data).hexdigest())
+    with pytest.raises(ResultFileError, match="devices that the run does not have"):
+        night.archive().result(Attempt(attempt.segment, attempt.start, end))
+
+
 def wrong(night: BurnInReport) -> dict[str, int]:
     """Device → mismatches that count against it, where there are any."""
     checks = {gpu.gpu_uuid: next(one for one in gpu.checks if one.check == Workload.LINKS) for gpu in night.gpus}
@@ -100,6 +137,19 @@ def test_a_link_is_named_by_both_its_ends(tmp_path: Path) -> None:
     assert (first.verdict, third.verdict) == (Verdict.FAIL, Verdict.FAIL)
     assert "copy from GPU 2 to GPU 0 (one of the two is at fault, or what lies between them)" in reasons(first)
     assert second.verdict is not Verdict.FAIL
+
+
+def test_a_sum_that_is_wrong_beside_copies_of_others_is_left_open(tmp_path: Path) -> None:
+    """It may follow from them or be the device's own: nobody can say, which is no PASS, and no bound on its errors."""
+    total = msgspec.structs.replace(mismatch(None, of_all=True), what="sum over all devices")
+    night = a_night(tmp_path, {SECOND: (mismatch(FIRST),), THIRD: (total,)}, more=2)
+    assert wrong(night) == {FIRST: 1 + 3 * 2, SECOND: 1 + 3 * 2, THIRD: 1 + 3 * 2}
+    first, second, third = night.gpus
+    assert (first.verdict, second.verdict, third.verdict) == (Verdict.FAIL, Verdict.FAIL, Verdict.UNKNOWN)
+    assert "UNKNOWN: transfers between devices in fp32, round 1" in reasons(third)
+    assert "its sum was wrong while copies of others were, which may be why" in reasons(third)
+    assert "FAIL" not in reasons(third)
+    assert third.checks[0].error_bound is None
 
 
 def test_rates_are_told_of_all_devices_together(tmp_path: Path) -> None:

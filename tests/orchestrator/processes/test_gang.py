@@ -1,5 +1,7 @@
 """orchestrator/processes/gang.py: of several processes that ended, which one was the cause."""
 
+import itertools
+
 import msgspec
 import pytest
 
@@ -66,6 +68,35 @@ def test_the_first_that_failed_by_itself_is_the_cause(ends: tuple[Told, ...], ca
     assert isinstance(outcome, Failure)
     assert (ends[rank].device, outcome.device) == (cause, cause)
     assert set(outcome.evidence) == {f"on {one.label}" for one in ends if one.device != cause}
+
+
+SURER = (
+    (Category.DEVICE_LOST,),
+    (Category.DEVICE_HARDWARE, Category.TOO_HOT),
+    (Category.DEVICE_UNAVAILABLE, Category.CUDA_STICKY, Category.CUDA_ERROR),
+    (Category.OUT_OF_MEMORY, Category.IMPORT_ERROR, Category.NOT_BUILT, Category.EXCEPTION, Category.NOT_FINITE),
+    (Category.HOST_OUT_OF_MEMORY, Category.CRASHED, Category.KILLED, Category.NO_OUTCOME),
+)
+
+
+@pytest.mark.parametrize(("surer", "weaker"), list(itertools.pairwise(SURER)))
+def test_a_surer_sign_of_the_cause_comes_before_an_earlier_one(
+    surer: tuple[Category, ...], weaker: tuple[Category, ...]
+) -> None:
+    """A lost GPU may give another rank a CUDA error before it is heard of itself."""
+    for later, earlier in itertools.product(surer, weaker):
+        rank, outcome = judged([told("a", failure(earlier), 10.0), told("b", failure(later), 10.6)])
+        assert isinstance(outcome, Failure)
+        assert (rank, outcome.device, outcome.category) == (1, "b", later)
+        assert outcome.evidence == {"on GPU a": f"{earlier}: it is {earlier}"}
+
+
+@pytest.mark.parametrize("alike", SURER)
+def test_of_signs_alike_the_earliest_is_the_cause(alike: tuple[Category, ...]) -> None:
+    """Whichever rank it was on."""
+    for first, second in itertools.product(alike, alike):
+        rank, _ = judged([told("a", failure(second), 10.6), told("b", failure(first), 10.0)])
+        assert rank == 1
 
 
 LATE = failure(Category.DEADLINE)

@@ -53,6 +53,18 @@ def test_a_report_is_not_put_where_it_cannot_be(invoke: Invoke, tmp_path: Path, 
     assert sorted(tmp_path.rglob("*")) == before
 
 
+def test_no_older_report_is_left_beside_a_new_one(invoke: Invoke, tmp_path: Path) -> None:
+    """A plain `report` makes every file again that the run itself writes, and says which; -f those named alone."""
+    paths = finished(tmp_path / "run").paths
+    files = [paths.report(kind) for kind in ReportFormat]
+    for options, renewed in (((), files), (("-f", "txt"), [paths.report("txt")])):
+        for file in files:
+            file.write_text("of long ago")
+        done = invoke("report", str(paths.folder), *options)
+        assert (done.exit_code, done.stdout.split()) == (ExitCode.PASSED, [str(file) for file in renewed]), done.output
+        assert [file for file in files if file.read_text() != "of long ago"] == renewed
+
+
 def test_the_folder_of_a_run_may_be_read_only(tmp_path: Path) -> None:
     """On a mount that cannot be written the report goes elsewhere, and without -o that is what is said."""
     run = finished(tmp_path / "run").paths.folder

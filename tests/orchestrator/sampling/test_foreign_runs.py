@@ -45,6 +45,8 @@ def harmless(text: str) -> bool:
 
 Change = Callable[[Any], Any]
 
+ELSEWHERE = Failure(category=Category.DEADLINE, message="m", phase=Phase.MEASURE, device="GPU-x")
+
 FORGED: dict[str, tuple[type[Record], Change, str]] = {
     "a cell that is not planned": (Start, lambda it: msgspec.structs.replace(it, cell="../.."), "not planned on"),
     "a round that is not planned": (Start, lambda it: msgspec.structs.replace(it, round=7), "not planned on"),
@@ -55,6 +57,10 @@ FORGED: dict[str, tuple[type[Record], Change, str]] = {
     "an end of nothing": (End, lambda it: msgspec.structs.replace(it, launch=99), "launch 99 was never begun"),
     "a process of nothing": (Left, lambda it: msgspec.structs.replace(it, launch=99), "launch 99 was never begun"),
     "neither result nor failure": (End, lambda it: msgspec.structs.replace(it, result_sha256=None), "or neither"),
+    "a failure on a device that is none": (
+        *(End, lambda it: msgspec.structs.replace(it, result_sha256=None, failure=ELSEWHERE)),
+        "no device of launch 0",
+    ),
     "a second beginning": (Header, lambda it: (it, it), "a run begins twice"),
     "a year that is none": (Header, lambda it: msgspec.structs.replace(it, created=1e15), "no time"),
     "a segment before time": (Segment, lambda it: msgspec.structs.replace(it, wall=-1.0), "no time"),
