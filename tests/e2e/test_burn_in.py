@@ -52,13 +52,16 @@ def test_flipped_bits_are_found_and_blamed_on_the_right_device(tmp_path: Path) -
     assert burn_in(tmp_path, "90s", "--inject", "flip:1:1:2").wait(timeout=200) == 3
     first, second = report(tmp_path)["burn_in"]["gpus"]
     assert (first["verdict"], second["verdict"]) == ("UNKNOWN", "FAIL")
-    assert [reason["text"] for reason in first["reasons"]] == ["tainted: faults were injected on purpose"]
+    *consequences, tainted = (reason["text"] for reason in first["reasons"])
+    assert tainted == "tainted: faults were injected on purpose"
+    assert all("which may be why" in text for text in consequences), consequences
     found = {check["check"]: check["mismatches"] for check in second["checks"]}
     assert found["soak"] >= 2
     assert found["truth"] >= 1
     assert found["memory"] >= 1
     assert found["links"] >= 1
-    assert all(check["mismatches"] == 0 for check in first["checks"])
+    # Its sums may be wrong for what the other one sent: told, and no more than doubtful.
+    assert all(check["mismatches"] == 0 for check in first["checks"] if check["check"] != "links")
 
 
 def test_time_that_was_served_counts(tmp_path: Path) -> None:

@@ -44,8 +44,8 @@ def begun(nvml: FakeNvml, folder: Path, seconds: float) -> Node:
     ("fault", "seconds", "reason"),
     [
         ({"event.1": "1 79"}, 8, "Xid 79: reboot the machine"),
-        ({"gpu.1.ecc_uncorrected": 2}, 14, "memory errors, uncorrected: 2 in this run"),
-        ({"gpu.1.error.nvmlDeviceGetRemappedRows": 14}, 14, "its InfoROM is damaged (NVML error 14)"),
+        ({"gpu.1.ecc_uncorrected": 2}, 24, "memory errors, uncorrected: 2 in this run"),
+        ({"gpu.1.error.nvmlDeviceGetRemappedRows": 14}, 24, "its InfoROM is damaged (NVML error 14)"),
     ],
 )
 def test_a_grave_fault_takes_its_gpu_out_at_once(
