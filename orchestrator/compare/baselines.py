@@ -19,9 +19,10 @@ import msgspec
 
 from orchestrator.compare import facts, pairing
 from orchestrator.compare.facts import Place
-from orchestrator.compare.side import CellKey, Side
+from orchestrator.compare.side import Side
 from orchestrator.errors import ConfigError
 from orchestrator.report.comparisons import BaselineComparison
+from orchestrator.report.keys import CellKey
 
 DEFINITION: Final = (
     "overall score = 100 x the geometric mean, over {cells}, of the run's rate over the baseline's ({baseline}, "

@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from orchestrator.compare.facts import Place
-from orchestrator.compare.side import CellKey, Side, SideDevice
+from orchestrator.compare.side import Side, SideDevice
+from orchestrator.report.keys import CellKey
 
 _SAME: Final[tuple[Callable[[SideDevice], str], ...]] = (
     lambda one: one.gpu_uuid,

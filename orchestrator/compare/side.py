@@ -5,18 +5,20 @@
 A baseline outlives the version of the report that it was made of, so this format has a version of its own.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Final
 
 import msgspec
 
 from orchestrator.disk.outcomes import Status
 from orchestrator.merge.cross_gpu import FIGURES
-from orchestrator.report.cells import Measured, ModelResult, ProbeMetrics
+from orchestrator.report import keys
+from orchestrator.report.cells import Measured
+from orchestrator.report.keys import CellKey
 from orchestrator.report.model import GpuInfo, Report
 from orchestrator.report.parts import Part
 from orchestrator.stats.why_slower import CAPPED_SHARE
-from protocol.cell import Workload, device_label
+from protocol.cell import device_label
 from protocol.result import SteadyState
 
 VERSION: Final = 1
@@ -25,28 +27,6 @@ _LEAST: Final = 1e-9
 _MOST: Final = 1e18
 Rate = Annotated[float, msgspec.Meta(ge=_LEAST, le=_MOST)]
 """Nothing that gpubench measures lies beyond: what does was made up, and its powers would overflow."""
-
-
-class CellKey(Part, frozen=True, kw_only=True):
-    """What makes cells of two runs the same measurement, apart from the device."""
-
-    phase: Workload
-    model_name: str
-    precision: str
-    mode: str
-    compile_mode: str
-    input_size: int | None
-    memory_format: str
-    new_tokens: int | None
-    batch_size: int
-
-    @property
-    def words(self) -> str:
-        """As people read it: "resnet50 inference fp32 b8"."""
-        words = [self.model_name, self.phase.value, self.precision]
-        if self.phase not in (Workload.LOAD, Workload.PROBE):
-            words.append(f"b{self.batch_size}")
-        return " ".join(words)
 
 
 class SideCell(Part, frozen=True, kw_only=True):
@@ -161,49 +141,10 @@ def _device(gpu: GpuInfo) -> SideDevice:
 
 def _cells(report: Report) -> Iterator[SideCell]:
     for result in report.results:
-        for phase, metrics in phases(result):
-            for metric in metrics:
-                yield _cell(result.gpu_uuid, key_of(result, phase, metric), metric, result.parameters_count)
+        for key, metric in keys.of_model(result):
+            yield _cell(result.gpu_uuid, key, metric, result.parameters_count)
     for probe in report.probes:
-        yield _cell(probe.gpu_uuid, _of_probe(probe), probe, None)
-
-
-def phases(result: ModelResult) -> Iterator[tuple[Workload, Sequence[Measured]]]:
-    """The metrics of a model by what was measured."""
-    if result.load_metrics is not None:
-        yield Workload.LOAD, [result.load_metrics]
-    yield Workload.INFERENCE, list(result.inference_metrics.values())
-    yield Workload.TRAINING, list(result.training_metrics.values())
-    yield Workload.GENERATION, list(result.generation_metrics.values())
-
-
-def key_of(result: ModelResult, phase: Workload, metric: Measured) -> CellKey:
-    """What makes this cell of a model the same as one of another run."""
-    return CellKey(
-        phase=phase,
-        model_name=result.model_name,
-        precision=result.precision,
-        mode=result.mode,
-        compile_mode=result.compile_mode,
-        input_size=result.input_size,
-        memory_format=result.memory_format,
-        new_tokens=result.new_tokens,
-        batch_size=metric.batch_size_requested,
-    )
-
-
-def _of_probe(probe: ProbeMetrics) -> CellKey:
-    return CellKey(
-        phase=Workload.PROBE,
-        model_name=probe.name,
-        precision=probe.precision,
-        mode=probe.mode,
-        compile_mode="",
-        input_size=None,
-        memory_format="",
-        new_tokens=None,
-        batch_size=probe.batch_size_requested,
-    )
+        yield _cell(probe.gpu_uuid, keys.of_probe(probe), probe, None)
 
 
 def _cell(gpu_uuid: str, key: CellKey, metric: Measured, parameters: int | None) -> SideCell:

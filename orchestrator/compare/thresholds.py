@@ -12,15 +12,15 @@ from typing import Annotated, Final, NamedTuple
 
 import msgspec
 
-from orchestrator.compare import side
-from orchestrator.compare.side import CellKey
 from orchestrator.configuration import yaml_file
 from orchestrator.configuration.naming import counted
 from orchestrator.configuration.yaml_schema import listed
 from orchestrator.disk.outcomes import Status
 from orchestrator.errors import ConfigError
+from orchestrator.report import keys
 from orchestrator.report.cells import Measured
 from orchestrator.report.comparisons import Met, ThresholdResult
+from orchestrator.report.keys import CellKey
 from orchestrator.report.model import GpuInfo, Report
 from orchestrator.report.parts import Part
 from protocol.cell import Precision, Workload
@@ -213,17 +213,15 @@ def _cells(report: Report, ratios: Mapping[tuple[str, CellKey], float]) -> Itera
     gpus = {gpu.gpu_uuid: gpu for gpu in report.gpu_info}
     siblings = dict(_of_siblings(report))
     for result in report.results:
-        for phase, metrics in side.phases(result):
-            for metric in metrics:
-                key = side.key_of(result, phase, metric)
-                ratio = ratios.get((result.gpu_uuid, key))
-                yield _Cell(
-                    key=key,
-                    metric=metric,
-                    gpu=gpus[result.gpu_uuid],
-                    of_baseline=None if ratio is None else ratio * 100,
-                    of_siblings=siblings.get(_among_siblings(result.gpu_uuid, key)),
-                )
+        for key, metric in keys.of_model(result):
+            ratio = ratios.get((result.gpu_uuid, key))
+            yield _Cell(
+                key=key,
+                metric=metric,
+                gpu=gpus[result.gpu_uuid],
+                of_baseline=None if ratio is None else ratio * 100,
+                of_siblings=siblings.get(_among_siblings(result.gpu_uuid, key)),
+            )
 
 
 def _of_siblings(report: Report) -> Iterator[tuple[tuple[object, ...], float]]:

@@ -9,8 +9,10 @@ from statistics import median, mode
 from typing import Final, NamedTuple
 
 from orchestrator.disk.outcomes import Status
+from orchestrator.report import keys
 from orchestrator.report.cells import Measured, ModelResult, ProbeMetrics
 from orchestrator.report.comparisons import Spread, SpreadValue
+from orchestrator.report.keys import CellKey
 from orchestrator.stats.series import spread_percent
 from protocol.cell import Device, DeviceKind, Mode, Workload
 from protocol.result import SteadyState
@@ -28,21 +30,13 @@ FIGURES: Final = {
 _OUT_OF_MEMORY: Final = frozenset({Status.DEGRADED, Status.REFERRED, Status.DOES_NOT_FIT})
 
 
-class _Key(NamedTuple):
-    """What makes two cells of identical devices the same measurement."""
+class _Group(NamedTuple):
+    """The same measurement on identical devices."""
 
     kind: DeviceKind
     gpu_name: str
     memory: int | None
-    model: str
-    precision: str
-    mode: str
-    compile_mode: str
-    input_size: int | None
-    memory_format: str
-    new_tokens: int | None
-    phase: Workload
-    batch_size: int
+    cell: CellKey
 
 
 class _Point(NamedTuple):
@@ -61,59 +55,27 @@ def spreads(
 ) -> tuple[Spread, ...]:
     """A comparison for each cell that two or more identical devices (name, kind, memory) were to run."""
     known = {device.uuid: device for device in devices}
-    groups: dict[_Key, list[tuple[Device, Measured]]] = {}
+    groups: dict[_Group, list[tuple[Device, Measured]]] = {}
+    for uuid, key, metric in _measured(results, probes):
+        device = known[uuid]
+        group = _Group(device.kind, device.name, device.memory_total_bytes, key)
+        groups.setdefault(group, []).append((device, metric))
+    return tuple(_spread(group, metrics) for group, metrics in groups.items() if len(metrics) > 1)
+
+
+def _measured(
+    results: Sequence[ModelResult], probes: Sequence[ProbeMetrics]
+) -> Iterator[tuple[str, CellKey, Measured]]:
+    """Everything that was measured, with the UUID of its device."""
     for result in results:
-        for key, metric in _of_model(result, known[result.gpu_uuid]):
-            groups.setdefault(key, []).append((known[result.gpu_uuid], metric))
+        for key, metric in keys.of_model(result):
+            yield result.gpu_uuid, key, metric
     for probe in probes:
-        groups.setdefault(_of_probe(probe, known[probe.gpu_uuid]), []).append((known[probe.gpu_uuid], probe))
-    return tuple(_spread(key, metrics) for key, metrics in groups.items() if len(metrics) > 1)
+        yield probe.gpu_uuid, keys.of_probe(probe), probe
 
 
-def _of_model(result: ModelResult, device: Device) -> Iterator[tuple[_Key, Measured]]:
-    phases: dict[Workload, Sequence[Measured]] = {
-        Workload.LOAD: [result.load_metrics] if result.load_metrics else [],
-        Workload.INFERENCE: list(result.inference_metrics.values()),
-        Workload.TRAINING: list(result.training_metrics.values()),
-        Workload.GENERATION: list(result.generation_metrics.values()),
-    }
-    for phase, metrics in phases.items():
-        for metric in metrics:
-            key = _Key(
-                kind=device.kind,
-                gpu_name=device.name,
-                memory=device.memory_total_bytes,
-                model=result.model_name,
-                precision=result.precision,
-                mode=result.mode,
-                compile_mode=result.compile_mode,
-                input_size=result.input_size,
-                memory_format=result.memory_format,
-                new_tokens=result.new_tokens,
-                phase=phase,
-                batch_size=metric.batch_size_requested,
-            )
-            yield key, metric
-
-
-def _of_probe(probe: ProbeMetrics, device: Device) -> _Key:
-    return _Key(
-        kind=device.kind,
-        gpu_name=device.name,
-        memory=device.memory_total_bytes,
-        model=probe.name,
-        precision=probe.precision,
-        mode=probe.mode,
-        compile_mode="",
-        input_size=None,
-        memory_format="",
-        new_tokens=None,
-        phase=Workload.PROBE,
-        batch_size=probe.batch_size_requested,
-    )
-
-
-def _spread(key: _Key, metrics: Sequence[tuple[Device, Measured]]) -> Spread:
+def _spread(group: _Group, metrics: Sequence[tuple[Device, Measured]]) -> Spread:
+    key = group.cell
     figure = _figure(key.phase, [metric for _, metric in metrics])
     points = [_Point(device, metric, getattr(metric, figure)) for device, metric in metrics]
     reasons = [_not_comparable(point, points) for point in points]
@@ -121,8 +83,8 @@ def _spread(key: _Key, metrics: Sequence[tuple[Device, Measured]]) -> Spread:
     compared = [value for value in values if value is not None] if len(values) > 1 else []
     middle = median(compared) if compared else None
     return Spread(
-        gpu_name=key.gpu_name,
-        model_name=key.model,
+        gpu_name=group.gpu_name,
+        model_name=key.model_name,
         phase=key.phase,
         precision=key.precision,
         mode=key.mode,
@@ -135,7 +97,7 @@ def _spread(key: _Key, metrics: Sequence[tuple[Device, Measured]]) -> Spread:
         median=middle,
         spread_percent=spread_percent(compared),
         comparison=COMPARED if compared else NOT_COMPARABLE,
-        notes=tuple(_notes(key, points, reasons)),
+        notes=tuple(_notes(group, points, reasons)),
     )
 
 
@@ -178,10 +140,10 @@ def _value(point: _Point, reason: str | None, middle: float | None) -> SpreadVal
     )
 
 
-def _notes(key: _Key, points: Sequence[_Point], reasons: Sequence[str | None]) -> Iterator[str]:
-    if key.kind is DeviceKind.CPU:
+def _notes(group: _Group, points: Sequence[_Point], reasons: Sequence[str | None]) -> Iterator[str]:
+    if group.kind is DeviceKind.CPU:
         yield "CPU devices get no performance verdict: the machine drifts, and slices of its cores share caches"
-    if key.mode == Mode.LOADED and any(point.device.shared_gpu for point in points):
+    if group.cell.mode == Mode.LOADED and any(point.device.shared_gpu for point in points):
         yield "slices of one GPU were at work at once: what one does to power and clocks, the others feel"
     for point, reason in zip(points, reasons, strict=True):
         if reason is not None:

@@ -4,8 +4,9 @@ import random
 
 import msgspec
 
-from orchestrator.compare.side import VERSION, CellKey, Side, SideCell, SideDevice
+from orchestrator.compare.side import VERSION, Side, SideCell, SideDevice
 from orchestrator.disk.outcomes import Status
+from orchestrator.report.keys import CellKey
 from protocol.cell import Workload
 
 STACK = {"driver": "570.86", "torch": "2.11.0", "host": "node-01"}
