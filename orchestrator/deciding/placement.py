@@ -14,7 +14,7 @@ one product alone may be the fault of a library.
 
 import enum
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -22,9 +22,6 @@ from orchestrator.deciding.policy import BEFORE_DEVICE, POINTS_AT_DEVICE, POLICY
 from orchestrator.deciding.slots import RunState, Skip, Slot, SlotStatus, is_skipped, scopes, wait_in_vain, with_device
 from protocol.cell import Cell
 from protocol.failure import Category, Phase
-
-_OF_EVERY_SIZE: Final = frozenset({Phase.IMPORT, Phase.BUILD})
-"""What a model fails in here has nothing to do with the size of the cell."""
 
 
 class Blame(enum.StrEnum):
@@ -142,9 +139,8 @@ def skip_model(state: RunState, slot: Slot) -> RunState:
 def _reach(category: Category, phase: Phase) -> Reach:
     """How much of a model is skipped for what it failed in."""
     reach = POLICY[category].skips
-    if reach is Reach.CELL and phase in _OF_EVERY_SIZE:
-        return Reach.MODEL
-    return Reach.MODEL if reach is Reach.WORK and phase is Phase.IMPORT else reach
+    whole = phase is Phase.IMPORT or (phase is Phase.BUILD and reach is Reach.CELL)
+    return Reach.MODEL if whole else reach
 
 
 def _strike(state: RunState, slot: Slot) -> RunState:

@@ -1,6 +1,6 @@
 """Asks one question in a short process of its own, because whoever is asked (CUDA, NVML) can hang, or crash.
 
-    ask ── python -P -m MODULE <our PID> ──▶ answer
+    ask ── python -P -m MODULE ──▶ answer
         ◀── the answer, one line of JSON ─── and it ends
 
 The process ends with the orchestrator. One that gives no answer in time is ended; one that hangs inside the driver and
@@ -8,7 +8,6 @@ survives even SIGKILL is left to the kernel.
 """
 
 import contextlib
-import ctypes
 import os
 import select
 import signal
@@ -26,7 +25,6 @@ T = TypeVar("T")
 _PATIENCE_S: Final = 2.0
 """For each step of ending a hang: SIGTERM, SIGKILL."""
 _CHUNK_BYTES: Final = 64 * 1024
-_PR_SET_PDEATHSIG: Final = 1
 
 
 class Silence(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,7 +48,7 @@ def ask(
 
     environment: what it has beside ours. waiting: called once, where there is no answer after `remark_s`.
     """
-    pid, answer = spawn.start_answering(module, str(os.getpid()), environment=dict(environment or {}))
+    pid, answer = spawn.start_answering(module, environment=dict(environment or {}))
     pidfd = os.pidfd_open(pid)
     os.set_blocking(answer, False)
     output, ended = bytearray(), False
@@ -66,13 +64,10 @@ def ask(
     return _understood(bytes(output), exit_, kind) if ended else Silence(seconds=timeout_s)
 
 
-def answer(parent_pid: int, find: Callable[[], msgspec.Struct]) -> int:
-    """Be the process that is asked: end with the one that asks, and print what `find` finds. Returns its exit code."""
-    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL) != 0:
-        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) failed")
-    if os.getppid() == parent_pid:  # else nobody listens any more
-        sys.stdout.buffer.write(msgspec.json.encode(find()) + b"\n")
-        sys.stdout.buffer.flush()
+def answer(find: Callable[[], msgspec.Struct]) -> int:
+    """Be the process that is asked: print what `find` finds. Returns its exit code."""
+    sys.stdout.buffer.write(msgspec.json.encode(find()) + b"\n")
+    sys.stdout.buffer.flush()
     return 0
 
 

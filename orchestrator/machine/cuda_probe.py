@@ -162,4 +162,4 @@ def _text(function: Any, code: int) -> str:  # noqa: ANN401 - a function of a C 
 
 
 if __name__ == "__main__":
-    sys.exit(asking.answer(int(sys.argv[1]), _found))
+    sys.exit(asking.answer(_found))

@@ -180,4 +180,4 @@ def _mode(opened: Nvml, uuid: str) -> int | None:
 
 
 if __name__ == "__main__":
-    sys.exit(asking.answer(int(sys.argv[1]), _read))
+    sys.exit(asking.answer(_read))

@@ -51,6 +51,8 @@ class Told:
 
 def judged(told: Sequence[Told]) -> tuple[int, Result | Failure]:
     """The outcome of the launch, and the rank that it is of. told: by rank."""
+    if len(told) == 1:
+        return 0, told[0].outcome
     results = [one.outcome for one in told if isinstance(one.outcome, Result)]
     if len(results) == len(told):
         return 0, _together(told, results)
@@ -59,10 +61,8 @@ def judged(told: Sequence[Told]) -> tuple[int, Result | Failure]:
     causes = [pair for pair in own if pair[1].category not in _CONSEQUENCES]
     if causes:
         rank, failure = min(causes, key=lambda pair: (_sign(pair[1].category), told[pair[0]].at))
-        return rank, _with_the_others(told, rank, failure, told[rank].device if len(told) > 1 else None)
+        return rank, _with_the_others(told, rank, failure, told[rank].device)
     rank, failure = min(own, key=lambda pair: (pair[1].category is not Category.DEADLINE, told[pair[0]].at))
-    if len(told) == 1:
-        return rank, failure
     return _hung(told, rank, failure)
 
 
@@ -105,8 +105,6 @@ def _absent(told: Sequence[Told]) -> int | None:
 
 def _with_the_others(told: Sequence[Told], rank: int, failure: Failure, device: str | None) -> Failure:
     """The failure, with the device that it happened on and how each other process ended."""
-    if len(told) == 1:
-        return failure
     said = {f"on {one.label}": _words(one) for other, one in enumerate(told) if other != rank}
     return msgspec.structs.replace(failure, device=device or msgspec.UNSET, evidence=failure.evidence | said)
 

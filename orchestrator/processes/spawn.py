@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Iterator
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Final
@@ -22,9 +23,12 @@ from orchestrator.processes.ending import Exit, reap, signal_quietly
 from protocol import codec
 from protocol.messages import Fork, FromZygote, LaunchSpec, Prepare
 
+_LIBC: Final = ctypes.CDLL(None, use_errno=True)
+"""Opened here, not between a fork and an exec: another thread may hold the lock of the loader at the fork."""
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_CHILD_SUBREAPER: Final = 36
 _CONTROL_FD: Final = 3
+_APPENDED: Final = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 _MAX_ANSWER_BYTES: Final = 256 * 1024
 _FROM_ZYGOTE: Final = codec.Decoder[FromZygote](FromZygote)
 
@@ -46,13 +50,13 @@ def rooms_root() -> Path:
 
 def become_subreaper() -> None:
     """Have orphans below this process become its children, so that workers are adopted and nothing escapes."""
-    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1) != 0:
+    if _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER) failed")
 
 
 def die_with(parent: int) -> None:
     """Have this process killed when its parent dies; leave at once if it already has. Outlasts an exec."""
-    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL) != 0:
+    if _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) failed")
     if os.getppid() != parent:
         os._exit(1)
@@ -92,11 +96,8 @@ def child_environment(extra: dict[str, str]) -> dict[str, str]:
 
 def start_module(module: str, *, log: Path, environment: dict[str, str], control: socket.socket) -> int:
     """Start `python -P -m module` in a session of its own, its end of `control` as descriptor 3. Returns the PID."""
-    null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        return _start(module, child_environment(environment), stdin=null, log=log, control=control.fileno())
-    finally:
-        os.close(null)
+    with _opened(os.devnull, os.O_RDONLY) as null, _opened(log, _APPENDED) as output:
+        return _start(module, environment, stdin=null, output=output, control=control.fileno())
 
 
 def start_launch(spec: LaunchSpec) -> int:
@@ -105,13 +106,39 @@ def start_launch(spec: LaunchSpec) -> int:
     try:
         os.write(writer, codec.encode(spec))  # a pipe holds 64 KiB; a spec is below 4
         os.close(writer)
-        log = Path(spec.folder) / "stderr.log"
-        return _start("worker.launch", child_environment(ONE_THREAD), stdin=reader, log=log)
+        with _opened(Path(spec.folder) / "stderr.log", _APPENDED) as output:
+            return _start("worker.launch", ONE_THREAD, stdin=reader, output=output)
     finally:
         os.close(reader)
 
 
-def _start(module: str, environment: dict[str, str], *, stdin: int, log: Path, control: int | None = None) -> int:
+def start_answering(module: str, *, environment: dict[str, str]) -> tuple[int, int]:
+    """Start `python -P -m module` in a session of its own, to print an answer. Returns the PID and where to read it.
+
+    What it prints on standard error is read there too. The descriptor is the caller's to close.
+    """
+    reader, writer = os.pipe()
+    try:
+        with _opened(os.devnull, os.O_RDONLY) as null:
+            return _start(module, environment, stdin=null, output=writer), reader
+    except BaseException:
+        os.close(reader)
+        raise
+    finally:
+        os.close(writer)
+
+
+@contextlib.contextmanager
+def _opened(path: str | Path, flags: int) -> Iterator[int]:
+    """A descriptor of our own, while the body runs."""
+    descriptor = os.open(path, flags | os.O_CLOEXEC, 0o644)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _start(module: str, environment: dict[str, str], *, stdin: int, output: int, control: int | None = None) -> int:
     """Start `python -P -m module`, which the kernel kills with this process. Returns the PID. Raises OSError.
 
     The kernel is asked before Python starts there: a process that was stopped meanwhile could not ask any more, and
@@ -125,48 +152,18 @@ def _start(module: str, environment: dict[str, str], *, stdin: int, log: Path, c
             os.dup2(control, _CONTROL_FD)
             os.set_inheritable(_CONTROL_FD, True)  # also where it had that number already
 
-    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-    try:
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-m", module],
-            stdin=stdin,
-            stdout=output,
-            stderr=output,
-            env=environment,
-            start_new_session=True,
-            close_fds=False,
-            preexec_fn=prepare,  # noqa: PLW1509 - two system calls; posix_spawn cannot make the first
-        )
-    finally:
-        os.close(output)
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", module],
+        stdin=stdin,
+        stdout=output,
+        stderr=output,
+        env=child_environment(environment),
+        start_new_session=True,
+        close_fds=False,
+        preexec_fn=prepare,  # noqa: PLW1509 - system calls alone, and posix_spawn cannot ask for the parent's death
+    )
     process.returncode = 0  # it has not ended: whoever started it reaps it, and subprocess must not
     return process.pid
-
-
-def start_answering(module: str, *arguments: str, environment: dict[str, str]) -> tuple[int, int]:
-    """Start `python -P -m module` in a session of its own, to print an answer. Returns the PID and where to read it.
-
-    What it prints on standard error is read there too. The descriptor is the caller's to close.
-    """
-    reader, writer = os.pipe()
-    try:
-        pid = os.posix_spawn(
-            sys.executable,
-            [sys.executable, "-P", "-m", module, *arguments],
-            child_environment(environment),
-            setsid=True,
-            file_actions=[
-                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-                (os.POSIX_SPAWN_DUP2, writer, 1),
-                (os.POSIX_SPAWN_DUP2, writer, 2),
-            ],
-        )
-    except BaseException:
-        os.close(reader)
-        raise
-    finally:
-        os.close(writer)
-    return pid, reader
 
 
 class Zygote:
