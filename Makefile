@@ -28,9 +28,11 @@ bench: $(STAMP) ## a quick benchmark of all GPUs, or of two CPU devices where th
 	fi; \
 	$(BIN)/python -m orchestrator "$$@" --profile quick
 
+# Two processes, because many tests wait for others. Those of a GPU fill its memory: one after the other, at the end.
 test: $(STAMP) ## every test that this machine can run, but the slow ones
-	@$(BIN)/python -m pytest -m 'not slow and not gpu' --numprocesses 2 --dist loadfile
-	@$(BIN)/python -m pytest -m 'not slow and gpu'
+	@$(BIN)/python -m pytest -m 'not slow and not gpu' --numprocesses 2 --dist loadfile; fast=$$?; \
+		$(BIN)/python -m pytest -m 'not slow and gpu'; gpu=$$?; \
+		exit $$((fast > gpu ? fast : gpu))
 
 test-slow: $(STAMP) ## the slow tests: kills at random moments, and others
 	@$(BIN)/python -m pytest -m slow

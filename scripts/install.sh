@@ -4,7 +4,7 @@
 #   python3 (>= 3.11)  ──▶ .venv
 #   driver: CUDA >= 13, or none ──▶ constraints-cu13.txt        CUDA 12 ──▶ constraints-cu12.txt
 #
-# PYTHON   the interpreter to build on, and no other (default: python3, and where that does not do, the next that does)
+# PYTHON   the interpreter to build on, and no other; python3, the default, also means the next one where it does not do
 # WHEELS   a folder of wheels; nothing is taken from the network then
 # `scripts/install.sh --constraints` only says which file would be taken.
 set -eu

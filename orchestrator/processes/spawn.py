@@ -152,16 +152,19 @@ def _start(module: str, environment: dict[str, str], *, stdin: int, output: int,
             os.dup2(control, _CONTROL_FD)
             os.set_inheritable(_CONTROL_FD, True)  # also where it had that number already
 
-    process = subprocess.Popen(
-        [sys.executable, "-P", "-m", module],
-        stdin=stdin,
-        stdout=output,
-        stderr=output,
-        env=child_environment(environment),
-        start_new_session=True,
-        close_fds=False,
-        preexec_fn=prepare,  # noqa: PLW1509 - system calls alone, and posix_spawn cannot ask for the parent's death
-    )
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", module],
+            stdin=stdin,
+            stdout=output,
+            stderr=output,
+            env=child_environment(environment),
+            start_new_session=True,
+            close_fds=False,
+            preexec_fn=prepare,  # noqa: PLW1509 - system calls alone, and posix_spawn cannot ask for the parent's death
+        )
+    except subprocess.SubprocessError as error:  # `prepare` failed, and subprocess does not tell how
+        raise OSError(f"{module} could not be made ready to start: {error}") from error
     process.returncode = 0  # it has not ended: whoever started it reaps it, and subprocess must not
     return process.pid
 
