@@ -231,7 +231,7 @@ class Conductor:
         if isinstance(outcome, Failure):
             self.recorder.require_room()
             uuid = live.device.uuid
-            who = "" if self._shares else self.foreign.during(uuid, live.spec.requested_ns)
+            who = "" if self._shares else self.foreign.beside(live.next.cell.devices, live.spec.requested_ns)
             broken = " and ".join(self._devices[other].label for other in self._hazards.broken_beside(uuid))
             outcome = classify.outside(validity.beside(outcome, who), self._hazards.grave(uuid), broken)
             self._hazards.ended(uuid, outcome)

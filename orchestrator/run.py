@@ -73,8 +73,9 @@ def execute(
         taking_up.require_own_journal(stored, paths)  # before it is opened, which makes one and cuts a torn end off
         journal = opened.enter_context(Journal(paths.journal))
         signals.spare(math.inf)
-        _take_over(stored, paths, journal, driver)
-        for name, value in _settings(stored):
+        changed = _settings(stored)
+        _take_over(stored, paths, journal, driver, changed)
+        for name, value in changed:
             display.tell(Notice(level="warning", message=settings.words(name, value)))
         try:
             _work(stored, paths, journal, signals, display, gone=gone)
@@ -161,8 +162,13 @@ def _budget(stored: StoredRun, records: tuple[Record, ...]) -> Budget | None:
     return Budget(configuration, stored.devices, configuration.time_limit_s, time.monotonic() - host.age_s() - served_s)
 
 
-def _take_over(stored: StoredRun, paths: RunPaths, journal: Journal, driver: str | None) -> None:
-    """Begin a segment. Attempts that were running when an earlier process died are ended, lost results taken back."""
+def _take_over(
+    stored: StoredRun, paths: RunPaths, journal: Journal, driver: str | None, changed: tuple[tuple[str, str], ...]
+) -> None:
+    """Begin a segment. Attempts that were running when an earlier process died are ended, lost results taken back.
+
+    changed: the environment variables that change what is measured.
+    """
     records = journal.recovered
     if not records:
         journal.append(
@@ -183,7 +189,7 @@ def _take_over(stored: StoredRun, paths: RunPaths, journal: Journal, driver: str
             pid=os.getpid(),
             wall=time.time(),
             monotonic_ns=time.monotonic_ns(),
-            settings=_settings(stored),
+            settings=changed,
         )
     )
     for start in _interrupted(records):
@@ -220,10 +226,11 @@ def _lost(stored: StoredRun, paths: RunPaths) -> list[tuple[int, Failure]]:
 def _half_written(stored: StoredRun, paths: RunPaths, records: tuple[Record, ...]) -> Iterator[Path]:
     """What killed processes were writing, in the run's folder and where the user wants the report."""
     yield from paths.folder.glob("*.tmp")
-    yield from paths.folder.glob("launches/*/*/*.tmp")
+    yield from paths.of_processes("*.tmp")
+    published = places.published(stored, paths)
     for record in records:
         if isinstance(record, Segment):
-            yield from (temporary(path, record.pid) for path in places.published(stored, paths))
+            yield from (temporary(path, record.pid) for path in published)
 
 
 def _interrupted(records: tuple[Record, ...]) -> list[Start]:

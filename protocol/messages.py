@@ -13,6 +13,9 @@ Every message of a worker names its launch and carries the token of its process,
 what does not match is stale and dropped.
 """
 
+import struct
+from typing import Final
+
 import msgspec
 
 from protocol.cell import Cell, Device, ModelSpec
@@ -97,13 +100,17 @@ class Gang(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Where a process finds the others of its cell, which are one for each of `cell.devices`, in that order.
 
     rank: which of them it is; 0 leads. meeting: file of this launch, in a private folder, by which they meet.
-    steps: file of one 64-bit number for each rank, in which a process counts what it begins together with the others:
-    when all hang, whoever counted least did not come.
+    steps: file of a STEP for each rank, in which a process counts what it begins together with the others: when all
+    hang, whoever counted least did not come.
     """
 
     rank: int
     meeting: str
     steps: str
+
+
+STEP: Final = struct.Struct("=q")
+"""One number in the file of steps."""
 
 
 class LoadSteps(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -120,6 +120,11 @@ class RunPaths:
         """The results that are there, of all attempts."""
         return self.launches.glob("*/*/result.msgpack")
 
+    def of_processes(self, pattern: str) -> Iterator[Path]:
+        """The files of such a name that are there, of all processes of all attempts."""
+        yield from self.launches.glob(f"*/*/{pattern}")
+        yield from self.launches.glob(f"*/*/rank*/{pattern}")
+
     def report(self, suffix: str) -> Path:
         """The report in one of its formats."""
         return self.folder / f"report.{suffix}"

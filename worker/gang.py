@@ -19,7 +19,7 @@ from typing import Final
 import torch
 import torch.distributed as dist
 
-from protocol.messages import Assign
+from protocol.messages import STEP, Assign
 from worker.errors import CommunicationError
 
 _BACKENDS: Final = {"cuda": "nccl", "cpu": "gloo"}
@@ -33,7 +33,6 @@ _ENVIRONMENT: Final = {
     "TORCH_NCCL_ENABLE_MONITORING": "0",
 }
 _MULTICAST: Final = "NCCL_NVLS_ENABLE"
-_STEP_BYTES: Final = 8
 
 
 class Gang:
@@ -70,6 +69,11 @@ class Gang:
         """Whether this one decides what all do."""
         return self.rank == 0
 
+    def align(self) -> None:
+        """Let no device go on before all have come this far. The host of GPUs does not wait."""
+        if self.size > 1:
+            self.add_up(torch.zeros(1, device=self._device))
+
     def add_up(self, tensor: torch.Tensor) -> None:
         """Replace it by the sum over all."""
         with self._together():
@@ -104,9 +108,8 @@ class Gang:
     def _together(self) -> Iterator[None]:
         """Something that needs all of them: counted, so that who does not come can be told from who waits."""
         self._begun += 1
-        at = _STEP_BYTES * self.rank
         assert self._steps is not None
-        self._steps[at : at + _STEP_BYTES] = self._begun.to_bytes(_STEP_BYTES, "little")
+        STEP.pack_into(self._steps, STEP.size * self.rank, self._begun)
         try:
             yield
         except RuntimeError as error:  # those of torch.distributed are all of this kind

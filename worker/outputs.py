@@ -16,6 +16,9 @@ _NOT_RUN: Final = (Iterator, AsyncIterator, Awaitable)
 
 def tensors(outputs: object) -> Iterator[torch.Tensor]:
     """Every tensor, in any nesting of what torch knows as a nesting, of mappings and of dataclasses; nothing else."""
+    if isinstance(outputs, torch.Tensor):  # as most models return it; walked inside a timed latency
+        yield outputs
+        return
     for leaf in _pytree.tree_leaves(outputs):
         if isinstance(leaf, torch.Tensor):
             yield leaf
@@ -46,7 +49,8 @@ def some(outputs: object, name: str) -> object:
 def require_finite(outputs: object, *, infinite: bool) -> None:
     """Raise NotFiniteError where a tensor of the outputs, in any nesting, holds NaN, or infinity unless it may.
 
-    infinite: whether the model may mean infinity. Waits for the device, and takes no memory beside the outputs there.
+    infinite: whether the model may mean infinity. Waits for the device. Takes no memory beside the outputs there, but
+    for numbers of eight bits and for views of conjugates, which are copied.
     """
     for number, tensor in enumerate(tensors(outputs), start=1):
         for extreme in _extremes(tensor):
@@ -59,10 +63,12 @@ def require_finite(outputs: object, *, infinite: bool) -> None:
 
 def _extremes(tensor: torch.Tensor) -> tuple[float, ...]:
     """The least and the largest number, both NaN where one is; none of what holds no numbers, or whole ones alone."""
+    if tensor.is_nested or tensor.layout is not torch.strided or tensor.numel() == 0:
+        return ()  # torch cannot look at those of a nested one together
     if tensor.is_complex():
-        tensor = torch.view_as_real(tensor)
-    if not tensor.is_floating_point() or tensor.layout is not torch.strided or tensor.numel() == 0:
+        tensor = torch.view_as_real(tensor.resolve_conj())
+    if not tensor.is_floating_point():
         return ()
     if tensor.dtype.itemsize == 1:
         tensor = tensor.float()  # torch cannot compare numbers of eight bits
-    return tensor.amin().item(), tensor.amax().item()
+    return tuple(torch.stack(torch.aminmax(tensor)).tolist())

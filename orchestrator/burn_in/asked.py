@@ -75,8 +75,12 @@ def configured(
 def with_steps(
     configuration: Configuration, devices: Sequence[Device], table: BurnInTable, *, in_phase: bool
 ) -> Configuration:
-    """The same with steps of load: one device after the other over a period, or all together. Raises ConfigError."""
-    if configuration.burn_in is None:
+    """The same with steps of load: one device after the other over a period, or all together. Raises ConfigError.
+
+    They are one cell more in each round, so all cells may have to be shorter.
+    """
+    burn_in = configuration.burn_in
+    if burn_in is None:
         raise ConfigError("--steps: it is a part of a burn-in; add --burn-in with a duration, or leave it out")
     rule = table.steps
     apart_s = 0.0 if in_phase else (rule.on_s + rule.off_s) / len(devices)
@@ -84,7 +88,8 @@ def with_steps(
         device.uuid: LoadSteps(on_s=rule.on_s, off_s=rule.off_s, offset_s=place * apart_s)
         for place, device in enumerate(devices)
     }
-    return msgspec.structs.replace(configuration, burn_in=msgspec.structs.replace(configuration.burn_in, steps=steps))
+    cell_s = {kind: table.cell_s(burn_in.duration_s, kind, burn_in.level, steps=True) for kind in table.devices}
+    return msgspec.structs.replace(configuration, burn_in=msgspec.structs.replace(burn_in, cell_s=cell_s, steps=steps))
 
 
 def with_temperature_stop(configuration: Configuration, celsius: int) -> Configuration:

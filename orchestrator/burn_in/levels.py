@@ -29,9 +29,9 @@ class Level(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     replay: dict[DeviceKind, dict[str, Precision]]
     up_to_s: float | None = None
 
-    def cells(self, kind: DeviceKind) -> int:
+    def cells(self, kind: DeviceKind, *, steps: bool) -> int:
         """How many cells a round has at most on a device of this kind; one of them is the test of memory."""
-        return len(self.soak) + len(self.truth) + len(self.replay[kind]) + len(self.links) + 1
+        return len(self.soak) + len(self.truth) + steps + len(self.replay[kind]) + len(self.links) + 1
 
 
 class OnDevice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -84,11 +84,11 @@ class BurnInTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         ]
         return fitting[0] if fitting else LONGEST
 
-    def cell_s(self, duration_s: float, kind: DeviceKind, level: str) -> float:
+    def cell_s(self, duration_s: float, kind: DeviceKind, level: str, *, steps: bool = False) -> float:
         """How long one cell lasts in a burn-in of `duration_s`: never so long that there is no time for the rounds."""
         bounds = self.devices[kind]
         wanted_s = min(max(duration_s * self.cell_share, bounds.least_s), bounds.most_s)
-        return min(wanted_s, duration_s / (self.least_rounds * self.levels[level].cells(kind)))
+        return min(wanted_s, duration_s / (self.least_rounds * self.levels[level].cells(kind, steps=steps)))
 
 
 @functools.cache

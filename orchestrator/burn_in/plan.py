@@ -36,8 +36,7 @@ def make(configuration: Configuration, devices: Sequence[Device], table: BurnInT
         mine = [*_cells(configuration, device, table, mode), *_links(configuration, device, devices, table, mode)]
         cells |= {cell.id: cell for cell in mine}
         rounds = math.ceil(asked.duration_s / (len(mine) * asked.cell_s[device.kind]))
-        orders = rounds_of(len(mine), rounds, configuration.seed)
-        orders[0] = [0, *(which for which in orders[0] if which != 0)]
+        orders = rounds_of(len(mine), rounds, configuration.seed, first=0)
         order[device.uuid] = tuple(
             (mine[which].id, number) for number, positions in enumerate(orders) for which in positions
         )

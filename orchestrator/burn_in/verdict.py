@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from orchestrator.burn_in.compare import Deviation
-from orchestrator.burn_in.levels import CHECKS
 from orchestrator.health.judges import Action
 from orchestrator.health.verdict import GRAVEST_FIRST, Verdict
 from orchestrator.stats.why_slower import Why
@@ -99,6 +98,7 @@ class Work:
     served_s: float
     cell_s: float
     tallies: Mapping[Workload, Tally]
+    required: tuple[Workload, ...]
     wrong: tuple[Wrong, ...] = ()
     deviations: tuple[Deviation, ...] = ()
     undecided: tuple[str, ...] = ()
@@ -112,7 +112,6 @@ class Work:
     too_hot: str = ""
     reboots: int = 0
     tainted: bool = False
-    required: tuple[Workload, ...] = CHECKS
 
     @property
     def mismatches(self) -> int:

@@ -70,18 +70,23 @@ def command(
     Ends with 1 on a regression, with 4 where nothing was comparable or conclusive, with 0 else.
     """
     from orchestrator.compare import comparison, reading
+    from orchestrator.compare.as_junit import to_junit
+    from orchestrator.disk import folders
+    from orchestrator.disk.journal import write_durably
     from orchestrator.stats import margins
 
     if len(runs) < 2:
         raise ConfigError(f"expected two runs or more to compare, got {len(runs)}. `{context.command_path} --help`")
     percent, failing = _percent(threshold), _failing(fail_on)
     _require_format(kind)
+    if junit is not None:
+        folders.require_file(Path(junit), "--junit")
     first, *others = [reading.read(name, runs_folder) for name in runs]
     shipped = margins.load()
     compared = [comparison.compare(first, other, shipped, percent) for other in others]
     code = comparison.exit_code(compared, failing)
     if junit is not None:
-        _write_junit(Path(junit), compared, failing)
+        write_durably(Path(junit), to_junit(compared, failing))
     say(_rendered(compared, kind, code))
     context.exit(code)
 
@@ -118,17 +123,6 @@ def _require_format(kind: str) -> None:
         raise ConfigError(
             f"--format: there is no format '{kind}'.{did_you_mean(kind, FORMATS)} There is {listed(FORMATS, 'and')}."
         )
-
-
-def _write_junit(path: Path, compared: "Sequence[Comparison]", failing: "frozenset[Verdict]") -> None:
-    from orchestrator.compare.as_junit import to_junit
-    from orchestrator.disk import folders
-    from orchestrator.disk.journal import write_durably
-
-    folders.require_name(path, "--junit")
-    if path.is_dir() or not path.parent.is_dir():
-        raise ConfigError(f"--junit: {path} cannot be written: {'a folder' if path.is_dir() else 'no such folder'}")
-    write_durably(path, to_junit(compared, failing))
 
 
 def _rendered(compared: "Sequence[Comparison]", kind: str, code: "ExitCode") -> str:

@@ -41,11 +41,9 @@ def command(*, run: str, output: str) -> None:
     from orchestrator.disk.journal import write_durably
 
     path = Path(output)
-    folders.require_name(path, "-o/--output")
+    folders.require_file(path, "-o/--output")
     if path.exists():
         raise ConfigError(f"-o/--output: {path} is there already; choose another name")
-    if not path.parent.is_dir():
-        raise ConfigError(f"-o/--output: {path.parent} is no folder")
     found = reading.read(run, "runs")
     made = baselines.reduced(found, path.stem)
     write_durably(path, msgspec.json.format(msgspec.json.encode(made), indent=2) + b"\n")

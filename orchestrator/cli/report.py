@@ -11,11 +11,9 @@ from orchestrator.cli.options import a_file, held_options
 from orchestrator.cli.program import Command
 from orchestrator.cli.streams import complain, say
 from orchestrator.configuration.naming import counted
-from protocol.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from orchestrator.configuration.resolved import ReportFormat
-    from orchestrator.report.model import Report
 
 EXAMPLES: Final = """\b
 Examples:
@@ -65,10 +63,12 @@ def command(
     its own: without -o, the report is printed as text.
 
     With --thresholds, it ends with 1 where one is missed, and with 4 where one could not be held against any figure.
+    These, --compare-baseline and --price hold for the reports made now: what was given to `run` is kept with the run.
     """
     from orchestrator import report as reports
     from orchestrator.cli import held_against
     from orchestrator.compare import against
+    from orchestrator.compare import thresholds as limits
     from orchestrator.configuration import resolve as config
     from orchestrator.configuration.resolved import ReportFormat
     from orchestrator.disk import archive, folders, journal, reporting
@@ -97,17 +97,7 @@ def command(
         missing = counted(made.summary.cells.missing, "cell")
         complain(f"note: the run still goes on; {missing} of {made.summary.cells.planned} not measured yet")
     if thresholds is not None:
-        context.exit(_kept(made))
-
-
-def _kept(made: "Report") -> ExitCode:
-    """Whether the run keeps to its thresholds."""
-    from orchestrator.report.comparisons import Met
-
-    seen = {one.status for one in made.thresholds}
-    if Met.MISSED in seen:
-        return ExitCode.MISSED
-    return ExitCode.INCOMPLETE if Met.NOT_MEASURED in seen else ExitCode.PASSED
+        context.exit(limits.exit_code(made.thresholds))
 
 
 def _place(output: str, formats: str | None) -> "tuple[Path, tuple[ReportFormat, ...]]":

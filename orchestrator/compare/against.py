@@ -1,4 +1,6 @@
-"""What a run is held against, kept in its folder, so that its report says the same whenever it is made.
+"""What a run is held against, kept in its folder, so that `report RUN` and `resume` say the same whenever it is made.
+
+What the options of `report` name stands in its place in the reports of that call alone, and is not kept.
 
 --compare-baseline, --thresholds, --price ──▶ Against ──▶ held_against.json
 Report, Against ── hold ──▶ Report with baseline_comparison, score, thresholds, costs, and the verdict they lead to
@@ -17,7 +19,7 @@ from orchestrator.compare.thresholds import Threshold
 from orchestrator.configuration.naming import counted
 from orchestrator.disk.journal import write_durably
 from orchestrator.errors import ConfigError, RunFolderError
-from orchestrator.report.comparisons import BaselineComparison, Met, ThresholdResult
+from orchestrator.report.comparisons import BaselineComparison, ThresholdResult
 from orchestrator.report.model import Report, Summary, Verdict
 from orchestrator.report.parts import Part
 from protocol.exit_codes import MEANING, ExitCode
@@ -101,12 +103,12 @@ def _verdict(verdict: Verdict, results: Sequence[ThresholdResult]) -> Verdict:
 
     What ended otherwise (a hardware fault, gpubench itself failed) ends as it did, and tells of the thresholds too.
     """
-    told = dict(thresholds.missed(results))
+    told = tuple(thresholds.missed(results))
     if not told:
         return verdict
     code = ExitCode(verdict.exit_code)
     if code in (ExitCode.PASSED, ExitCode.INCOMPLETE):
-        code = ExitCode.MISSED if Met.MISSED in told else ExitCode.INCOMPLETE
+        code = thresholds.exit_code(results)
     kept = verdict.reasons if verdict.exit_code != ExitCode.PASSED else ()
     word = {ExitCode.MISSED: MISSED, ExitCode.INCOMPLETE: "incomplete"}.get(code, verdict.word)
-    return Verdict(exit_code=int(code), word=word, meaning=MEANING[code], reasons=(*told.values(), *kept))
+    return Verdict(exit_code=int(code), word=word, meaning=MEANING[code], reasons=(*told, *kept))

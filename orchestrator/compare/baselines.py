@@ -44,7 +44,7 @@ def hold(run: Side, baseline: Side) -> Held:
     reference = {
         key: sound
         for key, places in pairing.by_key(baseline).items()
-        if (sound := [place for place in places if not facts.difference(place, place)])
+        if (sound := [place for place in places if not facts.fault(place)])
     }
     by_device: dict[tuple[str, CellKey], float] = {}
     by_key: dict[CellKey, float] = {}
@@ -64,15 +64,15 @@ def hold(run: Side, baseline: Side) -> Held:
 
 def reduced(side: Side, name: str) -> Side:
     """The baseline that a run makes: its sound cells alone. Raises ConfigError where there is none."""
-    cells = tuple(place.cell for place in pairing.places(side).values() if not facts.difference(place, place))
+    cells = tuple(place.cell for place in pairing.places(side).values() if not facts.fault(place))
     if not cells:
         raise ConfigError(f"{side.name}: no cell of it can be a baseline: none has figures of the batch size asked for")
     return msgspec.structs.replace(side, name=name, cells=cells)
 
 
 def _why_not(place: Place, reference: list[Place] | None) -> str:
-    if fault := facts.difference(place, place):
-        return fault.removeprefix("the first and the second are ")
+    if fault := facts.fault(place):
+        return fault
     return NOT_THERE if reference is None else facts.difference(reference[0], place, any_device=True)
 
 

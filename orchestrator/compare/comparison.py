@@ -7,8 +7,7 @@ Side, Side ── pairs ─┬─ an identity fact differs ───────
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from math import exp, log
-from statistics import fmean, median
+from statistics import median
 from typing import Final
 
 from msgspec.structs import replace
@@ -164,11 +163,7 @@ def _margin(before: Place, after: Place, margins: Margins) -> float:
 
 def _compared(pair: tuple[Place, Place], rates: Pair, judged: Judged | None, doubt: str) -> ComparedCell:
     if judged is None:
-        # fmean of the logarithms, as everywhere: what is shown without a verdict is the same ratio.
-        ratio = exp(fmean(map(log, rates.after)) - fmean(map(log, rates.before)))
-        one_launch = min(len(rates.before), len(rates.after)) < 2
-        wanted = two_runs.LEAST_LAUNCHES if one_launch and doubt == facts.ONE_LAUNCH else 0
-        judged = Judged(verdict=Verdict.INCONCLUSIVE, ratio=ratio, wanted=wanted)
+        judged = two_runs.without_verdict(rates, two_runs.LEAST_LAUNCHES if doubt == facts.ONE_LAUNCH else 0)
     return replace(
         _cell(*pair, judged.verdict, doubt),
         margin_percent=rates.margin * 100,

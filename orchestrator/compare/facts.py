@@ -5,7 +5,7 @@ doubts           keep any verdict back: INCONCLUSIVE, with the reason
 stack facts      are what people compare: never refused, named in the title
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from orchestrator.compare.side import Side, SideCell, SideDevice
@@ -30,10 +30,11 @@ class _Fact(NamedTuple):
 
 
 class _Fault(NamedTuple):
-    """What must be on neither side. found: whether it is there."""
+    """What must be on neither side. found: whether it is there. with_status: what became of the cell is told too."""
 
     words: str
     found: Callable[[Place], bool]
+    with_status: bool = False
 
 
 _OF_THE_CELL: Final = (
@@ -51,11 +52,17 @@ _OF_THE_DEVICE: Final = (
 """A key of a cell (model, phase, precision, sizes, mode) agrees already: that is how cells found each other."""
 
 _FAULTS: Final = (
-    _Fault("without a result", lambda one: not one.cell.values),
+    _Fault("without a result", lambda one: not one.cell.values, with_status=True),
     _Fault("measured at a smaller batch than asked for", lambda one: one.cell.status != Status.OK),
     _Fault("throttled", lambda one: one.cell.throttled),
     _Fault("contaminated by another process", lambda one: one.cell.contaminated),
 )
+
+
+def fault(place: Place) -> str:
+    """What keeps a cell from being compared with any other, in words; empty where nothing does."""
+    found = _gravest(place)
+    return "" if found is None else _told(found, (place,))
 
 
 def difference(before: Place, after: Place, *, any_device: bool = False) -> str:
@@ -63,10 +70,9 @@ def difference(before: Place, after: Place, *, any_device: bool = False) -> str:
 
     any_device: also another model of GPU may be compared, as with a baseline.
     """
-    for fault in _FAULTS:
-        who = [name for name, one in (("the first", before), ("the second", after)) if fault.found(one)]
-        if who:
-            return f"{' and '.join(who)} {'are' if len(who) > 1 else 'is'} {fault.words}{_status(fault, before, after)}"
+    if (found := _gravest(before, after)) is not None:
+        who = {name: one for name, one in (("the first", before), ("the second", after)) if found.found(one)}
+        return f"{' and '.join(who)} {'are' if len(who) > 1 else 'is'} {_told(found, who.values())}"
     facts = (*_OF_THE_CELL, *(() if any_device else _OF_THE_DEVICE))
     for fact in facts:
         if fact.read(before) != fact.read(after):
@@ -77,10 +83,15 @@ def difference(before: Place, after: Place, *, any_device: bool = False) -> str:
     return ""
 
 
-def _status(fault: _Fault, before: Place, after: Place) -> str:
-    """What became of the cells that have no figures."""
-    states = dict.fromkeys(one.cell.status.value for one in (before, after) if fault.found(one))
-    return f" ({', '.join(states)})" if fault is _FAULTS[0] else ""
+def _gravest(*places: Place) -> _Fault | None:
+    """The first fault of the table that any of them has."""
+    return next((fault for fault in _FAULTS if any(map(fault.found, places))), None)
+
+
+def _told(found: _Fault, places: Iterable[Place]) -> str:
+    """A fault of these cells, in words."""
+    states = ", ".join(dict.fromkeys(one.cell.status.value for one in places))
+    return f"{found.words} ({states})" if found.with_status else found.words
 
 
 def doubt(before: Place, after: Place) -> str:

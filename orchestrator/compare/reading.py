@@ -79,7 +79,7 @@ def _file(path: Path, name: str) -> Side:
     data = contents(path)
     head = decode(data, _Head, name)
     if head.baseline_version is None:
-        return side.of_report(_report(data, name), name)
+        return side.of_report(_report(data, head.schema_version, name), name)
     if head.baseline_version != side.VERSION:
         raise ConfigError(
             f"{name}: a baseline of version {head.baseline_version}; this gpubench reads version {side.VERSION}. Make "
@@ -88,8 +88,7 @@ def _file(path: Path, name: str) -> Side:
     return msgspec.structs.replace(decode(data, Side, name), name=name)
 
 
-def _report(data: bytes, name: str) -> Report:
-    version = decode(data, _Head, name).schema_version
+def _report(data: bytes, version: int | None, name: str) -> Report:
     if version is None:
         raise ConfigError(f"{name}: neither a report of gpubench nor a baseline: it says no schema_version")
     if version != SCHEMA_VERSION:

@@ -24,6 +24,7 @@ from orchestrator.report.keys import CellKey
 from orchestrator.report.model import GpuInfo, Report
 from orchestrator.report.parts import Part
 from protocol.cell import Precision, Workload
+from protocol.exit_codes import ExitCode
 
 Count = Annotated[int, msgspec.Meta(ge=1)]
 
@@ -199,14 +200,22 @@ def judge(
             yield _result(threshold, cell, None if note else FIGURES[threshold.figure].read(cell, threshold), note)
 
 
-def missed(results: Sequence[ThresholdResult]) -> Iterator[tuple[Met, str]]:
+def exit_code(results: Sequence[ThresholdResult]) -> ExitCode:
+    """1 where a limit is missed, 4 where one could not be held against any figure, else 0."""
+    seen = {one.status for one in results}
+    if Met.MISSED in seen:
+        return ExitCode.MISSED
+    return ExitCode.INCOMPLETE if Met.NOT_MEASURED in seen else ExitCode.PASSED
+
+
+def missed(results: Sequence[ThresholdResult]) -> Iterator[str]:
     """What keeps a run from passing, in words."""
     for status, words in ((Met.MISSED, "missed"), (Met.NOT_MEASURED, "could not be held against any figure")):
         names = [one.threshold for one in results if one.status is status]
         if names:
             different = list(dict.fromkeys(names))
             more = f" and {len(different) - 3} more" if len(different) > 3 else ""
-            yield status, f"{counted(len(names), 'threshold')} {words}: {', '.join(different[:3])}{more}"
+            yield f"{counted(len(names), 'threshold')} {words}: {', '.join(different[:3])}{more}"
 
 
 def _cells(report: Report, ratios: Mapping[tuple[str, CellKey], float]) -> Iterator[_Cell]:

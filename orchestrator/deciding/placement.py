@@ -185,7 +185,8 @@ def in_a_row(models: Iterable[str]) -> str:
 def _elsewhere(state: RunState, twin: Slot) -> Elsewhere:
     there = state.slots[twin]
     pending = there.status is SlotStatus.RUNNING or (there.status is SlotStatus.WAITING and not _out(state, twin))
-    return Elsewhere(there.status is SlotStatus.MEASURED, () if there.stopped else there.failures, pending)
+    failures = there.failures[:-1] if there.stopped else there.failures
+    return Elsewhere(there.status is SlotStatus.MEASURED, failures, pending)
 
 
 def _slots(state: RunState, slot: Slot) -> Iterator[Slot]:

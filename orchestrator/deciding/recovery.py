@@ -70,7 +70,7 @@ def beside_others(plan: Plan, records: Iterable[Record]) -> dict[int, str]:
     use, running = ForeignUse(), dict[int, Start]()
 
     def who(start: Start) -> str:
-        return next(filter(None, (use.during(uuid, start.at_ns) for uuid in devices[start.cell])), "")
+        return use.beside(devices[start.cell], start.at_ns)
 
     found: dict[int, str] = {}
     good: set[int] = set()

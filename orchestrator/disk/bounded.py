@@ -44,7 +44,10 @@ def opened(path: Path) -> BinaryIO:
 
 
 def is_there(path: Path) -> bool:
-    """Whether there is anything of that name. No file can have one that is too long."""
+    """Whether there is anything of that name, as far as can be seen: not in a folder that is closed to us.
+
+    No file can have a name that is too long.
+    """
     try:
         return path.exists()
     except OSError:

@@ -58,6 +58,13 @@ def require_place(output: Path, formats: Iterable[ReportFormat], origin: str, *,
     _try_writing(output.parent, origin, "the report", make=make)
 
 
+def require_file(path: Path, origin: str) -> None:
+    """Make sure that a file may be put at `path`, in a folder that is there. Raises ConfigError naming `origin`."""
+    require_name(path, origin)
+    if path.is_dir() or not path.parent.is_dir():
+        raise ConfigError(f"{origin}: {path} cannot be written: {'a folder' if path.is_dir() else 'no such folder'}")
+
+
 def require_name(path: Path, origin: str) -> None:
     """Make sure that a file may be called so, also while it is written under its temporary name, which is longer.
 

@@ -69,7 +69,7 @@ _ENDED_WITH_THE_RUN: Final = frozenset(
 
 _SKIPPED: Final = (
     "the model is skipped",
-    "the model is skipped in this workload and precision",
+    "the model is skipped in this workload, precision and input size",
     "the cell is skipped",
 )
 """By policy.Reach."""

@@ -99,8 +99,8 @@ class End(_Record, frozen=True, kw_only=True):
 class Left(_Record, frozen=True, kw_only=True):
     """The process of an attempt is gone and its device free again. Follows End, and may be missing.
 
-    exit_code, signal: how it ended, exactly one of them set. teardown_ms: from the End's at_ns, where there was
-    one, to the device free again.
+    Of several processes it is the one that left last. exit_code, signal: how it ended, exactly one of them set; neither
+    where it cannot be killed. teardown_ms: from the End's at_ns, where there was one, to the device free again.
     """
 
     launch: int

@@ -12,7 +12,6 @@ process knows (the phase of a cell, how far it is) is not told here.
 import enum
 import time
 from collections.abc import Collection, Iterator, Sequence
-from pathlib import Path
 from statistics import fmean
 from typing import Final
 
@@ -151,7 +150,7 @@ def look(stored: StoredRun, paths: RunPaths) -> tuple[Status, tuple[Attempt, ...
         preset=stored.configuration.preset,
         limit_s=stored.configuration.time_limit_s,
         limit_left_s=_limit_left_s(stored, holder) if alive is lock.Life.ALIVE else None,
-        reports=tuple(str(path) for path in places.published(stored, paths) if _is_there(path)),
+        reports=tuple(str(path) for path in places.published(stored, paths) if bounded.is_there(path)),
     )
     if run is None:
         return status, ()
@@ -190,7 +189,7 @@ def _lost(run: Archive) -> Iterator[str]:
     """Result files that the journal promises and that are not there."""
     for attempt in run.attempts:
         path = run.folder(attempt).result
-        if attempt.promised is not None and not _is_there(path):
+        if attempt.promised is not None and not bounded.is_there(path):
             yield str(path)
 
 
@@ -335,11 +334,3 @@ def _within(status: Status, eta_s: float | None) -> float | None:
     if status.stop_asked_s is not None:
         bounds.append(max(GENTLE_S + GENTLE_GRACE_S - status.stop_asked_s, 0.0))
     return min((bound for bound in bounds if bound is not None), default=None)
-
-
-def _is_there(path: Path) -> bool:
-    """Whether a file can be seen; in a folder that is closed to us it cannot."""
-    try:
-        return path.exists()
-    except OSError:
-        return False

@@ -15,6 +15,7 @@ from orchestrator.health.course import SOURCES, Course
 from orchestrator.health.limits import Limits
 from orchestrator.health.signals import Board
 from orchestrator.health.xids import XidKind
+from orchestrator.sampling.overheating import HELD_S
 from protocol.failure import Category, Failure
 
 
@@ -69,8 +70,6 @@ class Case:
     accused: tuple[Failure, ...] = ()
 
 
-HELD_S: Final = 10.0
-"""For which a GPU may be at its limit before that is a failure."""
 WELL: Final = Judgement(State.PASS)
 _ABSENT: Final = Judgement(State.NOT_APPLICABLE)
 

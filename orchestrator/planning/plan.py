@@ -123,8 +123,11 @@ def cell_seed(seed: int, model: str, workload: Workload) -> int:
     return int.from_bytes(hashlib.sha256(words.encode()).digest()[:4], "big")
 
 
-def rounds_of(cells: int, launches: int, seed: int) -> list[list[int]]:
-    """`launches` random orders of `cells` positions. None begins with what the one before ended with (if cells > 1)."""
+def rounds_of(cells: int, launches: int, seed: int, *, first: int | None = None) -> list[list[int]]:
+    """`launches` random orders of `cells` positions. None begins with what the one before ended with (if cells > 1).
+
+    first: the position that comes before all others; None where chance decides that too.
+    """
     chance = random.Random(seed)
     rounds: list[list[int]] = []
     for _ in range(launches):
@@ -133,5 +136,7 @@ def rounds_of(cells: int, launches: int, seed: int) -> list[list[int]]:
         if rounds and cells > 1 and block[0] == rounds[-1][-1]:
             other = chance.randrange(1, cells)
             block[0], block[other] = block[other], block[0]
+        if not rounds and first is not None:
+            block.insert(0, block.pop(block.index(first)))
         rounds.append(block)
     return rounds

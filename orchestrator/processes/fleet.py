@@ -23,7 +23,7 @@ from orchestrator.planning import preload
 from orchestrator.processes import assignments, classify, ending, gang, launches, logs, meeting, spawn
 from orchestrator.processes.ending import Exit
 from orchestrator.processes.link import Link
-from orchestrator.processes.live import Concluded, Gone, Happening, Live, endings
+from orchestrator.processes.live import Concluded, Gone, Happening, Live
 from protocol.cell import DeviceKind
 from protocol.failure import Category, Failure
 from protocol.messages import Ack, Dismiss, FromWorker, Hello, LaunchSpec, Outcome, PhaseEntered, Progress
@@ -44,7 +44,7 @@ class Fleet:
         self._configuration = stored.configuration
         self._devices = {device.uuid: device for device in stored.devices}
         self._paths = paths
-        self._logs = logs.Kept(paths.launches)
+        self._logs = logs.Kept(paths)
         self._link = link
         self._fork = fork
         self._anew = stored.configuration.isolation is Isolation.EXEC
@@ -133,7 +133,7 @@ class Fleet:
     def stop(self, failure: Failure, now: float, *, immediately: bool, grace_s: float) -> Iterator[Happening]:
         """End all of them."""
         for live in tuple(self.live.values()):
-            if immediately or not live.because_of_another:  # then it was asked just now: twice would kill it
+            if immediately or not live.because_of_another:  # it was asked with that one: twice would kill it
                 yield from self._apply(live, launches.Stop(failure, immediately, grace_s), now)
 
     def oldest_request(self) -> float:
@@ -247,9 +247,8 @@ class Fleet:
     @staticmethod
     def _conclude(live: Live) -> Iterator[Happening]:
         """The launch is over when all its processes have told how they ended."""
-        told = endings(live.siblings)
-        if len(told) == len(live.siblings):
-            rank, outcome = gang.judged(told)
+        if all(one.told is not None for one in live.siblings):
+            rank, outcome = gang.judged([one.ending() for one in live.siblings])
             yield Concluded(live.siblings[rank], outcome)
 
     def _explain(self, live: Live) -> Failure:

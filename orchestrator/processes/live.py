@@ -1,6 +1,5 @@
 """A process that is under way, and what the loop is told of it."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,6 +62,19 @@ class Live:
         """Whether it has failed by itself, and only its last words are waited for."""
         return self.launch.status in {Status.DRAINING, Status.HELD}
 
+    def ending(self) -> Told:
+        """How it ended, once it has told."""
+        assert self.told is not None
+        return Told(
+            device=self.device.uuid,
+            label=self.device.label,
+            outcome=self.told,
+            at=self.told_at or 0.0,
+            ended=self.because_of_another,
+            steps=None if self.gang is None else meeting.steps(self.gang),
+            stopped=self.was_stopped,
+        )
+
 
 @dataclass(frozen=True)
 class Concluded:
@@ -82,20 +94,3 @@ class Gone:
 
 
 Happening = Concluded | Gone
-
-
-def endings(siblings: Sequence[Live]) -> list[Told]:
-    """How those have ended that have."""
-    return [
-        Told(
-            device=one.device.uuid,
-            label=one.device.label,
-            outcome=one.told,
-            at=one.told_at or 0.0,
-            ended=one.because_of_another,
-            steps=None if one.gang is None else meeting.steps(one.gang),
-            stopped=one.was_stopped,
-        )
-        for one in siblings
-        if one.told is not None
-    ]

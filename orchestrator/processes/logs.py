@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from protocol.failure import Phase
+from protocol.paths import RunPaths
 
 CAP_BYTES: Final = 8 * 1024 * 1024
 ALL_BYTES: Final = 1024 * 1024 * 1024
@@ -44,10 +45,10 @@ def hold_below_cap(path: Path) -> None:
 
 
 class Kept:
-    """The logs of one run: how much they take in all. folder: the one of its launches."""
+    """The logs of one run: how much they take in all."""
 
-    def __init__(self, folder: Path) -> None:
-        self.bytes = sum(path.stat().st_size for path in folder.glob("*/*/std*.log"))
+    def __init__(self, paths: RunPaths) -> None:
+        self.bytes = sum(path.stat().st_size for path in paths.of_processes("std*.log"))
 
     def compact(self, path: Path) -> None:
         """Compact the log of a process that has ended; to a few kilobytes where there is much of others."""

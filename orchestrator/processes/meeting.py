@@ -8,19 +8,16 @@ Both are given to a process with its work.
 
 import struct
 from pathlib import Path
-from typing import Final
 
 from orchestrator.deciding.slots import NextLaunch
-from protocol.messages import Gang
+from protocol.messages import STEP, Gang
 from protocol.paths import LaunchPaths
-
-_STEP: Final = struct.Struct("=q")
 
 
 def place(folder: Path, paths: LaunchPaths, following: NextLaunch, rank: int) -> Gang:
     """For one rank of a launch whose folder is there. Raises OSError where nothing can be written."""
     if rank == 0:
-        paths.steps.write_bytes(bytes(_STEP.size * len(following.cell.devices)))
+        paths.steps.write_bytes(bytes(STEP.size * len(following.cell.devices)))
     steps = str(paths.steps.resolve())
     return Gang(rank=rank, meeting=str(folder / f"meeting-{following.launch}"), steps=steps)
 
@@ -29,6 +26,6 @@ def steps(gang: Gang) -> int | None:
     """What a rank has begun; None where nothing can be read."""
     try:
         data = Path(gang.steps).read_bytes()
-        return int(_STEP.unpack_from(data, _STEP.size * gang.rank)[0])
+        return int(STEP.unpack_from(data, STEP.size * gang.rank)[0])
     except (OSError, struct.error):
         return None

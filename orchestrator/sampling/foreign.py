@@ -7,6 +7,7 @@ Nor is a PID that /proc does not show here: it belongs to another container, or 
 host has for it, and there is no telling. Nothing foreign is ever sent a signal.
 """
 
+from collections.abc import Iterable
 from typing import Final
 
 from orchestrator.machine import host
@@ -92,6 +93,10 @@ class ForeignUse:
         """Who computed on a GPU at any time since then; empty for nobody."""
         left_ns, words = self._last.get(uuid, (0, ""))
         return self.here(uuid) or (words if left_ns >= since_ns else "")
+
+    def beside(self, uuids: Iterable[str], since_ns: int) -> str:
+        """Who computed on any of the GPUs of a launch at any time since then; empty for nobody."""
+        return next(filter(None, (self.during(uuid, since_ns) for uuid in uuids)), "")
 
 
 def words(processes: tuple[ForeignProcess, ...]) -> str:

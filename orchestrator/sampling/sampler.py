@@ -143,7 +143,7 @@ class Sampler:
             sample = self._nvml.read(uuid)
         except NvmlError:
             return Sample(at_ns=time.monotonic_ns())
-        return msgspec.structs.replace(sample, temperature_c=self._hot.get(uuid, sample.temperature_c))
+        return msgspec.structs.replace(sample, temperature_c=self._hot[uuid]) if uuid in self._hot else sample
 
     def _watching(self, task: Task) -> HealthWatch | None:
         try:

@@ -20,17 +20,17 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from orchestrator.stats import student
 from orchestrator.stats.margins import Bound
+from orchestrator.stats.pooled import LEAST_VARIANCE
 
 MOST_LAUNCHES: Final = 7
 LEAST_GPUS: Final = 4
 """With three, the median of the others lies between two: who of them is slow cannot be told."""
 ALPHA: Final = 0.05
-_LEAST_VARIANCE: Final = 1e-4**2
-"""No two launches agree better than by 0.01 %: equal values are a coarse clock."""
+_Key = TypeVar("_Key")
 
 
 class Verdict(enum.StrEnum):
@@ -121,10 +121,10 @@ def judge(cells: Sequence[SiblingCell], margins: Mapping[Bound, float]) -> tuple
     )
 
 
-def holm(chances: Mapping[str, float]) -> dict[str, float]:
+def holm(chances: Mapping[_Key, float]) -> dict[_Key, float]:
     """Holm's p of each: how small the error over all of them must be allowed to be for it to stand out."""
     adjusted, least = {}, 0.0
-    for done, (name, p) in enumerate(sorted(chances.items(), key=lambda item: (item[1], item[0]))):
+    for done, (name, p) in enumerate(sorted(chances.items(), key=lambda item: item[1])):
         least = adjusted[name] = max(least, min(1.0, p * (len(chances) - done)))
     return adjusted
 
@@ -136,7 +136,7 @@ def _parts(cells: Sequence[SiblingCell], margins: Mapping[Bound, float]) -> dict
     degrees = [sum(len(values) - 1 for values in launches.values()) for launches in logs]
     usable = [index for index in range(len(cells)) if len(logs[index]) >= LEAST_GPUS and degrees[index]]
     own = {index: _variance(logs[index].values(), degrees[index]) for index in usable}
-    middling = max(median(own.values()), _LEAST_VARIANCE) if own else _LEAST_VARIANCE
+    middling = max(median(own.values()), LEAST_VARIANCE) if own else LEAST_VARIANCE
     parts: dict[str, list[_Part]] = {}
     for index in usable:
         cell, launches = cells[index], logs[index]

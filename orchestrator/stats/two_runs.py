@@ -21,9 +21,8 @@ from typing import Final, NamedTuple
 
 from orchestrator.stats import effect_size, pooled, student
 from orchestrator.stats.pooled import Variance
-from orchestrator.stats.siblings import holm
+from orchestrator.stats.siblings import ALPHA, holm
 
-ALPHA: Final = 0.05
 MOST_LAUNCHES: Final = 100
 """More launches than that are not recommended: what they would show is smaller than what changes from day to day."""
 LEAST_LAUNCHES: Final = 3
@@ -97,14 +96,19 @@ def judge(pairs: Sequence[Pair]) -> list[Judged]:
     """A verdict for each cell, in their order. Raises ValueError for a rate that is not above zero."""
     logs = [(_logs(pair.before), _logs(pair.after)) for pair in pairs]
     estimates = _estimates(logs)
-    chances = holm(
-        {f"{index:09d}": _chance(one, pairs[index].margin) for index, one in enumerate(estimates) if one is not None}
-    )
-    tests = len(chances)
+    chances = holm({index: _chance(one, pairs[index].margin) for index, one in enumerate(estimates) if one is not None})
     return [
-        _judged(pair, log, estimate, chances.get(f"{index:09d}"), tests)
+        without_verdict(pair, LEAST_LAUNCHES)
+        if estimate is None
+        else _judged(pair, log, estimate, chances[index], len(chances))
         for index, (pair, log, estimate) in enumerate(zip(pairs, logs, estimates, strict=True))
     ]
+
+
+def without_verdict(pair: Pair, wanted: int) -> Judged:
+    """The ratio alone. wanted: launches a side for a verdict; 0 where none will bring one. Raises ValueError."""
+    ratio = math.exp(fmean(_logs(pair.after)) - fmean(_logs(pair.before)))
+    return Judged(verdict=Verdict.INCONCLUSIVE, ratio=ratio, wanted=wanted)
 
 
 def together(pairs: Sequence[Pair]) -> Together | None:
@@ -173,12 +177,7 @@ def _chance(estimate: _Estimate, margin: float) -> float:
     return min(1.0, 2 * student.tail(beyond / math.sqrt(estimate.variance), estimate.degrees))
 
 
-def _judged(
-    pair: Pair, logs: tuple[list[float], list[float]], estimate: _Estimate | None, p: float | None, tests: int
-) -> Judged:
-    if estimate is None or p is None:
-        ratio = math.exp(fmean(logs[1]) - fmean(logs[0]))
-        return Judged(verdict=Verdict.INCONCLUSIVE, ratio=ratio, wanted=LEAST_LAUNCHES)
+def _judged(pair: Pair, logs: tuple[list[float], list[float]], estimate: _Estimate, p: float, tests: int) -> Judged:
     wide, narrow = estimate.reach(1 - ALPHA / 2), estimate.reach(1 - ALPHA)
     bound, log_ratio = _bound(pair.margin), estimate.log_ratio
     if p <= ALPHA:

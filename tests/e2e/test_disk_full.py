@@ -100,8 +100,8 @@ def test_a_run_on_a_disk_that_is_full_says_so_and_goes_on_when_there_is_room(tmp
     told = on_a_small_disk(tmp_path, RUN)
     assert told["code"] == 5
     disk = tmp_path / "disk"
-    advice = f"Free space on the file system at {disk}, but not in {disk}/run, where everything measured is, then `gpub"
-    assert f"No space left on device. {advice}" in told["said"]
+    advice = f"Free space on the file system at {disk}, but not in {disk}/run, where everything measured is, then"
+    assert f"No space left on device. {advice} `gpubench-orchestrate report" in told["said"]
     assert told["measured"] > 0
     assert told["blamed"] == []
     (reason,) = told["finished"]

@@ -11,11 +11,12 @@ from tests.fakes.nvml import FakeNvml, uuid
 
 PREPARE = """
 from pathlib import Path
+from msgspec.structs import replace
 from orchestrator.machine import devices
 from tests.fakes import faults
 found = devices.resolve("all", visible=None, cores=(0, 1))
 models = [faults.model(f"m{{number}}", seconds={seconds}) for number in range(3)]
-faults.prepare(Path({folder!r}), *models, machines=found)
+faults.prepare(Path({folder!r}), *models, machines=found, deadlines=replace(faults.DEADLINES, measure=60))
 print("null")
 """
 

@@ -228,6 +228,8 @@ def test_what_a_killed_process_was_writing_is_removed(tmp_path: Path) -> None:
     (attempt,) = folder.glob("launches/*/1")
     unfinished = [where / f".report.json.{killed.process.pid}.tmp" for where in (folder, folder / "out")]
     unfinished += [attempt / f".result.msgpack.{killed.process.pid}.tmp", attempt / "error.tmp"]
+    (attempt / "rank1").mkdir()
+    unfinished += [attempt / "rank1" / "stdout.tmp"]
     foreign = folder / "out" / ".report.json.1.tmp"
     for path in (*unfinished, foreign):
         path.touch()

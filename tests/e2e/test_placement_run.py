@@ -53,7 +53,7 @@ def test_a_model_that_fails_on_two_devices_is_skipped(tmp_path: Path) -> None:
     assert "bad fault fp32 is skipped on every device" in node.output
     report = node.report()
     assert {cell["status"] for cell in cells(report, "bad")} == {"failed"}
-    why = f"the model is skipped in this workload and precision: {skipped.reason}"
+    why = f"the model is skipped in this workload, precision and input size: {skipped.reason}"
     told = [cell for cell in cells(report, "bad") if cell["reason"] == why]
     assert len(told) == 16 - len(tried)
     assert {cell["status"] for cell in cells(report, "good")} == {"ok"}

@@ -30,8 +30,9 @@ def test_a_worker_that_cannot_be_killed_costs_its_device_alone(tmp_path: Path) -
     bad = faults.model("bad", do="hang, deaf to SIGTERM", on="cpu:0")
     faults.prepare(folder, bad, faults.model("good"), devices=2, deadlines=SHORT)
     node = Node(folder, environment={"PYTHONPATH": f"{injected}:{ROOT}"})
-    node.until(lambda: node.working("bad"))
-    pid = node.worker("bad").pid  # as the journal has it: it is nobody's child yet while the process between is there
+    hanging = "bad-fault-fp32-b1-cpu-0"
+    node.until(lambda: node.working(hanging))
+    pid = node.worker(hanging).pid  # as the journal has it: it is nobody's child yet while the process between is there
     state = proc / str(pid)
     state.mkdir(parents=True)
     (state / "status").write_text("State:\tD (disk sleep)\n")

@@ -62,7 +62,7 @@ class Node:
 
     def zygote(self) -> psutil.Process:
         """Its zygote: the oldest of that name, which a worker that was just forked bears too for a moment."""
-        found = [child for child in self.children() if child.name() == "gpubench-zygote"]
+        found = [child for child in self.children() if _name(child) == "gpubench-zygote"]
         return min(found, key=lambda child: child.pid)
 
     def children(self) -> list[psutil.Process]:
@@ -95,10 +95,18 @@ class Node:
 def leftovers(folder: Path) -> dict[str, Sequence[str]]:
     """What a run must not leave behind: processes with a file of its folder open, sockets, temporary files."""
     return {
-        "processes": [process.name() for process in psutil.process_iter() if _uses(process, folder)],
+        "processes": [_name(process) for process in psutil.process_iter() if _uses(process, folder)],
         "sockets": [name for name in _sockets(folder) if (SOCKETS / name).exists()],
         "temporary files": [str(found) for found in folder.rglob("*.tmp")],
     }
+
+
+def _name(process: psutil.Process) -> str:
+    """Its name; empty of one that has ended since it was listed."""
+    try:
+        return process.name()
+    except psutil.NoSuchProcess:
+        return ""
 
 
 def _uses(process: psutil.Process, folder: Path) -> bool:

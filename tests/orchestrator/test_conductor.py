@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 import protocol
 from orchestrator.deciding.slots import SlotStatus
@@ -49,6 +50,19 @@ def test_want_of_memory_beside_a_stranger_is_the_strangers(
     assert end.failure is not None
     assert end.failure.category is expected
     assert ("PID 7 stranger" in end.failure.message) == (expected is Category.CONTAMINATED)
+
+
+def test_a_stranger_on_any_gpu_of_a_gang_is_to_blame(tmp_path: Path) -> None:
+    """All its processes wait for the one beside the stranger, and any of them may be the first to miss a deadline."""
+    missed = Failure(category=Category.DEADLINE, message="not over in time", phase=Phase.MEASURE)
+    with conducting(tmp_path / "run", gpus(2)) as held:
+        live = held.live[GPU]
+        live.next = structs.replace(live.next, cell=structs.replace(live.next.cell, devices=(GPU, OTHER)))
+        held.conductor.foreign.note(OTHER, "PID 7 stranger", 1)
+        held.conductor.carry_out([Concluded(live, missed)])
+        ((category, message),) = ended_as(held)
+    assert category is Category.CONTAMINATED
+    assert "PID 7 stranger" in message
 
 
 def test_a_result_stays_and_its_device_goes_where_the_worker_cannot_be_killed(tmp_path: Path) -> None:

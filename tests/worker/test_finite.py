@@ -45,6 +45,7 @@ Pair = namedtuple("Pair", "first second")
         Answer(NUMBERS, (BAD,)),
         [Answer(BAD)],
         torch.complex(NUMBERS, NUMBERS * math.nan),
+        torch.complex(NUMBERS, NUMBERS * math.nan).conj(),
         BAD.half(),
         BAD.bfloat16(),
     ],
@@ -76,6 +77,7 @@ def test_infinity_is_a_matter_of_whose_model_it_is(number: float) -> None:
         torch.arange(5),
         torch.tensor([True, False]),
         torch.eye(3).to_sparse(),
+        torch.fft.fft(NUMBERS).conj(),
         torch.ones(4).to(torch.float8_e4m3fn),
         (NUMBERS, {"tokens": torch.zeros(2, dtype=torch.int32)}),
     ],
@@ -84,6 +86,13 @@ def test_infinity_is_a_matter_of_whose_model_it_is(number: float) -> None:
 def test_what_holds_no_bad_number_passes(sound: object) -> None:
     """Whole numbers, nothing at all, and what cannot be looked at."""
     outputs.require_finite(sound, infinite=False)
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize("layout", [torch.strided, torch.jagged])
+def test_a_nested_tensor_passes(layout: torch.layout) -> None:
+    """It has no least and no largest number that torch would tell."""
+    outputs.require_finite(torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=layout), infinite=False)
 
 
 def test_outputs_are_found_in_any_nesting() -> None:

@@ -12,6 +12,7 @@ from protocol.cell import ModelSpec, Precision, Workload
 from protocol.failure import Phase
 from protocol.result import Result
 from tests.fakes.assignments import GPT2, LSTM, QWEN, SHORT, Listener, assignment, run_here
+from worker import outputs
 from worker.errors import UnsuitableModelError
 from worker.models import causal
 
@@ -43,6 +44,21 @@ def test_every_token_has_its_time(tmp_path: Path, model: ModelSpec, precision: P
     assert result.items_per_iteration == 3
     assert result.launch_bound is None
     assert result.flops_per_iteration is None
+
+
+def test_the_look_at_the_last_logits_has_its_entry_in_the_ledger(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And there is something to look at."""
+    seen: list[object] = []
+
+    def slow(logits: object, **_: object) -> None:
+        seen.append(logits)
+        time.sleep(0.1)
+
+    monkeypatch.setattr(outputs, "require_finite", slow)
+    assert generate(tmp_path).ledger.count_ms >= 100
+    assert [type(logits) for logits in seen] == [torch.Tensor]
 
 
 def test_tokens_are_counted_on_the_host(tmp_path: Path) -> None:

@@ -91,6 +91,18 @@ def test_load(tmp_path: Path, model: ModelSpec, precision: Precision) -> None:
     assert [entry.stat().st_mtime_ns for entry in cache.iterdir()] == [written]
 
 
+def test_weights_of_changed_builders_have_another_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever was changed in them: parameters may have other names now, or other values."""
+    assign = assignment(LSTM, Workload.LOAD, tmp_path)
+    monkeypatch.setattr(load, "_BUILDERS", tmp_path)
+    builder = tmp_path / "lstm.py"
+    builder.write_text("layers = 1\n")
+    before = load.weights_name(assign, "")
+    assert load.weights_name(assign, "") == before
+    builder.write_text("layers = 2\n")
+    assert load.weights_name(assign, "") != before
+
+
 @pytest.mark.parametrize("workload", [Workload.INFERENCE, Workload.TRAINING])
 def test_channels_last_reaches_weights_and_images(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workload: Workload

@@ -47,7 +47,7 @@ def run(assign: Assign, stage: Stage, isolation: str, prepare: Prepare, pause: S
         watch.end()
     result = common.result(
         measurements,
-        _held(made, watch),
+        common.holding((*made.tensors(), *watch.outputs)),
         assign,
         stage,
         isolation=isolation,
@@ -56,11 +56,3 @@ def run(assign: Assign, stage: Stage, isolation: str, prepare: Prepare, pause: S
     )
     method = f"{made.method}, {100 * share:.1f} % of the time"
     return msgspec.structs.replace(result, verification=watch.verification(key(assign.device, device), method))
-
-
-def _held(made: Products, watch: Watch) -> torch.nn.Module:
-    """What is held on the device as buffers of a module without parameters, which is how a result counts it."""
-    module = torch.nn.Module()
-    for number, tensor in enumerate((*made.tensors(), *watch.outputs)):
-        module.register_buffer(str(number), tensor)
-    return module

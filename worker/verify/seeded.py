@@ -38,6 +38,11 @@ def odd(seed: int, stream: int, count: int, device: torch.device) -> torch.Tenso
     return bits(seed, stream, count, device).bitwise_or_(1)
 
 
+def whole(words: torch.Tensor, most: int) -> torch.Tensor:
+    """Random words made whole numbers from -most to most, in place."""
+    return words.bitwise_right_shift_(1).bitwise_and_(_WORD // 4 - 1).remainder_(2 * most + 1).sub_(most)
+
+
 @dataclass(frozen=True)
 class Squares:
     """Random matrices of shape (side, side), a different one for each stream of the seed."""
@@ -49,12 +54,7 @@ class Squares:
 
     def whole(self, stream: int, most: int) -> torch.Tensor:
         """Whole numbers from -most to most, which the type must be able to hold."""
-
-        def numbers(words: torch.Tensor) -> torch.Tensor:
-            positive = words.bitwise_right_shift_(1).bitwise_and_(_WORD // 4 - 1)
-            return positive.remainder_(2 * most + 1).sub_(most)
-
-        return self._filled(stream, numbers)
+        return self._filled(stream, lambda words: whole(words, most))
 
     def bell(self, stream: int, *, tf32: bool) -> torch.Tensor:
         """Numbers that are near to normally distributed, with a deviation of 1.15.

@@ -1,6 +1,6 @@
 """What the workloads share: the order of a launch's phases, and the result that comes of them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -92,9 +92,16 @@ def serving(family: Family) -> Callable[[ModelSpec, torch.device, int | None], t
 
 def placed(module: torch.nn.Module, cell: Cell, device: torch.device) -> torch.nn.Module:
     """The module on `device`, in the cell's memory format: in one call, as people write it."""
-    # torch takes both at once and declares each alone
-    moved: torch.nn.Module = module.to(device, memory_format=_FORMATS[cell.memory_format])  # type: ignore[call-overload]  # no stub has both
+    moved: torch.nn.Module = module.to(device, memory_format=_FORMATS[cell.memory_format])  # type: ignore[call-overload]  # torch declares each alone
     return moved
+
+
+def holding(tensors: Iterable[torch.Tensor]) -> torch.nn.Module:
+    """What a cell without a model holds on the device, as buffers of a module, which is how a result counts it."""
+    module = torch.nn.Module()
+    for number, tensor in enumerate(tensors):
+        module.register_buffer(str(number), tensor)
+    return module
 
 
 def cast(module: torch.nn.Module, dtype: torch.dtype) -> torch.nn.Module:

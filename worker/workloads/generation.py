@@ -46,7 +46,9 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
         author = _Author(cast(Writer, family), module, batch[assign.model.inputs[0].name], assign.cell)
         work = Work({"iteration": author.write})
         measurements = common.warm_up_and_measure(work, assign, stage, device, HostClock())
-    outputs.require_finite(author.logits, infinite=False)
+    assert author.logits is not None
+    with stage.timed("count"):
+        outputs.require_finite(author.logits, infinite=False)
     texts = author.measured(measurements.measured)
     return common.result(
         measurements,

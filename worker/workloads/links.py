@@ -10,8 +10,8 @@ small enough that every sum is exact in the type whatever the order: also when s
 Each device also looks at its own numbers after it has sent them. If those are wrong it is to blame; else it is the
 sender, the link or the receiver, and the parent finds out by holding the devices against each other.
 
-The leader decides how many iterations there are. After a mismatch on any of them all repeat the iteration, to see
-whether it comes back.
+The leader decides how many iterations there are. After a mismatch on any of them all repeat the iteration (of several
+in a block, the last one), with the same bits, to see whether it comes back.
 """
 
 import time
@@ -33,13 +33,12 @@ from worker.measure import Work
 from worker.stage import Stage
 from worker.timing import Clock, Step
 from worker.verify import bits, seeded
+from worker.verify.exact import LARGEST
 from worker.verify.flips import Flips
 from worker.verify.key import key
 from worker.workloads import common
 
 REPETITIONS: Final = 10
-EXACT: Final = {torch.float32: 1 << 24, torch.float16: 1 << 11, torch.bfloat16: 1 << 8}
-"""Up to these, every whole number is one of the type."""
 _SHIFTS: Final = 4
 """By how much the numbers that are added up differ from one iteration to the next."""
 _WORD_BYTES: Final = 8
@@ -50,7 +49,12 @@ _NO_LINKS: Final = {"NVLink and PCIe": "CPU devices have none: what they send go
 
 
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
-    """Test the links for as long as the measurement lasts. A mismatch is a finding, not a failure."""
+    """Test the links for as long as the measurement lasts. A mismatch is a finding, not a failure.
+
+    Raises ValueError for a gang whose warm-up is not of a fixed number: each would end it when it pleases.
+    """
+    if assign.gang is not None and not assign.measurement.fixed(Phase.WARM_UP):
+        raise ValueError(f"{assign.cell.id}: several devices warm up together, by a fixed number of iterations")
     stage.enter(Phase.BUILD)
     device = common.open_device(assign, stage)
     with stage.timed("build"):
@@ -62,7 +66,7 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
             devices.synchronize(device)
         work = _LinksWork(test.steps(), waits=True, test=test, gang=gang)
         measurements = common.warm_up_and_measure(work, assign, stage, device)
-    result = common.result(measurements, test.held(), assign, stage, isolation=isolation, items=1)
+    result = common.result(measurements, common.holding(test.tensors()), assign, stage, isolation=isolation, items=1)
     return msgspec.structs.replace(
         result, bytes_per_iteration=test.bytes_moved(), verification=test.verification(key(assign.device, device))
     )
@@ -90,7 +94,7 @@ class LinksTest:
         self._done: Counter[Phase] = Counter()
         self._checks = self._verified_bytes = self._mismatches = 0
         self._kept: list[Mismatch] = []
-        self._fresh: dict[int, str] = {}
+        self._fresh: dict[int, tuple[int, str]] = {}
         self._again: Counter[str] | None = None
 
     def steps(self) -> dict[str, Step]:
@@ -111,20 +115,23 @@ class LinksTest:
         return {name: size for name, size in (moved | {"to_device": each}).items() if name in self.steps()}
 
     @property
-    def found(self) -> bool:
-        """Whether something was wrong since the last time it was repeated."""
-        return bool(self._fresh)
+    def wrong(self) -> int:
+        """Number of the last iteration in which something was wrong; 0 where nothing was since it was repeated."""
+        return max((number for number, _ in self._fresh.values()), default=0)
 
-    def repeat(self) -> None:
-        """The iteration ten times more, on all devices, and how often what was wrong is wrong again."""
-        self._again = Counter()
+    def repeat(self, number: int) -> None:
+        """That iteration ten times more, on all devices, and how often what was wrong is wrong again."""
+        last, self._number, self._again = self._number, number, Counter()
         for _ in range(REPETITIONS):
+            for received in (*self._incoming.values(), self._host, self._back):
+                if received is not None:
+                    received.zero_()  # the same bits are sent again, and what was not written must be wrong
             for step in self.steps().values():
                 step()
-        for at, what in self._fresh.items():
+        for at, (_, what) in self._fresh.items():
             wrong = self._again[what]
             self._kept[at] = msgspec.structs.replace(self._kept[at], repeated=REPETITIONS, wrong_again=wrong)
-        self._fresh, self._again = {}, None
+        self._number, self._fresh, self._again = last, {}, None
 
     def verification(self, key_: tuple[str, ...]) -> Verification:
         """What was verified. checks: transfers that were compared, each word of them."""
@@ -138,18 +145,16 @@ class LinksTest:
             not_tested=_NO_LINKS if self._device.type == "cpu" else {},
         )
 
-    def held(self) -> torch.nn.Module:
-        """What is on the device, as buffers of a module without parameters, which is how a result counts it."""
-        module = torch.nn.Module()
+    def tensors(self) -> tuple[torch.Tensor, ...]:
+        """What is on the device."""
         copied = (*self._sent, self._outgoing, *self._incoming.values())
-        for number, tensor in enumerate((*copied, self._added, self._total, self._adding, self._sum)):
-            module.register_buffer(str(number), tensor)
-        return module
+        return (*copied, self._added, self._total, self._adding, self._sum)
 
     # ── one iteration ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _prepare(self) -> None:
-        self._number += 1
+        if self._again is None:
+            self._number += 1
         self._key = int(seeded.bits(self._seed, _KEYS, 1, torch.device("cpu"), start=self._number))
         torch.bitwise_xor(self._sent[self._gang.rank], self._key, out=self._outgoing)
         torch.add(self._added, self._number % _SHIFTS, out=self._adding)
@@ -157,6 +162,7 @@ class LinksTest:
             if flips.stuck or (flips.wanted and self._stage.phase is Phase.MEASURE):
                 flips.strike(_words(tensor))
         self._sum.copy_(self._adding)
+        self._gang.align()  # or who verifies faster would wait inside the next span
 
     def _add_up(self) -> None:
         self._gang.add_up(self._sum)
@@ -187,14 +193,16 @@ class LinksTest:
             self._arrived("sum over all devices", self._sum, self._total + size * shift, of_all=True)
         if self._back is not None:
             self._arrived("copy to the host and back", self._back, self._outgoing)
-        self._done[self._stage.phase] += 1
+        if self._again is None:
+            self._done[self._stage.phase] += 1
 
     def _arrived(
         self, what: str, found: torch.Tensor, expected: torch.Tensor, *, sender: str | None = None, of_all: bool = False
     ) -> None:
         """Compare what a transfer has brought. sender, of_all: as in Mismatch."""
-        self._checks += 1
-        self._verified_bytes += found.nbytes
+        if self._again is None:
+            self._checks += 1
+            self._verified_bytes += found.nbytes
         self._check(what, found, expected, sender=sender, of_all=of_all)
 
     def _check(
@@ -211,7 +219,7 @@ class LinksTest:
         at_ns = time.monotonic_ns()
         differences = bits.differences(_words(found), _words(expected))
         again = bits.differences(_words(found), _words(expected))
-        self._fresh[len(self._kept)] = what
+        self._fresh[len(self._kept)] = self._number, what
         self._kept.append(
             Mismatch(
                 what=what if self._stage.phase is Phase.MEASURE else f"{what}, while warming up",
@@ -248,27 +256,26 @@ class _LinksWork(Work):
     def agreed(self, reason: StopReason | None) -> StopReason | None:
         """The leader's; and where anyone has found something wrong, it is repeated first."""
         reasons: tuple[StopReason | None, ...] = (None, *StopReason)
-        wrong, said = self.gang.largest(self.test.found, reasons.index(reason) if self.gang.leads else 0)
+        wrong, said = self.gang.largest(self.test.wrong, reasons.index(reason) if self.gang.leads else 0)
         if wrong:
-            self.test.repeat()
+            self.test.repeat(wrong)
         return reasons[said]
 
 
 def _words(tensor: torch.Tensor) -> torch.Tensor:
-    """As whole numbers of 32 bits, sharing its memory: -0.0 is not 0.0."""
-    return tensor.view(torch.int32)
+    """As whole numbers, sharing its memory: of the width of what is added up, of 32 bits of what is copied."""
+    return tensor.view(torch.int32) if tensor.dtype is torch.int64 else bits.integers(tensor)
 
 
 def _whole_numbers(cell: Cell, gang: Gang, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
     """What this rank adds, and the sum over all, before the shift of an iteration; in the cell's type."""
     dtype = devices.weights_type(cell.precision, training=False)
     count = (cell.input_size or 0) * _MIB // dtype.itemsize
-    most = EXACT[dtype] // gang.size - _SHIFTS
+    most = LARGEST[dtype] // gang.size - _SHIFTS
     total = torch.zeros(count, dtype=torch.int64, device=device)
     own = total
     for rank in range(gang.size):
-        words = seeded.bits(cell.seed, _ADDED + rank, count, device)
-        numbers = words.bitwise_right_shift_(1).bitwise_and_((1 << 62) - 1).remainder_(2 * most + 1).sub_(most)
+        numbers = seeded.whole(seeded.bits(cell.seed, _ADDED + rank, count, device), most)
         total.add_(numbers)
         own = numbers if rank == gang.rank else own
     return own.to(dtype), total.to(dtype)

@@ -4,9 +4,9 @@
     weights:     read from a safetensors file into it
     to_device:   copied to the device, laid out there in the cell's memory format, and waited for
 
-The file is made once for each model, precision and version of the libraries, in the cache folder, before the clock
-starts, of a model that was drawn on the device, which is quicker there. It was just written or read before, so it comes
-from the page cache: this is the cost of loading, not of a disk.
+The file is made once for each model, precision, version of the libraries and state of worker/models/, in the cache
+folder, before the clock starts, of a model that was drawn on the device, which is quicker there. It was just written or
+read before, so it comes from the page cache: this is the cost of loading, not of a disk.
 
 Weights that are overwritten a moment later are not drawn, as the loaders that people use do not draw them. A user's own
 code is left as it is.
@@ -46,6 +46,7 @@ from worker.workloads import common
 
 _LEAST_IN_HASTE: Final = 1
 """Repetitions at the least in a profile that gives up early."""
+_BUILDERS: Final = Path(registry.__file__).parent
 _NOT_OF_WEIGHTS: Final = (NotBuiltError, UnsuitableModelError, MemoryError, torch.cuda.OutOfMemoryError, OSError)
 """What has words of its own for what is wrong."""
 
@@ -157,9 +158,19 @@ class _Loading:
 def weights_name(assign: Assign, structure: str) -> str:
     """Name of the weights file: whatever changes its content changes the name.
 
-    structure: what a family of code that may change, a user's own, says about the weights that it makes now; empty of
-    those that ship.
+    structure: what a user's own code says about the weights that it makes now; empty of the families that ship, whose
+    code counts instead: all of it, since what a change of it does to the weights cannot be told.
     """
     versions = (str(torch.__version__), devices.installed("torchvision"), devices.installed("transformers"))
-    identity = msgspec.json.encode((assign.model, structure, assign.cell.input_size, assign.cell.precision, versions))
+    code = _code(_BUILDERS)
+    cell = assign.cell
+    identity = msgspec.json.encode((assign.model, structure, code, cell.input_size, cell.precision, versions))
     return f"{slug(assign.model.name)}-{hashlib.sha256(identity).hexdigest()[:16]}.safetensors"
+
+
+def _code(folder: Path) -> str:
+    """What stands in the modules of a folder."""
+    code = hashlib.sha256()
+    for module in sorted(folder.glob("*.py")):
+        code.update(module.read_bytes())
+    return code.hexdigest()

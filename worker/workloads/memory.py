@@ -74,9 +74,7 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
         measurements = common.warm_up_and_measure(work, assign, stage, device)
         with stage.timed("measure"):
             test.look()
-    held = torch.nn.Module()
-    held.register_buffer("memory", words)
-    result = common.result(measurements, held, assign, stage, isolation=isolation, items=1)
+    result = common.result(measurements, common.holding([words]), assign, stage, isolation=isolation, items=1)
     return msgspec.structs.replace(
         result,
         bytes_per_iteration={"iteration": test.chunk_bytes},

@@ -50,7 +50,7 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
         measurements = common.warm_up_and_measure(Work(probe.steps), assign, stage, device)
     result = common.result(
         measurements,
-        _held(probe),
+        common.holding(probe.tensors),
         assign,
         stage,
         isolation=isolation,
@@ -59,11 +59,3 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
         flops=probe.flops,
     )
     return msgspec.structs.replace(result, bytes_per_iteration=probe.bytes_moved)
-
-
-def _held(probe: Probe) -> torch.nn.Module:
-    """The tensors of a probe as buffers of a module without parameters, which is how a result counts them."""
-    module = torch.nn.Module()
-    for number, tensor in enumerate(probe.tensors):
-        module.register_buffer(str(number), tensor)
-    return module

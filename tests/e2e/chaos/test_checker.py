@@ -317,6 +317,20 @@ def test_a_report_that_says_something_else_is_found(ledger: Ledger, part: str, n
     says(ledger, "is not in the report" if name in {"launch", "category"} else f"the report says {name} = ")
 
 
+def test_an_unknown_health_that_nobody_caused_is_found(ledger: Ledger) -> None:
+    """It excuses an exit code, and is itself excused by a strike at telemetry alone."""
+    for path in (ledger.folder / "report.json", ledger.published):
+        report = json.loads(path.read_text())
+        report["health"]["gpus"][0]["verdict"] = "UNKNOWN"
+        path.write_text(json.dumps(report))
+    words = "is unknown, though neither telemetry nor its disk was struck"
+    says(ledger, words)
+    ledger.hits.append(Hit("worker: SIGSTOP, SIGCONT", 0, 0.0, ledger.lives[0].pid, 0))
+    says(ledger, words)
+    ledger.hits.append(Hit("telemetry: SIGSTOP", 0, 0.0, ledger.lives[0].pid))
+    assert not any(words in sentence for sentence in checker.check(ledger))
+
+
 def test_counts_that_are_not_those_of_the_cells_are_found(ledger: Ledger) -> None:
     """The summary of the report has one cell more."""
     path = ledger.folder / "report.json"

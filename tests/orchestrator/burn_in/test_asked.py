@@ -1,6 +1,7 @@
 """burn_in/asked.py, injections.py, levels.py and plan.py: from the words of the command line to rounds of cells."""
 
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 
 import msgspec
@@ -82,6 +83,15 @@ def test_rounds_hold_every_cell_once_and_fill_the_time(tmp_path: Path) -> None:
         assert len(order) * configuration.burn_in.cell_s[device.kind] >= configuration.burn_in.duration_s
     orders = {tuple(made.order[device.uuid][at][1] for at in range(len(order))) for device in devices}
     assert len(orders) == 1
+
+
+def test_no_cell_is_done_twice_in_a_row(tmp_path: Path) -> None:
+    """Where one round ends and the next begins, too, also of the first, in which the soak was moved to the front."""
+    devices = fake(tmp_path).stored.devices
+    for seed in range(50):
+        made = plan.make(msgspec.structs.replace(configured(tmp_path), seed=seed), devices, TABLE)
+        for order in made.order.values():
+            assert all(before != after for (before, _), (after, _) in pairwise(order))
 
 
 def test_what_is_compared_works_on_the_same_numbers(tmp_path: Path) -> None:

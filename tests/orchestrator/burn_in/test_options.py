@@ -105,14 +105,25 @@ def test_every_cell_on_a_gpu_holds_a_whole_window(level: str) -> None:
     shortest_s = {"quick": 600.0, "standard": 601.0, "full": 3601.0}[level]
     cell_s = TABLE.cell_s(shortest_s, DeviceKind.CUDA, level)
     assert cell_s * 1e9 >= 2 * WINDOW_NS
-    assert cell_s * TABLE.levels[level].cells(DeviceKind.CUDA) * TABLE.least_rounds <= shortest_s
+    assert cell_s * TABLE.levels[level].cells(DeviceKind.CUDA, steps=False) * TABLE.least_rounds <= shortest_s
 
 
 @pytest.mark.parametrize("seconds", [30, 60, 200])
 def test_a_short_burn_in_has_short_cells(seconds: float) -> None:
     """All checks are to come to their end in it, twice."""
     cell_s = TABLE.cell_s(seconds, DeviceKind.CUDA, "quick")
-    assert cell_s * TABLE.levels["quick"].cells(DeviceKind.CUDA) * 2 == pytest.approx(seconds)
+    assert cell_s * TABLE.levels["quick"].cells(DeviceKind.CUDA, steps=False) * 2 == pytest.approx(seconds)
+
+
+def test_a_short_burn_in_has_time_for_its_rounds_under_steps_too() -> None:
+    """They are one more cell in each round, which is counted."""
+    devices = gpus(2)
+    stepped = asked.with_steps(burn_in("30s"), devices, TABLE, in_phase=False)
+    assert stepped.burn_in is not None
+    made = plan.make(stepped, devices, TABLE)
+    per_round = len({cell for cell, _ in made.order[devices[0].uuid]})
+    assert per_round == TABLE.levels["quick"].cells(DeviceKind.CUDA, steps=True)
+    assert stepped.burn_in.cell_s[DeviceKind.CUDA] * per_round * TABLE.least_rounds == pytest.approx(30)
 
 
 def test_the_quick_level_has_rounds_enough(tmp_path: Path) -> None:

@@ -15,7 +15,14 @@ from protocol.cell import Workload
 from protocol.verification import Mismatch
 
 DONE = Tally(launches=4, checks=100, operations=1e12, verified_bytes=0, measured_s=100.0)
-CLEAN = Work(asked_s=600, served_s=600, cell_s=20, tallies=dict.fromkeys(CHECKS, DONE), health=Verdict.PASS)
+CLEAN = Work(
+    asked_s=600,
+    served_s=600,
+    cell_s=20,
+    tallies=dict.fromkeys(CHECKS, DONE),
+    required=CHECKS,
+    health=Verdict.PASS,
+)
 WRONG = {Workload.MEMORY: dataclasses.replace(DONE, mismatches=17)}
 
 

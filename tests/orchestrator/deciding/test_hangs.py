@@ -203,3 +203,19 @@ def test_one_that_is_stopped_says_nothing_of_a_hang_elsewhere() -> None:
     )
     assert end.skipped == {}
     assert not any(device.quarantined or device.strikes for device in end.devices.values())
+
+
+def test_what_failed_before_one_was_stopped_counts() -> None:
+    """A CUDA error on both GPUs is the model's, though the second try on one of them was stopped."""
+    met = set[str]()
+
+    def decide(one: NextLaunch) -> Failure | None:
+        if one.cell.model == "b":
+            return None
+        again = one.device in met
+        met.add(one.device)
+        return STOPPED if again and one.device == "GPU-0" else failure(Category.CUDA_ERROR)
+
+    end, _ = run(state.begin(plan("ab", 2), gpus={"GPU-0", "GPU-1"}), decide)
+    assert [(skip.model, skip.category) for skip in end.skipped.values()] == [("a", Category.CUDA_ERROR)]
+    assert not any(device.quarantined or device.strikes for device in end.devices.values())

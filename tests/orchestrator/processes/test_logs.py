@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.processes import logs
+from protocol.paths import RunPaths
 
 LINE = b"x" * 99 + b"\n"
 
@@ -61,11 +62,13 @@ def test_a_missing_log_is_empty(tmp_path: Path) -> None:
 def test_all_logs_together_have_a_cap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond it the first and the last lines of each are kept; what an earlier life of the run kept counts too."""
     monkeypatch.setattr(logs, "ALL_BYTES", 300_000)
-    paths = [tmp_path / cell / "1" / "stderr.log" for cell in ("before", "long", "longer")]
+    run = RunPaths(tmp_path)
+    attempts = [run.launch("before", 1).of_rank(1), run.launch("long", 1), run.launch("longer", 1).of_rank(2)]
+    paths = [attempt.stderr for attempt in attempts]
     for path in paths:
         path.parent.mkdir(parents=True)
     paths[0].write_bytes(LINE * 1_000)
-    kept = logs.Kept(tmp_path)
+    kept = logs.Kept(run)
     for path in paths[1:]:
         path.write_bytes(b"first line\n" + LINE * 2_500 + b"last line\n")
         kept.compact(path)
