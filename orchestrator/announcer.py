@@ -5,16 +5,20 @@ What is said is made in progress.py; this keeps what that needs to know of launc
 
 import time
 from collections.abc import Mapping
+from typing import Any, Final
 
 from orchestrator import progress
 from orchestrator.configuration.resolved import StoredRun
-from orchestrator.deciding.slots import RunState
+from orchestrator.deciding.slots import RunState, SlotStatus
 from orchestrator.planning import estimate
 from orchestrator.processes.live import Live
 from orchestrator.view import Display, Notice
 from protocol.failure import Failure
 from protocol.messages import Sample
 from protocol.result import Result
+
+COUNT_EVERY_S: Final = 5.0
+"""How often the cells are counted by where they stand: 10 ms for 20,000 of them."""
 
 
 class Announcer:
@@ -30,10 +34,12 @@ class Announcer:
         }
         self._durations: dict[str, tuple[int, float]] = {}  # how many launches, how many seconds in all
         self._began = time.monotonic()
+        self._counted = self._began - COUNT_EVERY_S
+        self._cells: Mapping[SlotStatus, int] = {}
 
-    def tell(self, level: str, message: str) -> None:
-        """Say something about the run as a whole."""
-        self._display.tell(Notice(level=level, message=message))
+    def tell(self, level: str, message: str, event: str = "notice", **fields: Any) -> None:  # noqa: ANN401 - JSON values of a notice
+        """Say something about the run as a whole. event, fields: as in Notice."""
+        self._display.tell(Notice(level=level, message=message, event=event, fields=fields))
 
     def ended(self, state: RunState, live: Live, outcome: Result | Failure) -> None:
         """A launch is over. state: the run with it."""
@@ -46,6 +52,9 @@ class Announcer:
         self, state: RunState, live: Mapping[str, Live], samples: Mapping[str, Sample], left_s: float | None, note: str
     ) -> None:
         """Where the run stands. left_s: until its time is up, None where it has no limit."""
+        now = time.monotonic()
+        if now >= self._counted + COUNT_EVERY_S or not live:
+            self._counted, self._cells = now, progress.cells(state)
         self._display.show(
             progress.snapshot(
                 state,
@@ -53,10 +62,11 @@ class Announcer:
                 live,
                 samples,
                 self._alike,
-                elapsed_s=time.monotonic() - self._began,
+                elapsed_s=now - self._began,
                 launch_s={device: total_s / number for device, (number, total_s) in self._durations.items()},
                 expected_s=self._expected_s,
                 left_s=left_s,
+                stands=self._cells,
                 note=note,
             )
         )

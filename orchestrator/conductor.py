@@ -9,16 +9,13 @@ It decides nothing either: state.py says what is next, launches.py how one launc
 import os
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import zmq
 
 from orchestrator.announcer import Announcer
-from orchestrator.configuration.resolved import StoredRun
+from orchestrator.circumstances import Circumstances
 from orchestrator.deciding import blocking, state, stopping
-from orchestrator.deciding.budget import Budget
 from orchestrator.deciding.gates import Gates, Passed
-from orchestrator.deciding.hazards import Hazards
 from orchestrator.deciding.slots import (
     Dropped,
     Ended,
@@ -35,48 +32,23 @@ from orchestrator.deciding.slots import (
 )
 from orchestrator.deciding.stopping import GENTLE_GRACE_S, Order
 from orchestrator.deciding.waiting import Waiting
-from orchestrator.disk.journal import Journal
 from orchestrator.disk.recorder import Recorder
 from orchestrator.disk.records import End
-from orchestrator.processes import classify, clues
 from orchestrator.processes.fleet import Fleet
-from orchestrator.processes.link import Link
 from orchestrator.processes.live import Concluded, Gone, Happening, Live
-from orchestrator.processes.nursery import Nursery
-from orchestrator.processes.signals import StopSignals
 from orchestrator.sampling import validity
-from orchestrator.sampling.foreign import ForeignUse
-from orchestrator.sampling.telemetry import Telemetry
 from orchestrator.sampling.witness import Witness
-from orchestrator.view import Display
+from orchestrator.surroundings import Surroundings
 from protocol.cell import Device
 from protocol.failure import Failure
-from protocol.messages import GpuBroken, Sample, TooHot, XidSeen
-from protocol.paths import RunPaths
+from protocol.messages import GpuBroken, TooHot, XidSeen
 from protocol.result import Result
-
-
-@dataclass(frozen=True)
-class Surroundings:
-    """What a run works with, opened and closed by run.py. budget: None without a limit. gone: GPUs lost beforehand."""
-
-    stored: StoredRun
-    paths: RunPaths
-    journal: Journal
-    link: Link
-    nursery: Nursery
-    telemetry: Telemetry | None
-    stop_signals: StopSignals
-    display: Display
-    budget: Budget | None = None
-    gone: tuple[GpuBroken, ...] = ()
 
 
 class Conductor:
     """The run's state and its launches. poller: where it puts the processes that the loop is to wait for.
 
-    telemetry: None from the moment on in which there is none. samples: the newest of each GPU, by UUID. foreign: who
-    else computes on them.
+    telemetry: None from the moment on in which there is none. circumstances: what else is known of the GPUs.
     Every method raises StorageError when something can no longer be recorded.
     """
 
@@ -87,8 +59,7 @@ class Conductor:
         self.gates = Gates(stored.devices)
         self.recorder = Recorder(around.journal)
         self.telemetry = around.telemetry
-        self.samples: dict[str, Sample] = {}
-        self.foreign = ForeignUse()
+        self.circumstances = Circumstances(stored.devices, shares=stored.configuration.allow_busy)
         self._announcer = Announcer(stored, around.display)
         self.tell = self._announcer.tell
         self._devices = {device.uuid: device for device in stored.devices}
@@ -99,7 +70,6 @@ class Conductor:
         self._waiting = Waiting()
         self._shares = stored.configuration.allow_busy
         self._budget = around.budget
-        self._hazards = Hazards()
         for scope in begun.skipped:  # also where the one who found out was killed before it was written down
             self._skipped(scope, "")
 
@@ -164,15 +134,16 @@ class Conductor:
 
     def beware(self, message: XidSeen | GpuBroken | TooHot) -> None:
         """The driver reports an error of a GPU, or its heat. A grave one takes it out, and ends what runs there."""
-        device, news = self._devices[message.uuid], self._hazards.is_news(message)
-        failure = self._hazards.heard(message)
+        hazards = self.circumstances.hazards
+        device, news = self._devices[message.uuid], hazards.is_news(message)
+        failure = hazards.heard(message)
         if self.state.devices[device.uuid].quarantined:
             return
         if isinstance(message, TooHot):
             self.recorder.too_hot(message)
         if failure is None:
             if news:
-                self.tell("warning", f"{device.label}: Xid {self._hazards.since(device.uuid, message.at_ns)}")
+                self.tell("warning", f"{device.label}: Xid {hazards.since(device.uuid, message.at_ns)}")
             return
         self._step(Quarantined(device.uuid, failure.message))
         now = time.monotonic()
@@ -181,7 +152,8 @@ class Conductor:
 
     def look_after_the_waiting(self, now: float) -> None:
         """GPUs that have cooled down, or that others have left, may be used again; a run that stops waits for none."""
-        over = self._waiting.over(now, self.samples, self.foreign.here, stopping=self.state.stopping)
+        known = self.circumstances
+        over = self._waiting.over(now, known.samples, known.foreign.here, stopping=self.state.stopping)
         for uuid, given_up in over:
             if given_up:
                 self._step(Quarantined(uuid, given_up))
@@ -204,7 +176,7 @@ class Conductor:
     def show(self, note: str) -> None:
         """Let the display show where the run stands. note: for devices that have nothing to do yet."""
         left_s = None if self._budget is None else self._budget.ends - time.monotonic()
-        self._announcer.show(self.state, self.fleet.live, self.samples, left_s, note)
+        self._announcer.show(self.state, self.fleet.live, self.circumstances.samples, left_s, note)
 
     def _launch(self, following: NextLaunch) -> None:
         self.recorder.started(following)
@@ -230,13 +202,7 @@ class Conductor:
     def _record(self, live: Live, outcome: Result | Failure) -> End:
         if isinstance(outcome, Failure):
             self.recorder.require_room()
-            uuid = live.device.uuid
-            who = "" if self._shares else self.foreign.beside(live.next.cell.devices, live.spec.requested_ns)
-            broken = " and ".join(self._devices[other].label for other in self._hazards.broken_beside(uuid))
-            outcome = classify.outside(validity.beside(outcome, who), self._hazards.grave(uuid), broken)
-            self._hazards.ended(uuid, outcome)
-            xids = self._hazards.since(uuid, live.spec.requested_ns)
-            outcome = clues.with_clues(outcome, live, self.samples.get(uuid), xids)
+            outcome = self.circumstances.as_read(outcome, live)
         end = self.recorder.ended(live, outcome)
         if self._budget is not None and isinstance(outcome, Result):
             self._budget.measured(outcome)
@@ -259,7 +225,7 @@ class Conductor:
             return
         if last:
             del self._results[live.spec.launch]
-        if who := self.foreign.during(device.uuid, live.spec.requested_ns):
+        if who := self.circumstances.foreign.during(device.uuid, live.spec.requested_ns):
             if self._shares:
                 self.recorder.beside(live, who)
             else:
@@ -282,12 +248,14 @@ class Conductor:
         again = self.state.slots[live.next.slot].status is SlotStatus.WAITING
         rests = "It rests, then it" if device.uuid in self._waiting else "It"
         then = f"{rests} is measured again." if again else "It is not measured again: that was done often enough."
-        self.tell("warning", f"{device.label}: {live.next.cell.id}: {failure.message}. {then}")
+        told = {"cell_id": live.next.planned, "category": failure.category, "again": again}
+        words = f"{device.label}: {live.next.cell.id}: {failure.message}. {then}"
+        self.tell("warning", words, "result_withdrawn", **told)
 
     def _block(self, passed: Passed) -> None:
         """Let a GPU wait on which somebody else computes, or whose memory stays taken."""
         uuid = passed.device.uuid
-        who = self.foreign.here(uuid)
+        who = self.circumstances.foreign.here(uuid)
         out = self.state.stopping or self.state.devices[uuid].quarantined or (who and self._shares)
         if out or not (who or passed.obstacle):
             return

@@ -3,7 +3,8 @@
 UserError            what was asked for cannot be done; exit code 2, nothing was run
 ├── ConfigError      a configuration file, an option, a model or a precision
 ├── DeviceError      a GPU that does not exist, is busy, or cannot be read or used
-└── RunFolderError   a run folder that is missing, damaged, in use, or of another plan
+├── RunFolderError   a run folder that is missing, damaged, in use, or of another plan
+└── HistoryError     the history of runs cannot be read or written; a run that is only to be recorded goes on
 StorageError         the disk refused; the run stops, exit code 5
 """
 
@@ -22,6 +23,10 @@ class DeviceError(UserError):
 
 class RunFolderError(UserError):
     """A run folder cannot be worked on."""
+
+
+class HistoryError(UserError):
+    """The history of runs cannot be used."""
 
 
 class StorageError(Exception):

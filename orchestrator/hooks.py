@@ -18,8 +18,8 @@ import shlex
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -27,13 +27,13 @@ import msgspec
 
 from orchestrator.errors import ConfigError
 from orchestrator.processes import ending
+from orchestrator.processes.signals import StopSignals
 
 OPTIONS: Final = ("--on-finish", "--on-failure")
 
 LIMIT_S: Final = 60.0
 """Enough for a mail or a web hook that answers slowly; a node that waits for its next job is not held up for long."""
 
-_STOPS: Final = (signal.SIGINT, signal.SIGTERM)
 _PATIENCE_S: Final = 5.0
 """For each step of ending one that takes too long: SIGTERM, SIGKILL."""
 
@@ -91,9 +91,9 @@ def call(words: tuple[str, ...], end: End, log: Path | None, limit_s: float = LI
     """
     process = None
     try:
-        with _holding_signals_back() as came:
+        with StopSignals() as held_back:  # one that came in between would leave the process behind, its number unknown
             process = _started(words, end, log)
-        if came:
+        if held_back.requests:
             raise KeyboardInterrupt
         code = process.wait(limit_s)
     except OSError as error:
@@ -142,21 +142,6 @@ def _started(words: tuple[str, ...], end: End, log: Path | None) -> subprocess.P
         os.close(output)
 
 
-@contextmanager
-def _holding_signals_back() -> Iterator[list[int]]:
-    """Requests to stop are noted in what this yields, and interrupt nothing.
-
-    One that came while a process is started, or ended, would leave it behind, and nobody would know its number.
-    """
-    came: list[int] = []
-    before = {number: signal.signal(number, lambda number, _: came.append(number)) for number in _STOPS}
-    try:
-        yield came
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
 def _open(log: Path | None) -> int:
     """Where a command prints: a descriptor of the caller's own, to be closed."""
     if log is None:
@@ -171,7 +156,7 @@ def _end(process: subprocess.Popen[bytes] | None) -> None:
     """
     if process is None:
         return
-    with _holding_signals_back():
+    with StopSignals():
         pidfd = os.pidfd_open(process.pid)
         try:
             for number in (signal.SIGTERM, signal.SIGKILL):

@@ -15,7 +15,7 @@ from typing import Final
 
 import zmq
 
-from orchestrator.conductor import Conductor, Surroundings
+from orchestrator.conductor import Conductor
 from orchestrator.configuration.resolved import Isolation
 from orchestrator.deciding.slots import RunState
 from orchestrator.deciding.stopping import Order, Stopping
@@ -23,6 +23,7 @@ from orchestrator.deciding.wall_clock import WallClock
 from orchestrator.processes import ending
 from orchestrator.processes.nursery import ZygoteError
 from orchestrator.sampling.telemetry import Telemetry
+from orchestrator.surroundings import Surroundings
 from orchestrator.view import Notice
 from protocol.cell import Workload
 from protocol.errors import ProtocolError
@@ -145,12 +146,12 @@ class Loop:
             for message in telemetry.receive():
                 match message:
                     case Digest(samples=samples):
-                        self._conductor.samples.update(samples)
+                        self._conductor.circumstances.samples.update(samples)
                     case DeviceFree():
                         self._conductor.let_pass(self._conductor.gates.answered(message))
                     case ForeignSeen():
                         self._conductor.recorder.foreign_seen(message)
-                        self._conductor.foreign.heard(message)
+                        self._conductor.circumstances.foreign.heard(message)
                     case XidSeen() | GpuBroken() | TooHot():
                         self._conductor.beware(message)
                     case Unavailable(reason=reason):
@@ -160,8 +161,8 @@ class Loop:
             self._conductor.recorder.telemetry_ended()
             telemetry.stop()
             self._conductor.telemetry = None
-            self._conductor.samples.clear()
-            self._conductor.foreign.unseen(time.monotonic_ns())
+            self._conductor.circumstances.samples.clear()
+            self._conductor.circumstances.foreign.unseen(time.monotonic_ns())
             self._conductor.tell(
                 "warning",
                 "the telemetry process ended; GPU readings stop here, the measurements go on. Who else uses the GPUs "

@@ -1,11 +1,13 @@
 """What a person sees, from where the run stands: the snapshot, the time left, the words for an outcome. Pure."""
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
+from typing import Final
 
 import msgspec
 
 from orchestrator.configuration.naming import sized
-from orchestrator.deciding import placement
+from orchestrator.deciding import placement, turns
 from orchestrator.deciding.placement import Blame
 from orchestrator.deciding.policy import POLICY, Reaction
 from orchestrator.deciding.slots import DeviceState, RunState, SlotStatus, is_skipped, skipped_as
@@ -14,13 +16,17 @@ from orchestrator.deciding.stopping import OUT_OF_TIME, how_it_ended
 from orchestrator.processes.live import Live
 from orchestrator.stats import launch
 from orchestrator.view import CellEnded, DeviceLine, Snapshot
-from protocol.cell import Cell, Device, Workload
+from protocol.cell import Cell, Device, Mode, Workload
 from protocol.failure import Category, Failure
 from protocol.messages import Sample
 from protocol.result import Result
 
 Sizes = Mapping[tuple[str, Workload], Collection[int | None]]
 """Model and workload → the input sizes that the run has it at."""
+_STANDS: Final = (
+    *(SlotStatus.RUNNING, SlotStatus.WAITING, SlotStatus.MEASURED, SlotStatus.REFERRED),
+    *(SlotStatus.FAILED, SlotStatus.DOES_NOT_FIT, SlotStatus.SKIPPED, SlotStatus.DROPPED),
+)
 
 
 def sizes(cells: Iterable[Cell]) -> Sizes:
@@ -42,12 +48,14 @@ def snapshot(
     launch_s: Mapping[str, float],
     expected_s: Mapping[str, float],
     left_s: float | None,
+    stands: Mapping[SlotStatus, int],
     note: str,
 ) -> Snapshot:
     """The whole run at one moment. alike: sizes(all cells). launch_s: mean duration of ended launches, by device.
 
     What waits of a skipped model needs no launch any more: it counts as done and failed before its turn comes.
     expected_s: what a launch of each cell was estimated to take. left_s: until the time limit, None without one.
+    stands: cells(state), which need not be the newest.
     """
     by_device = {one.device.uuid: one for one in live.values()}
     in_vain = sum(state.in_vain.values())
@@ -61,7 +69,22 @@ def snapshot(
         failed=state.tally[SlotStatus.FAILED] + state.tally[SlotStatus.SKIPPED] + in_vain,
         elapsed_s=elapsed_s,
         eta_s=_eta_s(state, launch_s, expected_s, left_s),
+        cells=stands,
     )
+
+
+def cells(state: RunState) -> dict[SlotStatus, int]:
+    """How many planned cells stand where. Looks at every launch: for once in a while.
+
+    A cell of several launches stands where the first of them does in the order of _STANDS: it waits until all are over.
+    """
+    places: dict[str, int] = {}
+    for (cell_id, _), slot in state.slots.items():
+        in_vain = slot.status is SlotStatus.WAITING and is_skipped(state, state.cells[cell_id])
+        place = _STANDS.index(SlotStatus.SKIPPED if in_vain else slot.status)
+        places[cell_id] = min(place, places.get(cell_id, place))
+    counts = Counter(places.values())
+    return {status: counts[place] for place, status in enumerate(_STANDS)}
 
 
 def ended(state: RunState, live: Live, device: Device, outcome: Result | Failure, alike: Sizes) -> CellEnded:
@@ -76,7 +99,13 @@ def ended(state: RunState, live: Live, device: Device, outcome: Result | Failure
     )
     if isinstance(outcome, Failure):
         words = f"{how_it_ended(outcome.category, outcome.message)}: {outcome.message}"
-        return msgspec.structs.replace(told, summary=words, failure=outcome, next_step=_next_step(state, live, outcome))
+        return msgspec.structs.replace(
+            told,
+            summary=words,
+            failure=outcome,
+            again=_again(state, live, outcome),
+            next_step=_next_step(state, live, outcome),
+        )
     mean_ms, per_second = _figures(outcome)
     words = _figure_words(mean_ms, per_second)
     return msgspec.structs.replace(told, summary=words, iteration_ms=mean_ms, items_per_second=per_second)
@@ -92,6 +121,13 @@ def _figures(result: Result) -> tuple[float, float | None]:
 def _figure_words(mean_ms: float, per_second: float | None) -> str:
     words = f"{mean_ms:.3g} ms" if mean_ms < 100 else f"{mean_ms:,.0f} ms"
     return words if per_second is None else f"{words}, {per_second:,.1f} items/s"
+
+
+def _again(state: RunState, live: Live, failure: Failure) -> bool:
+    """Whether the failed launch is made once more in this run; a scan goes on with another size."""
+    if failure.category is Category.STOPPED or (live.next.scans and not POLICY[failure.category].retries):
+        return False
+    return state.slots[live.next.slot].status is SlotStatus.WAITING
 
 
 def _next_step(state: RunState, live: Live, failure: Failure) -> str:
@@ -136,6 +172,8 @@ def _line(
         temperature_c=None if sample is None else sample.temperature_c,
         power_w=power,
         sm_clock_mhz=None if sample is None else sample.sm_clock_mhz,
+        sample=sample,
+        taken_out=bool(state.devices[device.uuid].quarantined),
         note=state.devices[device.uuid].quarantined or note,
     )
 
@@ -154,13 +192,23 @@ def _eta_s(
     Where fewer may work at once than there are devices, those take turns, and the work of all is shared among so many.
     Before a device has ended a launch, its launches are taken to last as estimated.
     """
-    times = [
-        _left_s(state, uuid, device, launch_s.get(uuid), expected_s)
+    times = {
+        uuid: _left_s(state, uuid, device, launch_s.get(uuid), expected_s)
         for uuid, device in state.devices.items()
         if not device.quarantined
-    ]
-    whole_s = max(max(times, default=0.0), sum(times) / state.most)
+    }
+    alone_s = {uuid: time_s * _alone(state, uuid) for uuid, time_s in times.items()}
+    together_s = [time_s - alone_s[uuid] for uuid, time_s in times.items()]
+    whole_s = sum(alone_s.values()) + max(max(together_s, default=0.0), sum(together_s) / state.most)
     return whole_s if left_s is None else min(whole_s, max(left_s, 0.0))
+
+
+def _alone(state: RunState, uuid: str) -> float:
+    """The share of what waits on a device for which all others stop, in a run that has both kinds."""
+    queue = state.devices[uuid].queue
+    if not turns.are_taken(state) or not queue:
+        return 0.0
+    return sum(state.cells[cell].mode is Mode.SOLO for cell, _ in queue) / len(queue)
 
 
 def _left_s(

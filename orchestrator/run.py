@@ -16,8 +16,7 @@ from pathlib import Path
 import psutil
 
 from orchestrator import TOOL_VERSION
-from orchestrator.burn_in import injections
-from orchestrator.conductor import Surroundings
+from orchestrator.burn_in import injections, served
 from orchestrator.configuration.resolved import StoredRun
 from orchestrator.deciding import recovery
 from orchestrator.deciding.budget import Budget
@@ -38,6 +37,7 @@ from orchestrator.report.model import Report
 from orchestrator.sampling import validity
 from orchestrator.sampling.overheating import TemperatureStop
 from orchestrator.sampling.telemetry import Telemetry
+from orchestrator.surroundings import Surroundings
 from orchestrator.view import Display, Notice
 from protocol.cell import DeviceKind
 from protocol.failure import Category, Failure, Phase
@@ -120,7 +120,8 @@ def _work(
         opened.callback(_end_children)
         deadlines = stored.configuration.deadlines
         modules = preload.modules(stored, stored.plan.cells)
-        nursery = Nursery(modules, paths.log("zygote"), deadlines.start + deadlines.import_)
+        environment = spawn.environment_of_workers(Path(stored.configuration.cache_folder))
+        nursery = Nursery(modules, paths.log("zygote"), deadlines.start + deadlines.import_, environment)
         opened.callback(nursery.close)
         telemetry = _telemetry(stored, paths)
         if telemetry is not None:
@@ -158,7 +159,7 @@ def _budget(stored: StoredRun, records: tuple[Record, ...]) -> Budget | None:
     configuration = stored.configuration
     if configuration.time_limit_s is None:
         return None
-    served_s = 0.0 if configuration.burn_in is None else sum(archive.durations_s(records)[:-1])
+    served_s = 0.0 if configuration.burn_in is None else served.before(records)
     return Budget(configuration, stored.devices, configuration.time_limit_s, time.monotonic() - host.age_s() - served_s)
 
 
@@ -255,7 +256,7 @@ def _end_leftovers(stored: StoredRun, paths: RunPaths) -> None:
 
 
 def _telemetry(stored: StoredRun, paths: RunPaths) -> Telemetry | None:
-    """The sampler, where there is a GPU to read and the user wants it."""
+    """The sampler; None where there is no GPU to read, or the user does not want it: the report then says which."""
     gpus = [device.uuid for device in stored.devices if device.kind is DeviceKind.CUDA]
     if not gpus or not stored.configuration.monitor:
         return None

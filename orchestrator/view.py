@@ -1,14 +1,20 @@
 """What a person sees of a run while it goes on: plain values that the loop makes and a display shows."""
 
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import msgspec
 
+from orchestrator.deciding.slots import SlotStatus
 from protocol.failure import Failure, Phase
+from protocol.messages import Sample
 
 
 class DeviceLine(msgspec.Struct, frozen=True, kw_only=True):
-    """One device, now. Readings are None where there is no telemetry; `cell` is None while it is idle."""
+    """One device, now. Readings are None where there is no telemetry; `cell` is None while it is idle.
+
+    sample: the newest, of which the three readings are part. taken_out: it is not used any more, and note says why.
+    """
 
     uuid: str
     label: str
@@ -22,11 +28,13 @@ class DeviceLine(msgspec.Struct, frozen=True, kw_only=True):
     temperature_c: int | None = None
     power_w: float | None = None
     sm_clock_mhz: int | None = None
+    sample: Sample | None = None
+    taken_out: bool = False
     note: str = ""
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole run, now. eta_s is None until it can be told."""
+    """The whole run, now. eta_s is None until it can be told. cells: how many stand where, some seconds ago."""
 
     devices: tuple[DeviceLine, ...]
     done: int
@@ -34,13 +42,14 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     failed: int
     elapsed_s: float
     eta_s: float | None
+    cells: Mapping[SlotStatus, int] = {}
 
 
 class CellEnded(msgspec.Struct, frozen=True, kw_only=True):
     """A launch is over. `next_step` says in words what will be done about a failure, empty where nothing is.
 
     iteration_ms: mean time of an iteration. It and items_per_second are None where there is no such figure. cell: in
-    words; cell_id: the planned one, as the report has it.
+    words; cell_id: the planned one, as the report has it. again: it failed, and is tried once more.
     """
 
     label: str
@@ -52,6 +61,7 @@ class CellEnded(msgspec.Struct, frozen=True, kw_only=True):
     items_per_second: float | None = None
     cell_id: str | None = None
     failure: Failure | None = None
+    again: bool = False
     next_step: str = ""
 
 

@@ -127,6 +127,7 @@ class LoadSteps(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 class Assign(_Message, frozen=True, kw_only=True):
     """The work of one process of a launch. `cell.batch_size` is what to run now, after any halving.
 
+    round: of the plan, from 0; the same on all devices that do a cell at the same time.
     device: the one that this process works on. gang: None where it is the only one of the cell.
     injection: a fault of its own that a burn-in cell must show, None outside such tests.
     """
@@ -134,6 +135,7 @@ class Assign(_Message, frozen=True, kw_only=True):
     launch: int
     token: str
     cell: Cell
+    round: int = 0
     device: Device
     model: ModelSpec
     measurement: Measurement

@@ -5,7 +5,7 @@
       launches/<cell>/<n>/   stdout.log stderr.log fault.log phase error.json result.msgpack
                              of several processes also steps, and rank1/ rank2/ … with the logs of the others
       telemetry/<uuid>.samples   telemetry/health.records
-      report.json .csv .txt   held_against.json
+      report.json .csv .txt .html   held_against.json
 
 All paths of a run are made here and nowhere else.
 """

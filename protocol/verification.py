@@ -64,6 +64,7 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     key: what must agree before digests are compared: name of the device, number of its multiprocessors, architecture,
     driver, torch, its libraries, MIG. digests: of the outputs that every launch of the cell must reproduce, in order.
     losses: of each step of training, as the hexadecimal form of the float, in order; empty for everything else.
+    patterns: of a test of memory → how often each was marched from end to end, 0 for never; empty for everything else.
     method: how outputs were compared, in words. checks: comparisons made; operations: floating-point operations whose
     result was compared; verified_bytes: of memory or transfers. mismatches: all of them; kept: the first, in detail.
     not_tested: what could not be → why.
@@ -72,6 +73,7 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     key: tuple[str, ...]
     digests: tuple[str, ...] = ()
     losses: tuple[str, ...] = ()
+    patterns: dict[str, int] = {}
     method: str
     checks: int
     operations: float = 0.0

@@ -84,6 +84,8 @@ def test_wheel_holds_code_configurations_and_licence(tmp_path: Path) -> None:
         for path in (ROOT / room).rglob("*")
         if path.suffix == ".py" or path.name == "py.typed"
     }
+    page = ROOT / "orchestrator" / "report" / "html"
+    expected |= {str(path.relative_to(ROOT)) for path in page.glob("[!_]*/*") if path.is_file()}
     expected |= {
         str("orchestrator" / path.relative_to(ROOT)) for path in (ROOT / "configs").rglob("*") if path.is_file()
     }

@@ -188,8 +188,8 @@ def test_run_yaml_is_read_as_strictly_as_a_configuration(tmp_path: Path) -> None
 @pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r"])
 def test_text_is_no_formula_and_numbers_stay_numbers(start: str) -> None:
     """Each of the six beginnings gets a quote where it is text; a negative number has none."""
-    assert str(as_csv._safe(f"{start}1+1")).startswith("'")
-    assert (as_csv._safe(-1.5), as_csv._safe(-3), as_csv._safe(0)) == (-1.5, -3, 0)
+    assert str(as_csv.harmless(f"{start}1+1")).startswith("'")
+    assert (as_csv.harmless(-1.5), as_csv.harmless(-3), as_csv.harmless(0)) == (-1.5, -3, 0)
 
 
 # ── names ─────────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -14,8 +14,8 @@ from orchestrator.configuration.catalogue import Catalogue
 from orchestrator.configuration.resolved import BurnIn, Configuration
 from orchestrator.configuration.yaml_schema import did_you_mean, listed
 from orchestrator.errors import ConfigError
-from protocol.cell import Device, DeviceKind, ModelSpec
-from protocol.messages import LoadSteps
+from protocol.cell import Device, DeviceKind, Mode, ModelSpec
+from protocol.messages import LoadSteps, Measurement
 
 _SECONDS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _DURATION: Final = re.compile(r"(?:(\d+(?:\.\d+)?)([smhd]))+")
@@ -31,6 +31,15 @@ _LINKS: Final = ModelSpec(
     memory_mb=0,
 )
 """No probe of any other run, and so in no file: by itself it measures nothing that one device has."""
+_MEASUREMENT: Final = Measurement(
+    relative_half_width=0.0, block_s=0.25, warm_up_cap_s=0.0, min_s=0.0, max_s=0.0, warm_up_iterations=1
+)
+"""No interval is to be reached, and no profile asked: a cell measures for as long as it lasts (BurnIn.cell_s).
+
+block_s: between two blocks a device waits for the host, which looks at the verdicts of the products. 0.05 s made that
+twenty times a second; at 0.25 s a window of ten seconds, by which rates are judged, still holds forty blocks, and the
+shortest cell three.
+"""
 SHORTEST_S: Final = 30.0
 LONGEST_S: Final = 14 * 86_400.0
 COLDEST_C: Final = 30
@@ -48,6 +57,13 @@ def seconds(text: str) -> float:
     return found
 
 
+def written(duration_s: float) -> str:
+    """The duration as `seconds` reads it: "8h", "1h30m", "2m30s"."""
+    minutes, rest_s = divmod(round(duration_s), 60)
+    hours, minutes = divmod(minutes, 60)
+    return "".join(f"{number}{unit}" for number, unit in ((hours, "h"), (minutes, "m"), (rest_s, "s")) if number)
+
+
 def configured(
     configuration: Configuration, duration: str, level: str | None, catalogue: Catalogue, table: BurnInTable
 ) -> Configuration:
@@ -57,12 +73,18 @@ def configured(
     if name not in table.levels:
         near = did_you_mean(name, table.levels)
         raise ConfigError(f"--level: there is no level '{name}'.{near} There is {listed(table.levels, 'and')}.")
+    if Mode.SOLO in configuration.modes:
+        raise ConfigError(
+            "--burn-in: it loads all devices at once; with --solo (benchmark.mode) each would be idle while the others "
+            "work. Leave that out, or name one device with --gpu-ids."
+        )
     return msgspec.structs.replace(
         configuration,
         models=(*map(catalogue.model, dict.fromkeys(chain(*table.levels[name].replay.values()))), _LINKS),
         workloads=CHECKS,
         precisions=tuple(dict.fromkeys((*table.levels[name].soak, *table.levels[name].truth))),
         launches=1,
+        measurement=_MEASUREMENT,
         time_limit_s=duration_s,
         burn_in=BurnIn(
             duration_s=duration_s,
@@ -110,7 +132,10 @@ def with_injections(configuration: Configuration, texts: Sequence[str], devices:
         raise ConfigError("--inject: faults are brought about in a burn-in alone; add --burn-in, or see `selftest`")
     parsed = tuple(injections.parse(text, devices) for text in texts)
     cpus = {device.uuid: device.label for device in devices if device.kind is DeviceKind.CPU}
-    if cold := [cpus[uuid] for uuid in injections.hot(parsed) if uuid in cpus]:
-        raise ConfigError(f"--inject hot: {cold[0]} has no temperature that is read; choose a GPU")
+    for one in parsed:
+        if one.device in cpus and one.hot_c is not None:
+            raise ConfigError(f"--inject hot: {cpus[one.device]} has no temperature that is read; choose a GPU")
+        if one.device in cpus and one.slow_percent:
+            raise ConfigError(f"--inject slow: nobody judges the rates of {cpus[one.device]}; choose a GPU")
     burn_in = msgspec.structs.replace(configuration.burn_in, injections=parsed)
     return msgspec.structs.replace(configuration, burn_in=burn_in, tainted=True)

@@ -4,7 +4,8 @@
     wrong wherever one device sent to ──────────────────────▶ the sender
     wrong from wherever one device received ────────────────▶ the receiver
     wrong between two of them alone ────────────────────────▶ their link: either of the two, or what lies between
-    a sum that is wrong, and no copy ───────────────────────▶ those that have it wrong
+    a sum that is wrong on one device, and no copy ─────────▶ that device
+    a sum that is wrong on several, and no copy ────────────▶ nobody knows: what one of them gave is in all of them
     a sum that is wrong, and copies of others too ──────────▶ nobody knows: it may follow from them, or be its own
 
 With two devices there is nobody to hold them against, so that a wrong copy is always their link's.
@@ -49,7 +50,7 @@ def blamed(seen: Mapping[str, Verification]) -> list[Blamed]:
     found += _of_copies({pair: wrong for pair, wrong in pairs.items() if pair[0] not in culprits}, len(seen) - 1)
     blamed_already = {one.device for one in found}
     return found + [
-        Blamed(device, mismatch, doubtful=bool(found))
+        Blamed(device, mismatch, doubtful=bool(found) or len(sums) > 1)
         for device, wrong in sums.items()
         if device not in blamed_already
         for mismatch in wrong

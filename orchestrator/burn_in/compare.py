@@ -19,7 +19,10 @@ Digests = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Sample:
-    """What one launch gave. cell: the same for all devices. key: see protocol.verification.Verification."""
+    """What one launch gave. cell: the same for all devices. key: see protocol.verification.Verification.
+
+    begun: when the launch began, by the calendar.
+    """
 
     device: str
     cell: str
@@ -27,6 +30,7 @@ class Sample:
     launch: int
     key: tuple[str, ...]
     digests: Digests
+    begun: str = ""
 
 
 @dataclass(frozen=True)
@@ -48,12 +52,14 @@ class Deviation:
 class Comparison:
     """deviations: of launches, the earliest first. undecided: cell → devices that disagree without a majority.
 
-    compared: device → launches of it that were compared with another one's bits.
+    compared: device → launches of it that were compared with another one's bits. alone: device → cells that no other
+    device did with the same key.
     """
 
     deviations: tuple[Deviation, ...]
     undecided: Mapping[str, tuple[str, ...]]
     compared: Mapping[str, int]
+    alone: Mapping[str, tuple[str, ...]]
 
 
 def compare(samples: Sequence[Sample]) -> Comparison:
@@ -65,16 +71,43 @@ def compare(samples: Sequence[Sample]) -> Comparison:
     deviations: list[Deviation] = []
     undecided: dict[str, tuple[str, ...]] = {}
     compared: Counter[str] = Counter()
+    alone: dict[str, list[str]] = defaultdict(list)
     for (cell, _), group in sorted(groups.items()):
         if len(group) > 1:
             compared.update(sample.device for sample in group)
         usual = {device: _most(own) for device, own in _by_device(group).items()}
+        if len(usual) == 1:
+            alone[group[0].device].append(cell)
         right, votes = _majority(usual)
         if right is None:
             undecided[cell] = tuple(sorted(usual))
         deviations.extend(_deviations(group, usual, right, votes))
     deviations.sort(key=lambda one: one.sample.launch)
-    return Comparison(tuple(deviations), undecided, dict(compared))
+    return Comparison(
+        tuple(deviations), undecided, dict(compared), {device: tuple(own) for device, own in alone.items()}
+    )
+
+
+def undecided(device: str, compared: Comparison) -> Iterator[str]:
+    """Cells of a device in which nobody can say what is right, and why not."""
+    for cell, devices in compared.undecided.items():
+        if devices == (device,):
+            yield f"{cell}: its rounds disagree, and no majority of them says which is right"
+        elif device in devices:
+            yield f"{cell}: GPUs of one kind disagree, and no majority says which is right"
+
+
+def not_tested(device: str, compared: Comparison, cells: int) -> dict[str, str]:
+    """What → why: bits of a device that no other one's were held against. cells: that it gave bits of.
+
+    Wrong alike in every round is then found by the check of truth alone.
+    """
+    alone = dict.fromkeys(compared.alone.get(device, ()))
+    if not alone:
+        return {}
+    which = "" if len(alone) == cells else f"{', '.join(alone)}: "
+    rounds = "" if compared.compared.get(device) else ", and its own in one round alone"
+    return {"bits against other devices'": f"{which}no other one has its model, driver and libraries here{rounds}"}
 
 
 def _by_device(group: Sequence[Sample]) -> dict[str, list[Digests]]:

@@ -28,15 +28,20 @@ class Ending(enum.StrEnum):
 
 @dataclass(frozen=True)
 class HeatSoak:
-    """begin: its first window. until: the first window that is judged; None where a round decides, not a window.
+    """The first part of the work of one GPU, which is not judged. Windows are counted as in stats/windows.py.
 
-    reached_c: the hottest window in it.
+    begin: its first window. until: the first that is judged; None where no temperature could be read, so that the first
+    round is left out. reached_c: the hottest window in it, in degrees Celsius; None like until.
     """
 
     begin: int
     until: int | None
     ending: Ending
     reached_c: float | None = None
+
+    def leaves_out(self, round_: int, at_ns: int) -> bool:
+        """Whether what a launch of a round did at this moment, monotonic in nanoseconds, is not judged."""
+        return round_ == 0 if self.until is None else at_ns < self.until * WINDOW_NS
 
     @property
     def seconds(self) -> float | None:
@@ -47,7 +52,8 @@ class HeatSoak:
 def heat_soak(work: Sequence[Climate], begin: int, end: int, asked_s: float, rule: HeatSoakRule) -> HeatSoak:
     """The heat soak of one GPU that was at work from window `begin` to window `end`, both included.
 
-    work: its windows, in order. asked_s: what the burn-in is to last.
+    work: its windows, in order; those without a temperature are passed over. asked_s: what the burn-in is to last, of
+    which the heat soak takes a share at most.
     """
     readings = [
         (one.number, one.temperature_c) for one in work if begin <= one.number <= end and one.temperature_c is not None

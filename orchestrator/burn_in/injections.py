@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from orchestrator.configuration.naming import counted
 from orchestrator.configuration.yaml_schema import did_you_mean, listed
 from orchestrator.errors import ConfigError
 from protocol.cell import Device, Workload
@@ -19,7 +20,9 @@ from protocol.verification import Injection
 FAULTS = ("flip", "slow", "hot")
 FORMS = "flip:<gpu>:<round>[:bits], slow:<gpu>:<percent> or hot:<gpu>:<celsius>"
 MOST_BITS = 64
-HOTTEST_C = 200
+SLOWEST_PERCENT = 1000
+HOTTEST_READ_C = 200
+"""Beyond the limit of any board, so that each of them can be made to fail."""
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -45,15 +48,38 @@ def parse(text: str, devices: Sequence[Device]) -> Asked:
         names = ", ".join(device.label for device in devices)
         raise ConfigError(f"--inject {text}: it names no device of this run ({names}); the forms are {FORMS}")
     match kind, [_number(word) for word in rest]:
-        case "flip", [float() as number] if number >= 1:
-            return Asked(device=which, round=int(number) - 1, flip_bits=1)
-        case "flip", [float() as number, float() as bits] if number >= 1 and 1 <= bits <= MOST_BITS:
-            return Asked(device=which, round=int(number) - 1, flip_bits=int(bits))
-        case "slow", [float() as percent] if 0 < percent <= 1000:
-            return Asked(device=which, slow_percent=percent)
-        case "hot", [float() as celsius] if 0 < celsius <= HOTTEST_C:
-            return Asked(device=which, hot_c=round(celsius))
-    raise ConfigError(f"--inject {text}: expected {FORMS}; rounds count from 1, bits go from 1 to {MOST_BITS}")
+        case "flip", [int() as number] if number >= 1:
+            return Asked(device=which, round=number - 1, flip_bits=1)
+        case "flip", [int() as number, int() as bits] if number >= 1 and 1 <= bits <= MOST_BITS:
+            return Asked(device=which, round=number - 1, flip_bits=bits)
+        case "slow", [int() | float() as percent] if 0 < percent <= SLOWEST_PERCENT:
+            return Asked(device=which, slow_percent=float(percent))
+        case "hot", [int() as celsius] if 0 < celsius <= HOTTEST_READ_C:
+            return Asked(device=which, hot_c=celsius)
+    raise ConfigError(
+        f"--inject {text}: expected {FORMS}; rounds are whole numbers and count from 1, bits are 1 to {MOST_BITS}, "
+        f"percent up to {SLOWEST_PERCENT}, degrees Celsius 1 to {HOTTEST_READ_C}"
+    )
+
+
+def require_planned(asked: Sequence[Asked], device: Device, rounds: int) -> None:
+    """Raises ConfigError for a fault of a round that this device will never come to: it would prove nothing."""
+    for one in asked:
+        if one.device == device.uuid and one.round is not None and one.round >= rounds:
+            raise ConfigError(
+                f"--inject flip: there is no round {one.round + 1} on {device.label}: {rounds} are planned, and the "
+                "last of them may find no time. Choose an earlier one, or a longer --burn-in"
+            )
+
+
+def told(one: Asked, device: Device) -> str:
+    """What an injection does to its device, in words."""
+    if one.hot_c is not None:
+        return f"{device.label} is read as {one.hot_c} degrees C hot, all the time"
+    if one.slow_percent:
+        return f"{device.label} takes {one.slow_percent:g} % longer for all that it does by itself"
+    flipped = f"{counted(one.flip_bits, 'bit')} of one output"
+    return f"{device.label} flips {flipped} in every check of round {(one.round or 0) + 1}"
 
 
 def for_launch(asked: Sequence[Asked], device: str, round_: int, workload: Workload) -> Injection | None:
@@ -82,8 +108,9 @@ def _device(words: Sequence[str], devices: Sequence[Device]) -> tuple[str | None
     return None, []
 
 
-def _number(word: str) -> float | None:
+def _number(word: str) -> int | float | None:
+    """A whole number where it is written as one."""
     try:
-        return float(word)
+        return int(word) if word.isdecimal() else float(word)
     except ValueError:
         return None

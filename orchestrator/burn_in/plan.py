@@ -13,9 +13,10 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from orchestrator.burn_in import injections
 from orchestrator.burn_in.levels import BurnInTable
 from orchestrator.configuration.resolved import Configuration, Plan
-from orchestrator.planning.plan import cell_seed, mode_of, rounds_of
+from orchestrator.planning.plan import cell_seed, modes_of, rounds_of
 from protocol.cell import Cell, Device, DeviceKind, Mode, Precision, Workload
 
 PRODUCTS: Final = "gemm"
@@ -26,16 +27,20 @@ LINKS: Final = "peers"
 
 
 def make(configuration: Configuration, devices: Sequence[Device], table: BurnInTable) -> Plan:
-    """The plan of a burn-in for these devices. `configuration.burn_in` is set."""
+    """The plan of a burn-in for these devices. `configuration.burn_in` is set.
+
+    Raises ConfigError for a fault that is to be brought about in a round beyond the last one.
+    """
     asked = configuration.burn_in
     assert asked is not None
-    mode = mode_of(configuration, devices)
+    (mode,) = modes_of(configuration, devices)
     cells: dict[str, Cell] = {}
     order: dict[str, tuple[tuple[str, int], ...]] = {}
     for device in devices:
         mine = [*_cells(configuration, device, table, mode), *_links(configuration, device, devices, table, mode)]
         cells |= {cell.id: cell for cell in mine}
         rounds = math.ceil(asked.duration_s / (len(mine) * asked.cell_s[device.kind]))
+        injections.require_planned(asked.injections, device, rounds)
         orders = rounds_of(len(mine), rounds, configuration.seed, first=0)
         order[device.uuid] = tuple(
             (mine[which].id, number) for number, positions in enumerate(orders) for which in positions

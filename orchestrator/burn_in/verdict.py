@@ -1,10 +1,11 @@
 """What a burn-in says of one GPU, and why. Pure.
 
     FAIL      it computed, kept or moved wrong bits, or its health says that the hardware is at fault
-    UNKNOWN   the time was not served, a required check did no work, or nobody can say which of several GPUs is wrong
+    UNKNOWN   the time was not served, or not alone, a planned cell did no work, or nobody can say which of several GPUs
+              is wrong
     WARN      it slows down, or is slower than its siblings, or its health warns, or a launch crashed that had to be
               made up for
-    PASS      all required checks did their work for the time that was asked for, and found nothing
+    PASS      every planned cell did its work, for the time that was asked for, and nothing was found
 
 Earlier ones win; every reason that was found is told, whichever wins. PASS stands on evidence alone: what was counted.
 """
@@ -17,14 +18,15 @@ from typing import Final
 from orchestrator.burn_in.compare import Deviation
 from orchestrator.health.judges import Action
 from orchestrator.health.verdict import GRAVEST_FIRST, Verdict
+from orchestrator.stats.drift import Course
 from orchestrator.stats.why_slower import Why
-from protocol.cell import Workload
+from protocol.cell import Cell, Workload
 from protocol.verification import Mismatch
 
 SERVED_SHARE: Final = 0.95
 CLOSING_S: Final = 10.0
-"""Of the time that was asked for, which the run must have lasted, but for what is kept for its end and its reports, and
-for a last launch that there was no time for any more."""
+"""Of the time that was asked for, which a GPU must have been at work, but for what is kept for the end and the reports,
+and for a last launch that there was no time for any more."""
 ALGORITHM_ELEMENTS: Final = 1000
 """Another algorithm rounds otherwise in a good part of all elements, and every time; fewer are flipped bits."""
 TITLES: Final = {
@@ -37,6 +39,11 @@ TITLES: Final = {
 }
 
 
+def named(cell: Cell) -> str:
+    """A cell in words, the same on all GPUs."""
+    return f"{TITLES[cell.workload]} of {cell.model} in {cell.precision}"
+
+
 class Pace(enum.StrEnum):
     """What the rates of a GPU say, over time or beside its siblings'."""
 
@@ -47,11 +54,15 @@ class Pace(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Told:
-    """What one kind of rates says, and how. why: of a GPU that is slower, what probably made it so; None: not known."""
+    """What one kind of rates says, and how. why: of a GPU that is slower, what probably made it so; None: not known.
+
+    courses: how its rates went over time, by what they were held against.
+    """
 
     pace: Pace
     words: str
     why: Why | None = None
+    courses: Mapping[str, Course] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -83,22 +94,48 @@ class Wrong:
 
 
 @dataclass(frozen=True)
+class Planned:
+    """A cell that was planned for a GPU, as `named` has it, and how many checks all of its launches made.
+
+    why: there are none, as far as that is known. impossible: its launches came to an end, and say that the software
+    cannot verify it here; that is no gap where other cells of its kind were verified, but told as not tested.
+    """
+
+    workload: Workload
+    name: str
+    checks: int
+    why: str = ""
+    impossible: bool = False
+
+
+@dataclass(frozen=True)
+class Idle:
+    """A gap in the work of a GPU that nothing explains: since when, by the calendar, and for how long."""
+
+    at: str
+    seconds: float
+
+
+@dataclass(frozen=True)
 class Work:
     """Everything that is known of one GPU after the night.
 
-    asked_s, served_s: seconds asked for, and that the run lasted, interruptions left out. cell_s: of one launch.
+    asked_s, served_s: seconds asked for, and that it was at work (burn_in/served.py). cell_s: of one launch. idle: when
+    it was not, for long. planned: its cells. beside: who else computed on it, for each launch beside others.
     wrong: mismatches that were kept. deviations: of its launches from the majority. undecided: cells in which GPUs
-    disagree without one. failures: launches without a result, in words; made_up: those that another one of the same
-    round made up for, but that are a finding all the same. paces: kind of rate → what it says.
+    disagree without one, in words. failures: launches without a result, in words; made_up: those that another one of
+    the same round made up for, but that are a finding all the same. paces: kind of rate → what it says.
     not_tested: what → why. interrupted: why the run ended early, or empty. too_hot: why its load was ended for its
-    heat, or empty. required: checks that were planned for it.
+    heat, or empty.
     """
 
     asked_s: float
     served_s: float
     cell_s: float
     tallies: Mapping[Workload, Tally]
-    required: tuple[Workload, ...]
+    planned: tuple[Planned, ...]
+    idle: tuple[Idle, ...] = ()
+    beside: tuple[str, ...] = ()
     wrong: tuple[Wrong, ...] = ()
     deviations: tuple[Deviation, ...] = ()
     undecided: tuple[str, ...] = ()
@@ -164,7 +201,8 @@ def _wrong_bits(work: Work) -> Iterator[Reason]:
         if one.doubtful:
             yield Reason(
                 Verdict.UNKNOWN,
-                f"{where}: {what}; its sum was wrong while copies of others were, which may be why; {again}",
+                f"{where}: {what}; sums or copies of others were wrong too, so it may be one of them, "
+                f"or what lies between; {again}; test them two by two",
                 Action.MONITOR,
             )
         elif _another_algorithm(mismatch):
@@ -187,8 +225,8 @@ def _wrong_bits(work: Work) -> Iterator[Reason]:
         sample = deviation.sample
         yield Reason(
             Verdict.FAIL,
-            f"{sample.cell}, round {sample.round + 1}: other bits than {deviation.against} of {deviation.of} {who} "
-            f"gave, from output {deviation.at + 1} on",
+            f"{sample.cell}, round {sample.round + 1}, {sample.begun}: other bits than {deviation.against} of "
+            f"{deviation.of} {who} gave, from output {deviation.at + 1} on",
             Action.REPLACE,
         )
 
@@ -215,20 +253,26 @@ def _gaps(work: Work) -> Iterator[Reason]:
         yield Reason(Verdict.UNKNOWN, f"the night was cut short: {work.interrupted}")
     elif work.served_s < SERVED_SHARE * work.asked_s - CLOSING_S - work.cell_s:
         yield Reason(Verdict.UNKNOWN, f"at work for {work.served_s:.0f} s of the {work.asked_s:.0f} s asked for")
+    if work.idle:
+        longest = max(work.idle, key=lambda gap: gap.seconds)
+        others = f", the longest of {len(work.idle)} such gaps" if len(work.idle) > 1 else ""
+        told = f"without load for {longest.seconds:.0f} s from {longest.at} on, and nothing tells why{others}"
+        yield Reason(Verdict.UNKNOWN, told, Action.MONITOR)
+    if work.beside:
+        who = ", ".join(sorted(set(work.beside)))
+        counted = _counted(len(work.beside), "launch", "launches")
+        yield Reason(Verdict.UNKNOWN, f"{counted} worked beside others ({who}): its load was not that of the burn-in")
     if work.reboots:
         yield Reason(Verdict.UNKNOWN, "the machine was started anew in the middle", Action.MONITOR)
-    for workload in work.required:
-        if not work.tallies.get(workload, Tally()).checks:
-            yield Reason(Verdict.UNKNOWN, f"{TITLES[workload]} never came to an end: {_why(work, workload)}")
-    for cell in work.undecided:
-        yield Reason(Verdict.UNKNOWN, f"{cell}: GPUs of one kind disagree, and no majority says which is right")
+    for one in work.planned:
+        excused = one.impossible and work.tallies.get(one.workload, Tally()).checks
+        if not one.checks and not excused:
+            why = one.why or "no launch of it has a result"
+            yield Reason(Verdict.UNKNOWN, f"{one.name} never came to an end: {why}")
+    for text in work.undecided:
+        yield Reason(Verdict.UNKNOWN, text)
     for text in work.failures:
         yield Reason(Verdict.UNKNOWN, f"a launch has no result: {text}", Action.MONITOR)
-
-
-def _why(work: Work, workload: Workload) -> str:
-    said = (why for what, why in work.not_tested.items() if what.startswith(f"{workload} "))
-    return next(said, "no launch of it has a result")
 
 
 def _made_up(work: Work) -> Iterator[Reason]:

@@ -13,6 +13,7 @@ from orchestrator.cli import (
     completion,
     doctor,
     explain,
+    history,
     info,
     list_models,
     make_baseline,
@@ -23,6 +24,7 @@ from orchestrator.cli import (
     selftest,
     status,
     stop,
+    triage,
     watch,
 )
 from orchestrator.cli.options import RunParams, run_options
@@ -63,6 +65,7 @@ for _program in (orchestrate, benchmark):
     for _module in (
         run,
         quick,
+        triage,
         resume,
         status,
         watch,
@@ -71,6 +74,7 @@ for _program in (orchestrate, benchmark):
         compare,
         make_baseline,
         explain,
+        history,
         doctor,
         selftest,
         info,

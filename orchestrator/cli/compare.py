@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from orchestrator.cli.lists import ListOption
+from orchestrator.cli.options import a_file
 from orchestrator.cli.program import RunCommand
 from orchestrator.cli.streams import say
 from orchestrator.errors import ConfigError
@@ -22,8 +23,10 @@ Examples:
   {command} before.json after.json
   {command} @last~1 @last --format md
   {command} old.json new.json --threshold 3
+  {command} before.json after.json -o comparison.html
 """
-FORMATS: Final = ("text", "json", "md")
+FORMATS: Final = ("text", "json", "md", "html")
+_SUFFIXES: Final = {".txt": "text", **{f".{kind}": kind for kind in FORMATS[1:]}}
 
 
 @click.command("compare", cls=RunCommand, short_help="Compare two runs or more.", epilog=EXAMPLES)
@@ -35,7 +38,19 @@ FORMATS: Final = ("text", "json", "md")
     help="What counts as the same, for every cell. [default: 1; loading and generation: 2; other boards: more]",
 )
 @click.option(
-    "--format", "kind", metavar="NAME", default="text", help="text, json or md (for a pull request). [default: text]"
+    "--format",
+    "kind",
+    metavar="NAME",
+    help="text, json, md (for a pull request) or html (a page that works offline). [default: by the suffix of "
+    "--output, else text]",
+)
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    type=click.Path(),
+    callback=a_file,
+    help="Write into this file; an older one is kept beside it. [default: standard output]",
 )
 @click.option("--junit", metavar="FILE", type=click.Path(), help="Also write JUnit XML, a test case for each cell.")
 @click.option(
@@ -59,7 +74,8 @@ def command(
     *,
     runs: tuple[str, ...],
     threshold: float | None,
-    kind: str,
+    kind: str | None,
+    output: str | None,
     junit: str | None,
     fail_on: str | None,
     runs_folder: str,
@@ -78,7 +94,9 @@ def command(
     if len(runs) < 2:
         raise ConfigError(f"expected two runs or more to compare, got {len(runs)}. `{context.command_path} --help`")
     percent, failing = _percent(threshold), _failing(fail_on)
-    _require_format(kind)
+    chosen = _format(kind, output)
+    if output is not None:
+        folders.require_file(Path(output), "-o/--output")
     if junit is not None:
         folders.require_file(Path(junit), "--junit")
     first, *others = [reading.read(name, runs_folder) for name in runs]
@@ -87,8 +105,21 @@ def command(
     code = comparison.exit_code(compared, failing)
     if junit is not None:
         write_durably(Path(junit), to_junit(compared, failing))
-    say(_rendered(compared, kind, code))
+    _tell(_rendered(compared, chosen, code), output)
     context.exit(code)
+
+
+def _tell(rendered: str | bytes, output: str | None) -> None:
+    """To standard output, or into a file."""
+    from orchestrator.disk.journal import write_durably
+    from orchestrator.report.files import beside_the_old
+
+    if output is None:
+        say(rendered)
+        return
+    data = rendered if isinstance(rendered, bytes) else rendered.encode()
+    write_durably(Path(output), data + b"\n", move=beside_the_old)
+    say(output)
 
 
 def _percent(threshold: float | None) -> float | None:
@@ -114,23 +145,34 @@ def _failing(text: str | None) -> "frozenset[Verdict]":
     return frozenset(words[word] for word in text.split(","))
 
 
-def _require_format(kind: str) -> None:
+def _format(kind: str | None, output: str | None) -> str:
+    """What --format says, else the suffix of -o. Raises ConfigError where they name two formats, or none."""
     from orchestrator.configuration.yaml_schema import did_you_mean, listed
 
-    if kind == "html":
-        raise ConfigError(f"--format: html comes with a later version; now there is {listed(FORMATS, 'and')}")
+    suffix = "" if output is None else Path(output).suffix
+    of_name = _SUFFIXES.get(suffix)
+    if kind is None and suffix and of_name is None:
+        raise ConfigError(f"-o/--output: {output}: no format has the suffix '{suffix}'; say which with --format")
+    kind = kind or of_name or "text"
     if kind not in FORMATS:
         raise ConfigError(
             f"--format: there is no format '{kind}'.{did_you_mean(kind, FORMATS)} There is {listed(FORMATS, 'and')}."
         )
+    if of_name is not None and kind != of_name:
+        raise ConfigError(f"-o/--output: {output} has the suffix of {of_name}, and --format asks for {kind}")
+    return kind
 
 
-def _rendered(compared: "Sequence[Comparison]", kind: str, code: "ExitCode") -> str:
+def _rendered(compared: "Sequence[Comparison]", kind: str, code: "ExitCode") -> str | bytes:
     if kind == "json":
         import msgspec
 
         document = {"exit_code": int(code), "comparisons": compared}
         return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
+    if kind == "html":
+        from orchestrator.compare.as_html import to_html
+
+        return to_html(compared, code)
     if kind == "md":
         from orchestrator.compare.as_markdown import to_markdown
 

@@ -5,6 +5,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
+from orchestrator.burn_in import injections
+from orchestrator.burn_in.asked import written
 from orchestrator.cli import left_out
 from orchestrator.cli.program import table
 from orchestrator.configuration.naming import counted, shortened
@@ -18,21 +20,20 @@ from protocol.cell import Cell, Device, MemoryFormat, Mode
 
 NAME_WIDTH: Final = 24
 DEVICES_SHOWN: Final = 8
+_HOW: Final = {Mode.SOLO: "one after the other", Mode.LOADED: "all at once"}
 WIDTH: Final = 80
 
 
 def describe(plan: Plan, configuration: Configuration, devices: Sequence[Device], notes: Sequence[str] = ()) -> str:
     """The plan in at most 80 columns, and where the files would go. notes: what else a person should know of it."""
-    total = estimate.about(estimate.total_s(plan, configuration, devices))
     return "\n".join(
         (
             *_tables(plan, configuration, devices),
             *_formats(plan.cells),
-            *_burn_in(configuration),
+            *_burn_in(configuration, devices),
             *_folded(f"Left out: {sentence}." for sentence in left_out.sentences(plan, devices)),
             *_folded(f"Note: {note}." for note in notes),
-            f"{counted(len(plan.cells), 'cell')}, {counted(plan.launches, 'launch', 'launches')}, {total} in all.",
-            *_limit(plan, configuration, devices),
+            *_totals(plan, configuration, devices),
             *(f"Report: {target(Path(configuration.output_path), kind)}" for kind in configuration.formats),
             f"Run:    a new folder in {configuration.runs_folder}",
             "Nothing was run or written.",
@@ -40,8 +41,17 @@ def describe(plan: Plan, configuration: Configuration, devices: Sequence[Device]
     )
 
 
-def _limit(plan: Plan, configuration: Configuration, devices: Sequence[Device]) -> Iterable[str]:
-    """What a time limit will leave of the plan, as far as can be told before anything ran."""
+def _totals(plan: Plan, configuration: Configuration, devices: Sequence[Device]) -> Iterable[str]:
+    """How much it is, and what a time limit will leave of it, as far as can be told before anything ran.
+
+    A burn-in has more rounds in its plan than it has time for: how many that is has been told.
+    """
+    if configuration.burn_in is not None:
+        lasts = written(configuration.burn_in.duration_s)
+        yield f"It ends within {lasts}, reports included; what there is no time for is dropped."
+        return
+    total = estimate.about(estimate.total_s(plan, configuration, devices))
+    yield f"{counted(len(plan.cells), 'cell')}, {counted(plan.launches, 'launch', 'launches')}, {total} in all."
     limit_s = configuration.time_limit_s
     if limit_s is None:
         return
@@ -51,8 +61,8 @@ def _limit(plan: Plan, configuration: Configuration, devices: Sequence[Device]) 
     yield f"{words}; the rest is dropped."
 
 
-def _burn_in(configuration: Configuration) -> Iterable[str]:
-    """What the table of a burn-in does not show: its steps of load, and when a GPU is stopped."""
+def _burn_in(configuration: Configuration, devices: Sequence[Device]) -> Iterable[str]:
+    """What the table of a burn-in does not show: its steps of load, when a GPU is stopped, and its own faults."""
     asked = configuration.burn_in
     if asked is None:
         return []
@@ -64,6 +74,10 @@ def _burn_in(configuration: Configuration) -> Iterable[str]:
         lines.append(f"Steps of load: {first.on_s:g} s at work, {first.off_s:g} s at rest, {when}.")
     if asked.max_temperature_c is not None:
         lines.append(f"A GPU that is at {asked.max_temperature_c} degrees C for {HELD_S:g} s is stopped, and fails.")
+    by_uuid = {device.uuid: device for device in devices}
+    lines += [f"Injected: {injections.told(one, by_uuid[one.device])}." for one in asked.injections]
+    if asked.injections:
+        lines.append("The run is tainted by that: it proves the detectors, and can never pass.")
     return _folded(lines)
 
 
@@ -76,19 +90,20 @@ def _tables(plan: Plan, configuration: Configuration, devices: Sequence[Device])
         # Every round holds every cell once, but for scans; the first one is shown.
         first_round = [cells[cell_id] for cell_id, number in order if number == 0]
         alike.setdefault(tuple(map(_row, first_round)), []).append(device)
-    header = ("#", "Model", "Phase", "Precision", "Batch", "Input", "A launch")
+    modes = tuple(dict.fromkeys(cell.mode for cell in plan.cells))
+    header = ("#", "Model", "Phase", "Precision", "Batch", "Input", *(["Mode"] if len(modes) > 1 else []), "A launch")
     lines: list[str] = []
     for rows, group in alike.items():
         first = [cells[cell_id] for cell_id, number in plan.order[group[0].uuid] if number == 0]
         numbered = [
-            (str(number), *row, _about(cell, configuration, group))
+            (str(number), *row, *([cell.mode] if len(modes) > 1 else []), _about(cell, configuration, group))
             for number, (row, cell) in enumerate(zip(rows, first, strict=True), start=1)
         ]
         lines += [
-            *_devices(group, len(devices), first[0].mode),
-            f"Profile {configuration.profile}, seed {configuration.seed}, {_launches(configuration.launches)}",
+            *_devices(group, len(devices), modes),
+            *_rounds(plan, configuration, devices, group[0]),
             "",
-            table(header, numbered, numbers=frozenset({0, 4, 5, 6})),
+            table(header, numbered, numbers=frozenset({0, 4, 5, len(header) - 1})),
             "",
         ]
     return lines
@@ -119,7 +134,7 @@ def _folded(lines: Iterable[str]) -> list[str]:
     ]
 
 
-def _devices(devices: Sequence[Device], of: int, mode: Mode) -> list[str]:
+def _devices(devices: Sequence[Device], of: int, modes: Sequence[Mode]) -> list[str]:
     """Those of one kind among `of` devices of the run."""
     shown = [f"  {device.label}: {device.name}"[:WIDTH] for device in devices[:DEVICES_SHOWN]]
     shared = [device.label for device in devices if device.shared_cores]
@@ -127,12 +142,27 @@ def _devices(devices: Sequence[Device], of: int, mode: Mode) -> list[str]:
         shown.append(f"  and {len(devices) - DEVICES_SHOWN} more")
     if shared:
         shown += _folded([f"  There are not enough cores: {listed(shared, 'and')} share theirs with others of these."])
-    how = "one after the other" if mode is Mode.SOLO else "all at once"
+    how = " and ".join(_HOW[mode] for mode in modes)
     if of == 1:
         return ["One device runs the cells below:", *shown]
     if len(devices) == of:
-        return [f"Each of {of} devices runs the cells below, {how}:", *shown]
-    return [f"{len(devices)} of {of} devices, at work {how}, run the cells below:", *shown]
+        return [*_folded([f"Each of {of} devices runs the cells below, {how}:"]), *shown]
+    return [*_folded([f"{len(devices)} of {of} devices, at work {how}, run the cells below:"]), *shown]
+
+
+def _rounds(plan: Plan, configuration: Configuration, devices: Sequence[Device], one: Device) -> list[str]:
+    """How the cells of the table are run; of a burn-in how often there is time for that, on a device like this one."""
+    asked = configuration.burn_in
+    if asked is None:
+        return [f"Profile {configuration.profile}, seed {configuration.seed}, {_launches(configuration.launches)}"]
+    cells = {cell.id: cell for cell in plan.cells}
+    mine = [cells[cell_id] for cell_id, number in plan.order[one.uuid] if number == 0]
+    round_s = sum(estimate.launch_s(cell, configuration, one) for cell in mine)
+    rounds = Budget(configuration, devices, asked.duration_s, began=0.0).forecast(plan, one) / len(mine)
+    words = f"Burn-in of {written(asked.duration_s)}, level {asked.level}, seed {configuration.seed}:"
+    cell_s = f"{asked.cell_s[one.kind]:.3g} s"
+    fitting = f"{estimate.about(round_s)} each, with time for about {rounds:.{int(rounds < 10)}f} of them"
+    return [words, *_folded([f"rounds of {len(mine)} cells of {cell_s}, {fitting}; this is the first:"])]
 
 
 def _launches(launches: int) -> str:

@@ -17,13 +17,19 @@ from orchestrator.processes.signals import StopSignals
 from protocol.exit_codes import ExitCode
 
 if TYPE_CHECKING:
+    from orchestrator.configuration.resolved import StoredRun
     from orchestrator.hooks import End
+    from orchestrator.metrics.exporters import Exporters
     from orchestrator.report.model import CellCounts, Report
+    from orchestrator.view import Display
     from protocol.paths import RunPaths
 
 
 class Ending:
-    """What is known of how a command ends, as it becomes known. report_path: where the user finds the report."""
+    """What is known of how a command ends, as it becomes known. report_path: where the user finds the report.
+
+    metrics: what Prometheus gets; None where nobody asked for any.
+    """
 
     def __init__(self, stop_signals: StopSignals) -> None:
         self.stop_signals = stop_signals
@@ -31,6 +37,17 @@ class Ending:
         self.report: Report | None = None
         self.report_path: Path | None = None
         self.code = ExitCode.PASSED
+        self.metrics: Exporters | None = None
+
+    def followed(self, stored: "StoredRun", display: "Display") -> "Display":
+        """The display of a run that begins now; Prometheus sees what it sees."""
+        return display if self.metrics is None else self.metrics.follow(stored, display)
+
+    def reported(self, report: "Report", path: Path, code: ExitCode) -> None:
+        """The run is over, and this is its report."""
+        self.report, self.report_path, self.code = report, path, code
+        if self.metrics is not None:
+            self.metrics.judged(report)
 
     def line(self) -> str:
         """A run with a report in one line, for standard output and for those who are told."""
@@ -75,18 +92,38 @@ def announced(params: DisplayParams, *, rehearsal: bool = False) -> Iterator[End
         stop_signals.spare(0)
         ending, error = Ending(stop_signals), None
         try:
+            if not rehearsal:
+                ending.metrics = _metrics(params)
             yield ending
         except BaseException as caught:
             error = caught
             raise
         finally:
             stop_signals.spare(0)
+            if ending.metrics is not None:
+                _close(ending.metrics)
             if error is not None:
                 _broke_off(ending, error)
             if not rehearsal:
                 end = ending.as_told(error)
                 _tell("--on-failure", on_failure if end.exit_code else (), end, ending.paths)
                 _tell("--on-finish", on_finish, end, ending.paths)
+
+
+def _metrics(params: DisplayParams) -> "Exporters | None":
+    """What Prometheus was promised; its library is imported for that alone. Raises ConfigError."""
+    file, port = params["metrics_file"], params["metrics_port"]
+    if file is None and port is None:
+        return None
+    from orchestrator.metrics import exporters
+
+    return exporters.opened(file, port)
+
+
+def _close(metrics: "Exporters") -> None:
+    metrics.close()
+    if metrics.problem:
+        complain(f"warning: the file of --metrics-file is not the newest: {metrics.problem}")
 
 
 def _broke_off(ending: Ending, error: BaseException) -> None:

@@ -22,10 +22,19 @@ class DisplayParams(TypedDict):
     strict: bool
     on_finish: str | None
     on_failure: str | None
+    metrics_file: str | None
+    metrics_port: int | None
 
 
-class RunParams(DisplayParams):
-    """What click passes for RUN_OPTIONS and DISPLAY_OPTIONS. None: the option was not given."""
+class HistoryParams(TypedDict):
+    """What click passes for HISTORY_OPTIONS. None: the option was not given."""
+
+    history: bool | None
+    history_db: str | None
+
+
+class RunParams(DisplayParams, HistoryParams):
+    """What click passes for RUN_OPTIONS, HISTORY_OPTIONS and DISPLAY_OPTIONS. None: the option was not given."""
 
     models: str | None
     models_file: str | None
@@ -85,7 +94,7 @@ DISPLAY_OPTIONS: Final = (
         help="What is told, as text or as a JSON object a line.",
     ),
     click.option(
-        "--strict", is_flag=True, help="End with 1 for a result that is degraded or does not fit, and for WARN."
+        "--strict", is_flag=True, help="End with 1 for a result that is degraded or does not fit, WARN, or a straggler."
     ),
     click.option(
         "--on-finish",
@@ -93,6 +102,18 @@ DISPLAY_OPTIONS: Final = (
         help="Call this when the run is over, without a shell; GPUBENCH_REPORT, …_EXIT_CODE and others tell it how.",
     ),
     click.option("--on-failure", metavar="COMMAND", help="The same, only where the exit code is not 0."),
+    click.option(
+        "--metrics-file",
+        metavar="FILE.prom",
+        type=click.Path(),
+        help="Keep metrics for Prometheus in this file, for node_exporter's textfile collector.",
+    ),
+    click.option(
+        "--metrics-port",
+        metavar="PORT",
+        type=click.IntRange(1, 65_535),
+        help="Answer Prometheus at this port of 127.0.0.1 while the command works.",
+    ),
 )
 
 HELD_OPTIONS: Final = (
@@ -114,6 +135,18 @@ HELD_OPTIONS: Final = (
         type=float,
         help="Of an hour of each device: what a million samples or tokens cost, and the energy they take.",
     ),
+)
+
+HISTORY_DB: Final = click.option(
+    "--history-db",
+    metavar="FILE",
+    type=click.Path(),
+    help="The history of runs. [default: gpubench/history.db in $XDG_DATA_HOME or ~/.local/share]",
+)
+
+HISTORY_OPTIONS: Final = (
+    HISTORY_DB,
+    click.option("--history/--no-history", default=None, help="Record the run in the history. [default: yes]"),
 )
 
 RUN_OPTIONS: Final = (
@@ -204,7 +237,8 @@ RUN_OPTIONS: Final = (
         cls=ListOption,
         metavar="NAMES",
         shell_complete=complete.formats,
-        help="json, csv, txt or several, separated by commas. [default: by the suffix of --output, else json]",
+        help="json, csv, txt, html, md, samples.csv, pytorch.json or several, separated by commas. "
+        "[default: by the suffix of --output, else json]",
     ),
     click.option(
         "--gpu-ids",
@@ -233,7 +267,7 @@ RUN_OPTIONS: Final = (
         "--profile",
         metavar="NAME",
         shell_complete=complete.profiles,
-        help="quick, standard or rigorous: how long and how exactly is measured. [default: quick]",
+        help="quick, triage, standard or rigorous: how long and how exactly is measured. [default: quick]",
     ),
     click.option(
         "--phases",
@@ -311,6 +345,7 @@ RUN_OPTIONS: Final = (
         type=click.Path(),
         help="Each run gets a folder of its own in it. [default: ./runs]",
     ),
+    *HISTORY_OPTIONS,
     click.option(
         "--dry-run",
         is_flag=True,
@@ -332,6 +367,11 @@ def display_options(command: Command) -> Command:
 def held_options(command: Command) -> Command:
     """What a run is held against."""
     return _decorate(command, HELD_OPTIONS)
+
+
+def history_options(command: Command) -> Command:
+    """Whether a run is recorded, and where, in place of what was said when it was begun."""
+    return _decorate(command, HISTORY_OPTIONS)
 
 
 def which_run(command: Command) -> Command:

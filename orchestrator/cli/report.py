@@ -7,8 +7,9 @@ import click
 
 from orchestrator.cli import complete
 from orchestrator.cli.lists import ListOption
-from orchestrator.cli.options import a_file, held_options
+from orchestrator.cli.options import HistoryParams, a_file, held_options, history_options
 from orchestrator.cli.program import Command
+from orchestrator.cli.recording import record
 from orchestrator.cli.streams import complain, say
 from orchestrator.configuration.naming import counted
 
@@ -40,10 +41,11 @@ Examples:
     cls=ListOption,
     metavar="NAMES",
     shell_complete=complete.formats,
-    help="json, csv, txt or several, separated by commas. [default: by the suffix of --output, else json; without "
-    "--output all, as a run writes them]",
+    help="json, csv, txt, html, md, samples.csv, pytorch.json or several, separated by commas. [default: by the suffix "
+    "of --output, else json; without --output what the run has written]",
 )
 @held_options
+@history_options
 @click.pass_context
 def command(
     context: click.Context,
@@ -55,6 +57,8 @@ def command(
     compare_baseline: str | None,
     thresholds: str | None,
     price: float | None,
+    history: bool | None,
+    history_db: str | None,
 ) -> None:
     """Make the reports of RUN, the folder of a run, again from what was measured.
 
@@ -70,21 +74,25 @@ def command(
     from orchestrator.compare import against
     from orchestrator.compare import thresholds as limits
     from orchestrator.configuration import resolve as config
-    from orchestrator.configuration.resolved import ReportFormat
     from orchestrator.disk import archive, folders, journal, reporting
 
     paths = folders.existing_run(run, "runs")
     place = None if output is None else _place(output, formats)
     stored = archive.load_stored(paths)
-    wanted = tuple(ReportFormat) if formats is None else config.report_formats(formats)
+    wanted = reporting.kinds(stored, paths) if formats is None else config.report_formats(formats)
     seen = journal.length(paths.journal)
     given = held_against.read(compare_baseline, thresholds, price)
-    made = reporting.make(paths, stored, against.stored(paths).beside(given) if given else None)
+    made, course = reporting.make_all(paths, stored, against.stored(paths).beside(given) if given else None)
     if place is None and not made.metadata.running:
         folders.require_room_for_reports(paths)
-    written = reporting.render_again(made, paths, wanted, seen) if place is None else reports.publish(made, *place)
+    if place is None:
+        written = reporting.render_again(made, paths, wanted, seen, course)
+    else:
+        written = reports.publish(made, *place, course)
     for path in written:
         say(str(path))
+    if place is None and written:
+        record(made, stored, paths, HistoryParams(history=history, history_db=history_db))
     if not written:
         from orchestrator.report.as_text import to_text
 

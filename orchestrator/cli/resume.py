@@ -5,15 +5,31 @@ from typing import Unpack
 import click
 
 from orchestrator.cli.ending import announced
-from orchestrator.cli.options import DisplayParams, display_options, require_one_voice, which_run
+from orchestrator.cli.options import (
+    DisplayParams,
+    HistoryParams,
+    display_options,
+    history_options,
+    require_one_voice,
+    which_run,
+)
 from orchestrator.cli.program import RunCommand
 
 
 @click.command("resume", cls=RunCommand, short_help="Go on with a run.")
 @which_run
+@history_options
 @display_options
 @click.pass_context
-def command(context: click.Context, /, run: str | None, runs_folder: str, **params: Unpack[DisplayParams]) -> None:
+def command(
+    context: click.Context,
+    /,
+    run: str | None,
+    runs_folder: str,
+    history: bool | None,  # noqa: FBT001  # as click passes it
+    history_db: str | None,
+    **params: Unpack[DisplayParams],
+) -> None:
     """Go on with RUN, the folder of a run; without it, with the newest one.
 
     What was finished is kept, and the rest is run as it was planned: a run's configuration never changes.
@@ -30,5 +46,5 @@ def command(context: click.Context, /, run: str | None, runs_folder: str, **para
         stored = archive.load_stored(paths)
         taking_up.require_own_journal(stored, paths)
         lock.require_free(paths)
-        code = work(stored, paths, params, ending)
+        code = work(stored, paths, params, ending, history=HistoryParams(history=history, history_db=history_db))
     context.exit(code)

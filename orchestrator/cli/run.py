@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Unpack
 import click
 
 from orchestrator import TOOL_VERSION
-from orchestrator.cli import look
+from orchestrator.cli import look, recording
 from orchestrator.cli.ending import Ending, announced
 from orchestrator.cli.options import DisplayParams, RunParams, require_one_voice, run_options
 from orchestrator.cli.program import RunCommand
@@ -71,7 +71,7 @@ def _measure(context: click.Context, params: RunParams, preset: str | None, endi
     from orchestrator.planning import plan
 
     asked_against = _held_against(params)
-    everything, configuration = _configuration(params, preset)
+    everything, configuration, mistaken = _configuration(params, preset)
     seen = look.once(tell=not params["quiet"] and params["log_format"] != "json")
     devices = _with_their_users(configuration, _devices(everything, configuration, seen), seen)
     configuration = asked.with_injections(configuration, params["inject"], devices)
@@ -86,7 +86,7 @@ def _measure(context: click.Context, params: RunParams, preset: str | None, endi
     )
     _require_time(planned, configuration, devices)
     folders.require_writable(configuration, everything, make=not params["dry_run"])
-    notes = tuple(without_effect.sentences(everything, params, configuration, planned, devices))
+    notes = (*without_effect.sentences(everything, params, configuration, planned, devices), *mistaken)
     if params["dry_run"]:
         from orchestrator.cli.dry_run import describe
 
@@ -95,6 +95,7 @@ def _measure(context: click.Context, params: RunParams, preset: str | None, endi
         say(describe(planned, configuration, devices, (*notes, *refused)))
         return ExitCode.PASSED
     cuda_probe.require(devices)
+    said_before, unknown = recording.earlier(configuration, devices)
     ending.stop_signals.spare(1)  # from here on there is a run, which ends with a report
     ending.paths = paths = folders.make_run(Path(configuration.runs_folder), datetime.now())
     stored = StoredRun(
@@ -105,6 +106,7 @@ def _measure(context: click.Context, params: RunParams, preset: str | None, endi
         devices=devices,
         plan=planned,
         telemetry_note=_telemetry_note(configuration, devices, seen),
+        earlier=said_before,
     )
     archive.store(stored, paths)
     against.store(asked_against, paths)
@@ -115,8 +117,10 @@ def _measure(context: click.Context, params: RunParams, preset: str | None, endi
         strict=params["strict"],
         on_finish=params["on_finish"],
         on_failure=params["on_failure"],
+        metrics_file=params["metrics_file"],
+        metrics_port=params["metrics_port"],
     )
-    return work(stored, paths, shown, ending, notes=notes, look=seen)
+    return work(stored, paths, shown, ending, notes=(*notes, *unknown), look=seen)
 
 
 def _held_against(params: RunParams) -> "Against":
@@ -145,10 +149,17 @@ def _require_time(planned: "Plan", configuration: "Configuration", devices: "tup
         return
     shortest_s = min(budget.expected_s(cell) for cell in planned.cells)
     raise ConfigError(
-        f"nothing could be measured within the {limit_s:g} s of --{configuration.preset}: the shortest launch takes "
+        f"nothing could be measured within the {limit_s:g} s of {_asked(configuration)}: the shortest launch takes "
         f"{estimate.about(shortest_s)}. Choose a quicker --profile, fewer iterations or a smaller batch, a longer "
         "preset, or `run`, which has no limit."
     )
+
+
+def _asked(configuration: "Configuration") -> str:
+    """Whose limit it is, as people wrote it."""
+    from orchestrator.configuration import presets
+
+    return presets.TRIAGE if configuration.preset == presets.TRIAGE else f"--{configuration.preset}"
 
 
 def _with_their_users(
@@ -164,9 +175,10 @@ def _with_their_users(
     return users.marked(devices, busy)
 
 
-def _configuration(params: RunParams, preset: str | None) -> "tuple[Said, Configuration]":
+def _configuration(params: RunParams, preset: str | None) -> "tuple[Said, Configuration, tuple[str, ...]]":
+    """What was said, what it means, and notes on what is wrong with models that were not chosen."""
     from orchestrator.burn_in import asked, levels
-    from orchestrator.configuration import catalogue, overridden, own_models, presets
+    from orchestrator.configuration import catalogue, models_file, overridden, own_models, presets
     from orchestrator.configuration import resolve as config
     from orchestrator.disk import folders
     from orchestrator.machine import devices
@@ -188,11 +200,11 @@ def _configuration(params: RunParams, preset: str | None) -> "tuple[Said, Config
         configuration = limited.on(configuration)
     if params["burn_in"] is not None:
         if limited is not None:
-            raise ConfigError("--burn-in: `quick` has a limit of its own; use `run --burn-in`")
+            raise ConfigError("--burn-in: `quick` and `triage` have limits of their own; use `run --burn-in`")
         configuration = asked.configured(configuration, params["burn_in"], params["level"], models, levels.load())
     elif params["level"] is not None:
         raise ConfigError("--level: it is one of a burn-in; add --burn-in with a duration, or leave it out")
-    return everything, configuration
+    return everything, configuration, tuple(models_file.notes(models.wrong))
 
 
 def _devices(everything: "Said", configuration: "Configuration", seen: "Look") -> "tuple[Device, ...]":

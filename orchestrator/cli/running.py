@@ -6,14 +6,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator.cli.ending import Ending
-from orchestrator.cli.options import DisplayParams
+from orchestrator.cli.options import DisplayParams, HistoryParams
+from orchestrator.cli.recording import record
 from orchestrator.cli.streams import StdoutError, complain, say
 from orchestrator.configuration.naming import counted
 from orchestrator.errors import StorageError, UserError
 from protocol.exit_codes import ExitCode
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from orchestrator.configuration.resolved import StoredRun
     from orchestrator.machine.seen import Look
@@ -30,14 +31,15 @@ def work(
     *,
     notes: "Sequence[str]" = (),
     look: "Look | None" = None,
+    history: HistoryParams | None = None,
 ) -> ExitCode:
     """Begin or go on with the run in that folder, and write into `ending` what came of it.
 
     `params` are those of options.DISPLAY_OPTIONS. notes: what else to say at the beginning of the run. look: as for
-    run.execute. Where nothing is left to do, its report is shown again, and no file is touched.
+    run.execute. history: as for recording.record. Where nothing is left to do, its report is shown again, and no file
+    is touched.
     """
     from orchestrator import run, terminal
-    from orchestrator.cli import left_out
     from orchestrator.disk import reporting
     from orchestrator.view import Notice
 
@@ -45,15 +47,11 @@ def work(
     display = terminal.make(
         quiet=params["quiet"], verbose=bool(params["verbose"]), log_format=params["log_format"], stream=sys.stderr
     )
+    display = ending.followed(stored, display)
     try:
         left = run.left_to_do(stored, paths)
-        display.tell(_started(stored, paths, left))
-        if place := _elsewhere(stored, paths):
-            display.tell(Notice(level="info", message=f"note: {place}"))
-        for sentence in left_out.sentences(stored.plan, stored.devices):
-            display.tell(Notice(level="info", message=f"left out: {sentence}"))
-        for note in notes:
-            display.tell(Notice(level="info", message=f"note: {note}"))
+        for notice in _beginning(stored, paths, left, notes):
+            display.tell(notice)
         rendered = all(paths.report(kind).exists() for kind in stored.configuration.formats)
         over = not left and rendered and run.is_over(paths)
         uncopied = None
@@ -67,7 +65,7 @@ def work(
         if params["strict"]:
             code = _strict(code, report)
         reports = _reports(stored, paths)
-        ending.report, ending.report_path, ending.code = report, reports[0], code
+        ending.reported(report, reports[0], code)
         display.tell(_ended(stored, report, code, reports))
     except UserError:
         display.tell(_broken_off(stored, ExitCode.USAGE))
@@ -87,6 +85,8 @@ def work(
         raise
     finally:
         display.close()
+    if not over:
+        record(report, stored, paths, history)
     _summarise(reports, ending.line(), () if params["quiet"] else _in_full(reports, paths, report))
     if uncopied is not None:
         remedy = _remedy(uncopied, Path(stored.configuration.output_path).parent, paths)
@@ -141,12 +141,14 @@ def _summarise(reports: "Sequence[Path]", end: str, before: "Sequence[str]") -> 
 def _strict(code: ExitCode, report: "Report") -> ExitCode:
     """What --strict makes of the exit code."""
     from orchestrator.health.verdict import Verdict
+    from orchestrator.stats.siblings import Verdict as Standing
 
     cells, health = report.summary.cells, report.health
     verdicts = {health.node.verdict, *(gpu.verdict for gpu in health.gpus)}
     if report.burn_in is not None:
         verdicts.add(report.burn_in.verdict)
-    imperfect = cells.degraded + cells.referred + cells.does_not_fit or Verdict.WARN in verdicts
+    straggles = any(one.verdict is Standing.STRAGGLER for one in report.stragglers)
+    imperfect = cells.degraded + cells.referred + cells.does_not_fit or Verdict.WARN in verdicts or straggles
     return ExitCode.MISSED if code is ExitCode.PASSED and imperfect else code
 
 
@@ -166,6 +168,22 @@ def _reports(stored: "StoredRun", paths: "RunPaths") -> "list[Path]":
 
 
 # ── what a log collector is told ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def _beginning(stored: "StoredRun", paths: "RunPaths", left: int, notes: "Sequence[str]") -> "Iterator[Notice]":
+    from orchestrator.cli import left_out
+    from orchestrator.view import Notice
+
+    yield _started(stored, paths, left)
+    if place := _elsewhere(stored, paths):
+        yield Notice(level="info", message=f"note: {place}")
+    for sentence in left_out.sentences(stored.plan, stored.devices):
+        yield Notice(level="info", message=f"left out: {sentence}")
+    for device in stored.devices:
+        if said := stored.earlier.get(device.uuid):
+            yield Notice(level="warning", message=f"{device.label} ({device.uuid}), earlier: {said}")
+    for note in notes:
+        yield Notice(level="info", message=f"note: {note}")
 
 
 def _started(stored: "StoredRun", paths: "RunPaths", left: int) -> "Notice":

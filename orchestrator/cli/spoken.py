@@ -36,6 +36,8 @@ KEYS: Final = {
     "gpu.ids": ("gpu_ids", "--gpu-ids"),
     "gpu.allow_busy": ("allow_busy", "--allow-busy"),
     "run.folder": ("runs_folder", "--runs-folder"),
+    "history.enabled": ("history", "--history"),
+    "history.file": ("history_db", "--history-db"),
 }
 """Key in a file → parameter of the command, and how people write it."""
 

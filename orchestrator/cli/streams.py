@@ -42,12 +42,15 @@ def occupy_closed() -> None:
         sys.stderr = os.fdopen(2, "w", closefd=False)
 
 
-def say(text: str) -> None:
-    """Print to standard output. Raises StdoutError where that cannot be; a reader who left early is no error."""
+def say(text: str | bytes) -> None:
+    """Print to standard output; the bytes of a file as they are, whatever the locale.
+
+    Raises StdoutError where that cannot be; a reader who left early is no error.
+    """
     if sys.stdout is None:
         raise StdoutError("standard output cannot be written: it is closed")
     try:
-        click.echo(printable(text))
+        click.echo(printable(text) if isinstance(text, str) else text)
     except OSError as error:
         refused(error)
 

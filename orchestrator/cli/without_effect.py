@@ -46,6 +46,7 @@ def _own(run: _Run) -> bool:
 
 _NO_BATCH: Final = "neither probes nor loading have a batch size"
 _NOT_OWN: Final = "no model of yours is measured"
+_NO_GPU: Final = "it is about GPUs, and there is none in this run"
 _UNREAD: Final = "there is no GPU to be read"
 
 _RULES: Final = (
@@ -96,8 +97,9 @@ _RULES: Final = (
         lambda run: bool(run.gpus) and run.configuration.monitor,
         "no GPU is read",
     ),
-    _Rule("gpu.allow_busy", lambda run: bool(run.gpus), "it is about GPUs, and there is none in this run"),
+    _Rule("gpu.allow_busy", lambda run: bool(run.gpus), _NO_GPU),
     _Rule("run.cache", _measures(Workload.LOAD), "weights are kept for load cells, and there is none"),
+    _Rule("history.file", lambda run: run.configuration.history, "the run is not recorded"),
     _Rule("models_file", _own, _NOT_OWN),
     _Rule("pythonpath", _own, _NOT_OWN),
 )
@@ -175,6 +177,8 @@ def _beside_the_file(said: Said, params: RunParams, run: _Run) -> Iterator[str]:
         yield f"{said.origin('gpu.multi_gpu')} changes nothing: {said.origin('gpu.ids')} names the devices"
     if params["in_phase"] and not params["steps"]:
         yield "--in-phase changes nothing: it is about --steps"
+    if params["max_temperature"] is not None and not run.gpus:
+        yield f"--max-temperature changes nothing: {_NO_GPU}"
     if params["allow_code"] and not _own(run):
         yield f"--allow-code changes nothing: {_NOT_OWN}"
 

@@ -1,27 +1,19 @@
 """Comparisons for a pull request: a headline, a table of what changed, the rest as numbers."""
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
 from orchestrator.compare import wording
 from orchestrator.compare.comparison import ComparedCell, Comparison
-from orchestrator.report.plain import plain
+from orchestrator.report.markup import escaped
 from orchestrator.stats.two_runs import Verdict
 
 _MOST_ROWS: Final = 25
-_STEERS: Final = re.compile(r"[\\`*_\[\]|~@#]|:(?=//)")
-"""What Markdown, or the page that shows it (mentions, numbers of issues, links), would take for more than text."""
 
 
 def to_markdown(comparisons: Sequence[Comparison]) -> str:
     """The whole text, without a newline at the end."""
     return "\n".join(line for one in comparisons for line in _one(one)).rstrip("\n")
-
-
-def escaped(text: str) -> str:
-    """Text of others, on one line, harmless in Markdown."""
-    return _STEERS.sub(r"\\\g<0>", plain(text)).replace("&", "&amp;").replace("<", "&lt;")
 
 
 def _one(one: Comparison) -> Iterator[str]:

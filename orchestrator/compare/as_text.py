@@ -25,7 +25,7 @@ def to_text(comparisons: Sequence[Comparison], code: ExitCode) -> str:
 
 
 MEANS: Final = {
-    ExitCode.PASSED: "no regression",
+    ExitCode.PASSED: "no verdict that fails the comparison",
     ExitCode.MISSED: "a verdict that fails the comparison",
     ExitCode.INCOMPLETE: "nothing was comparable, or conclusive",
 }

@@ -64,12 +64,12 @@ def _of_a_run(name: str, runs_folder: str) -> Report | None:
     """The report of a run's folder; None where `name` names none."""
     if (last := _LAST.fullmatch(name)) is not None:
         back = int(last[1] or 0)
-        found = sorted(Path(runs_folder).glob("*/run.yaml"))
+        found = folders.in_order(Path(runs_folder))
         if back >= len(found):
             raise RunFolderError(
                 f"{name}: there are {len(found)} runs in {runs_folder}. Name the run's folder, or --runs-folder."
             )
-        return reporting.make(RunPaths(found[-1 - back].parent))
+        return reporting.make(RunPaths(found[-1 - back]))
     if name.startswith("@"):
         raise ConfigError(f"{name}: expected @last, or @last~1 for the run before it")
     return reporting.make(folders.existing_run(name, runs_folder)) if bounded.is_folder(Path(name)) else None

@@ -1,12 +1,16 @@
 """JSON that people hand in, read with suspicion: typed, whole, and never more than memory holds."""
 
+import os
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
 from orchestrator.disk import bounded
 from orchestrator.errors import ConfigError
+
+MAX_BYTES: Final = 256 * 1024 * 1024
+"""A report of 100,000 launches takes 100 MB. Numbers take up to 16 times as much in memory as in a file."""
 
 T = TypeVar("T")
 
@@ -14,7 +18,10 @@ T = TypeVar("T")
 def contents(path: Path) -> bytes:
     """What is in the file. Raises ConfigError for one that is missing, no regular file, or beyond the cap."""
     try:
-        return bounded.read(path)
+        with bounded.opened(path) as file:
+            if os.fstat(file.fileno()).st_size > MAX_BYTES:
+                raise ConfigError(f"{path}: larger than {MAX_BYTES >> 20} MiB, so not written by gpubench")
+            return file.read(MAX_BYTES)
     except FileNotFoundError as error:
         raise ConfigError(f"{path}: there is no such file, nor a run's folder of that name") from error
     except (OSError, ValueError) as error:  # ValueError: a NUL character in the name

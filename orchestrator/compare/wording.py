@@ -26,8 +26,12 @@ def ordered(cells: Sequence[ComparedCell]) -> list[ComparedCell]:
 
 def headline(one: Comparison) -> str:
     """How many cells got which word, and the mean."""
-    words = [f"{one.counts[word]} {word}" for word in GRAVEST_FIRST if one.counts.get(word)]
-    return "; ".join([", ".join(words) or NOTHING, *([mean(one)] if one.mean else [])])
+    return "; ".join([verdicts(one), *([mean(one)] if one.mean else [])])
+
+
+def verdicts(one: Comparison) -> str:
+    """1 SLOWER, 3 SAME."""
+    return ", ".join(f"{one.counts[word]} {word}" for word in GRAVEST_FIRST if one.counts.get(word)) or NOTHING
 
 
 def mean(one: Comparison) -> str:
@@ -71,13 +75,18 @@ def remark(cell: ComparedCell) -> str:
 
 def remarks(one: Comparison, verdict: Verdict) -> Iterator[str]:
     """The remarks on cells of one verdict: each once, with the cells that it is about."""
+    for words, names in grouped(one, verdict).items():
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        yield f"{verdict}: {words}: {', '.join(names[:3])}{more}"
+
+
+def grouped(one: Comparison, verdict: Verdict) -> dict[str, list[str]]:
+    """What stands against a verdict → the cells that it is about, of one verdict."""
     name, found = naming(one), dict[str, list[str]]()
     for cell in one.cells:
         if cell.verdict is verdict and (words := remark(cell)):
             found.setdefault(words, []).append(name(cell))
-    for words, names in found.items():
-        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-        yield f"{verdict}: {words}: {', '.join(names[:3])}{more}"
+    return found
 
 
 def apart(one: Comparison) -> Iterator[str]:

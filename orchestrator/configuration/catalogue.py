@@ -4,7 +4,8 @@ Only the orchestrator reads configs/; a worker is told what it needs.
 """
 
 import functools
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -55,10 +56,11 @@ class _Models(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class Catalogue:
-    """Models in the order of the file, profiles by name."""
+    """Models in the order of the file, profiles by name. wrong: what keeps models of the user's from being used."""
 
     models: tuple[ModelSpec, ...]
     profiles: dict[str, Profile]
+    wrong: Mapping[str, ConfigError] = field(default_factory=dict)
 
     @property
     def probes(self) -> tuple[ModelSpec, ...]:
@@ -66,7 +68,9 @@ class Catalogue:
         return tuple(filter(is_probe, self.models))
 
     def model(self, name: str) -> ModelSpec:
-        """The model called `name`. Raises ConfigError with the nearest names."""
+        """The model called `name`. Raises ConfigError with what is wrong with it, or with the nearest names."""
+        if name in self.wrong:
+            raise self.wrong[name]
         for model in self.models:
             if model.name == name:
                 return model

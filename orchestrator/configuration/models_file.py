@@ -11,7 +11,7 @@ models:
 import enum
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,7 +19,7 @@ import msgspec
 
 from orchestrator.configuration import yaml_file
 from orchestrator.configuration.catalogue import MODEL_TYPES
-from orchestrator.configuration.own_code import Search
+from orchestrator.configuration.own_code import NotAllowedError, Search
 from orchestrator.configuration.yaml_file import Document, KeyPath, Value
 from orchestrator.configuration.yaml_schema import did_you_mean, listed
 from orchestrator.errors import ConfigError
@@ -66,7 +66,7 @@ class _Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    models: list[_Entry]
+    models: list[Any]
 
 
 class _Input(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -84,10 +84,14 @@ KNOWN_INPUTS: Final = {
 """What transformers means by these names, where the file says no more than a shape. Other inputs are floats."""
 
 
-def read(path: Path, pythonpath: tuple[str, ...], *, allowed: bool) -> tuple[ModelSpec, ...]:
-    """The models in the file, in its order. Raises ConfigError naming file, line and key.
+def read(
+    path: Path, pythonpath: tuple[str, ...], *, allowed: bool, chosen: Collection[str] | None = None
+) -> tuple[tuple[ModelSpec, ...], dict[str, ConfigError]]:
+    """The models in the file, in its order, and what is wrong with others, by their names.
 
     Paths in it are seen from its own folder, so that it can lie beside the code. allowed: --allow-code was given.
+    chosen: the names of models that are to be measured, None for all. Raises ConfigError naming file, line and key for
+    what is wrong with one of those, or with the list.
     """
     document = yaml_file.read(path)
     entries = document.convert(_File).models
@@ -95,14 +99,30 @@ def read(path: Path, pythonpath: tuple[str, ...], *, allowed: bool) -> tuple[Mod
     if not entries:
         raise ConfigError(f"{document.where(('models',))}: the list is empty; describe at least one model")
     models: list[ModelSpec] = []
+    wrong: dict[str, ConfigError] = {}
     for number, entry in enumerate(entries):
         at: KeyPath = ("models", number)
-        _require_name(entry.name, [model.name for model in models], document.where((*at, "name")))
-        models.append(_model(entry, at, document, search))
-    return tuple(models)
+        name = entry.get("name") if isinstance(entry, dict) else None
+        if isinstance(name, str):
+            _require_name(name, [*(model.name for model in models), *wrong], document.where((*at, "name")))
+        try:
+            models.append(_model(entry, at, document, search))
+        except ConfigError as error:
+            if chosen is None or name in chosen or not isinstance(name, str):
+                raise
+            wrong[name] = error
+    return tuple(models), wrong
 
 
-def _model(entry: _Entry, at: KeyPath, document: Document, search: Search) -> ModelSpec:
+def notes(wrong: Mapping[str, ConfigError]) -> Iterator[str]:
+    """A sentence for each model of a file that is left alone, and could not be measured. Permission was not asked."""
+    for name, error in wrong.items():
+        if not isinstance(error, NotAllowedError):
+            yield f"{name} is not measured, and could not be: {str(error).rstrip('.')}"
+
+
+def _model(described: Value, at: KeyPath, document: Document, search: Search) -> ModelSpec:
+    entry = document.convert_part(described, _Entry, at)
     if entry.type not in TYPES:
         near = did_you_mean(entry.type, TYPES)
         raise ConfigError(

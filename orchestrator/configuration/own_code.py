@@ -30,6 +30,10 @@ _LISTS: Final = (".yaml", ".yml")
 _DOTTED: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
+class NotAllowedError(ConfigError):
+    """Nobody has said that code of the user's own may be run."""
+
+
 @dataclass(frozen=True)
 class Search:
     """Where code is looked for. base: folder of relative paths. pythonpath: absolute folders. allowed: --allow-code."""
@@ -83,7 +87,7 @@ class Search:
 
     def _require_permission(self, text: str, place: str, origin: str) -> None:
         if not self.allowed:
-            raise ConfigError(
+            raise NotAllowedError(
                 f"{origin}: {text} is code in {place}, and measuring it runs it. Nothing was started. If you trust it, "
                 "add --allow-code to the command line."
             )

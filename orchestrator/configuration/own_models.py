@@ -6,6 +6,7 @@
 Nothing of the user's is imported here: only the process of a launch does that.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -29,16 +30,20 @@ _LIBRARIES: Final = {
 def extended(catalogue: Catalogue, said: Said, current: Path, *, allowed: bool) -> tuple[Catalogue, Said]:
     """The catalogue with the user's models, and what is said with the models that this means.
 
-    A models file alone means the models in it: whoever gives one and names no model wants to see theirs. allowed:
-    --allow-code was given. Raises ConfigError.
+    A models file alone means the models in it: whoever gives one and names no model wants to see theirs. Where others
+    are named, what is wrong with it is kept in the catalogue. allowed: --allow-code was given. Raises ConfigError.
     """
     settings = said.settings
     pythonpath = own_code.folders(settings.pythonpath, current, said.origin("pythonpath", "--pythonpath"))
     mine: tuple[ModelSpec, ...] = ()
+    wrong: Mapping[str, ConfigError] = {}
     if settings.models_file is not None:
         if not settings.models_file.strip():
             raise ConfigError(f"{said.origin('models_file')}: expected a file, got an empty text")
-        mine = models_file.read(current / Path(settings.models_file).expanduser(), pythonpath, allowed=allowed)
+        words = _words(said)
+        chosen = None if not said.chosen("models") or "all" in words else words
+        file = current / Path(settings.models_file).expanduser()
+        mine, wrong = models_file.read(file, pythonpath, allowed=allowed, chosen=chosen)
         _require_no_probe(mine, catalogue, said.origin("models_file"))
         if not said.chosen("models"):
             said = _naming(mine, said)
@@ -49,9 +54,10 @@ def extended(catalogue: Catalogue, said: Said, current: Path, *, allowed: bool) 
         for word, origin in _words(said).items()
         if word not in named and (":" in word or own_code.looks_like_a_file(word))
     )
-    names = {model.name for model in mine}
+    names = {model.name for model in mine} | wrong.keys()
     models = (*mine, *(one for one in catalogue.models if one.name not in names))
-    return replace(catalogue, models=_without_the_users_libraries(models, pythonpath if allowed else ())), said
+    models = _without_the_users_libraries(models, pythonpath if allowed else ())
+    return replace(catalogue, models=models, wrong=wrong), said
 
 
 def _without_the_users_libraries(models: tuple[ModelSpec, ...], pythonpath: tuple[str, ...]) -> tuple[ModelSpec, ...]:

@@ -1,4 +1,4 @@
-"""The presets of `quick`: what to measure within how much time, as configs/presets.yaml has them.
+"""The presets of `quick` and `triage`: what to measure within how much time, as configs/presets.yaml has them.
 
     defaults ← preset ← file of --config ← command line
 
@@ -17,6 +17,7 @@ from orchestrator.configuration.resolved import Configuration
 from orchestrator.configuration.settings import Said, Settings
 
 DEFAULT: Final = "standard"
+TRIAGE: Final = "triage"
 
 
 @dataclass(frozen=True)

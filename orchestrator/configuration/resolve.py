@@ -24,9 +24,8 @@ Choice = TypeVar("Choice", bound=enum.StrEnum)
 
 PHASES: Final = (Workload.LOAD, Workload.INFERENCE, Workload.TRAINING, Workload.GENERATION)
 SIZES_KEY: Final = {SizeUnit.TOKENS: "sequence_lengths", SizeUnit.PIXELS: "input_sizes"}
-COMES_LATER: Final = frozenset({"html"})
 OTHER_SUFFIXES: Final = frozenset(
-    {"doc", "docx", "gz", "htm", "jsonl", "log", "md", "ndjson", "ods", "odt", "parquet", "pdf", "png", "rst", "svg"}
+    {"doc", "docx", "gz", "htm", "jsonl", "log", "ndjson", "ods", "odt", "parquet", "pdf", "png", "rst", "svg"}
     | {"tex", "toml", "tsv", "xls", "xlsx", "xml", "yaml", "yml", "zip"}
 )
 """Of formats that nobody should find a JSON file in. Other words behind a dot are part of a name: night.2026-11."""
@@ -57,6 +56,7 @@ def resolve(said: Said, catalogue: Catalogue, places: Places) -> Configuration:
     profile = catalogue.profiles[_name(said, "benchmark.profile", benchmark.profile, catalogue.profiles, "profile")]
     monitoring = _need(settings.monitoring, "monitoring")
     run = _need(settings.run, "run")
+    history = _need(settings.history, "history")
     current = places.current
     output_path, formats = report_place(said, current)
     configuration = Configuration(
@@ -74,7 +74,7 @@ def resolve(said: Said, catalogue: Catalogue, places: Places) -> Configuration:
         measurement=profile.measurement(iterations=benchmark.iterations, warm_up_iterations=benchmark.warmup),
         launches=benchmark.launches or profile.launches,
         seed=_need(benchmark.seed, "benchmark.seed"),
-        mode=Mode(_name(said, "benchmark.mode", benchmark.mode, Mode, "mode")),
+        modes=_choices(said, "benchmark.mode", benchmark.mode, Mode, "mode"),
         isolation=Isolation(_name(said, "benchmark.isolation", benchmark.isolation, Isolation, "isolation")),
         gpu_ids=gpu_ids(settings),
         allow_busy=_need(_need(settings.gpu, "gpu").allow_busy, "gpu.allow_busy"),
@@ -86,6 +86,8 @@ def resolve(said: Said, catalogue: Catalogue, places: Places) -> Configuration:
         runs_folder=_absolute(said, "run.folder", _need(run.folder, "run.folder"), current),
         output_path=output_path,
         formats=formats,
+        history=_need(history.enabled, "history.enabled"),
+        history_db=None if history.file is None else _absolute(said, "history.file", history.file, current),
     )
     if not _all_models(said):
         _refuse_impossible_sizes(said, configuration)
@@ -149,8 +151,6 @@ def _known(word: str, origin: str, options: Iterable[str], what: str) -> str:
     names = [str(option) for option in options]
     if word in names:
         return word
-    if word in COMES_LATER:
-        raise ConfigError(f"{origin}: {word} comes with a later version; now there is {listed(names, 'and')}")
     near = did_you_mean(word, names)
     raise ConfigError(f"{origin}: there is no {what} '{word}'.{near} There is {listed(names, 'and')}.")
 
@@ -269,18 +269,16 @@ def report_place(said: Said, current: Path) -> tuple[str, tuple[ReportFormat, ..
     origin = said.origin("output.path")
     if path.endswith("/"):
         raise ConfigError(f"{origin}: {path} is a folder; name the report's file, such as {path}report.json")
-    if suffix == "html":
-        _known(suffix, origin, ReportFormat, "format")
     if suffix in OTHER_SUFFIXES:
         names = listed(ReportFormat, "and")
         raise ConfigError(f"{origin}: there is no format '{suffix}'. There is {names}; name the report accordingly.")
-    own = {ReportFormat(suffix)} if suffix in set(ReportFormat) else set()
+    own = ReportFormat.of_name(Path(path).name)
     if output.format is None:
-        return absolute, tuple(own) or (ReportFormat.JSON,)
+        return absolute, (own or ReportFormat.JSON,)
     formats = _choices(said, "output.format", output.format, ReportFormat, "format")
-    if said.chosen("output.path") and own - set(formats):
+    if said.chosen("output.path") and own is not None and own not in formats:
         raise ConfigError(
-            f"{origin}: {path} ends in .{suffix}, but {said.origin('output.format')} asks for "
-            f"{listed(formats, 'and')}. Leave the suffix out, or add {suffix} to the formats."
+            f"{origin}: {path} ends in .{own}, but {said.origin('output.format')} asks for "
+            f"{listed(formats, 'and')}. Leave the suffix out, or add {own} to the formats."
         )
     return absolute, formats

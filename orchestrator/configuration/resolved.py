@@ -2,6 +2,7 @@
 
 import enum
 import hashlib
+from typing import Final
 
 import msgspec
 
@@ -19,11 +20,28 @@ class Isolation(enum.StrEnum):
 
 
 class ReportFormat(enum.StrEnum):
-    """Formats of the report; the value is the file's suffix."""
+    """Formats of the report; the value is the file's suffix, and what -f calls it."""
 
     JSON = "json"
     CSV = "csv"
     TXT = "txt"
+    HTML = "html"
+    MD = "md"
+    SAMPLES = "samples.csv"
+    PYTORCH = "pytorch.json"
+
+    @classmethod
+    def of_name(cls, name: str) -> "ReportFormat | None":
+        """The format that the name of a file says: by the longest suffix that it ends with."""
+        own = [kind for kind in cls if name.lower().endswith(f".{kind}")]
+        return max(own, key=len, default=None)
+
+
+ALWAYS: Final = (ReportFormat.JSON, ReportFormat.CSV, ReportFormat.TXT, ReportFormat.HTML)
+"""Formats that every run has in its folder; the others are made for programs and places that ask for them."""
+
+HANGS_S: Final = 60.0
+"""In a burn-in, what a phase of a launch may take beside the length of its cell."""
 
 
 class BurnIn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -49,8 +67,10 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     training_batch_sizes: those of training, which needs more memory; batch_sizes: those of inference.
     sequence_lengths, input_sizes: of models that count in tokens or in pixels; empty: each model's own.
     memory_format: of images; None: each model's own.
+    modes: in the order in which each round has them.
     required_signals: of a GPU's health, without which there is no PASS, beyond what configs/health.yaml requires.
-    preset, time_limit_s: of `quick`, whose process ends within the limit; None for every other run.
+    history: whether the run is recorded; history_db: in which file, None for the one of whoever works on it.
+    preset, time_limit_s: of `quick` and `triage`, whose process ends within the limit; None for every other run.
     burn_in: of a burn-in, whose time limit is its duration; None for every other run.
     tainted: faults are injected on purpose, so nothing of the run is a measurement.
     launches: rounds, so launches for each cell. iterations and warm-up within `measurement` are None when adaptive.
@@ -70,7 +90,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     measurement: Measurement
     launches: int
     seed: int
-    mode: Mode
+    modes: tuple[Mode, ...]
     isolation: Isolation
     gpu_ids: str
     allow_busy: bool
@@ -82,6 +102,8 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     runs_folder: str
     output_path: str
     formats: tuple[ReportFormat, ...]
+    history: bool = True
+    history_db: str | None = None
     preset: str | None = None
     time_limit_s: float | None = None
     burn_in: BurnIn | None = None
@@ -92,14 +114,22 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         if self.burn_in is None:
             return self.measurement
         cell_s = self.burn_in.cell_s[kind]
+        return msgspec.structs.replace(self.measurement, min_s=cell_s, max_s=cell_s)
+
+    def deadlines_on(self, kind: DeviceKind) -> Deadlines:
+        """How long each phase of a launch may take there, beyond what its measurement gives it.
+
+        A cell of a burn-in has a length: what is at work three times as long, and a minute, hangs. It is ended then,
+        while there is time to do it again, and long before the night is over.
+        """
+        if self.burn_in is None:
+            return self.deadlines
+        own, most_s = self.deadlines, 2 * self.burn_in.cell_s[kind] + HANGS_S
         return msgspec.structs.replace(
-            self.measurement,
-            relative_half_width=0.0,
-            warm_up_iterations=1,
-            min_s=cell_s,
-            max_s=cell_s,
-            give_up=False,
-            iterations=None,
+            own,
+            build=min(own.build, most_s),
+            warm_up=min(own.warm_up, most_s),
+            measure=min(own.measure, most_s),
         )
 
     @property
@@ -146,7 +176,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class StoredRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """run.yaml: the configuration, the devices and the plan, and the command that asked for them."""
+    """run.yaml: the configuration, the devices and the plan, and the command that asked for them.
+
+    earlier: device UUID → what earlier runs have said against it, as the history had it when the run was begun.
+    """
 
     tool_version: str
     run_id: str
@@ -155,3 +188,4 @@ class StoredRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     devices: tuple[Device, ...]
     plan: Plan
     telemetry_note: str = ""
+    earlier: dict[str, str] = {}

@@ -52,7 +52,7 @@ class Benchmark(_Section, frozen=True, kw_only=True):
     launches: Annotated[int, Meta(ge=1, le=MOST_LAUNCHES)] | None = None
     seed: NotNegative | None = None
     memory_format: str | None = None
-    mode: str | None = None
+    mode: Words | None = None
     isolation: str | None = None
 
 
@@ -92,6 +92,13 @@ class Run(_Section, frozen=True, kw_only=True):
     cache: str | None = None
 
 
+class History(_Section, frozen=True, kw_only=True):
+    """The database in which runs are recorded."""
+
+    enabled: bool | None = None
+    file: str | None = None
+
+
 class DeadlineSettings(_Section, frozen=True, kw_only=True, rename={"import_": "import"}):
     """Seconds for each step of a launch."""
 
@@ -120,6 +127,7 @@ class Settings(_Section, frozen=True, kw_only=True):
     health: Health | None = None
     gpu: Gpu | None = None
     run: Run | None = None
+    history: History | None = None
     deadlines: DeadlineSettings | None = None
 
 

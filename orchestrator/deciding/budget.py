@@ -7,10 +7,12 @@
 Launches are looked at in the plan's order (priority.py) when their device is idle, so what is dropped is what matters
 least, and what is cheap may still go where something expensive did not. No launch gets more than a quarter of the limit
 while others wait that need less: it lets them go first, or is ended, so that one slow model does not cost all others.
+Not so in a burn-in, in which all cells are of one length: what takes longer hangs, which is for its deadline to tell.
 Near the limit whatever runs is ended, because the reports have to be written too: the limit is kept whatever a device,
 or an estimate, does.
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from statistics import median
@@ -21,7 +23,7 @@ import msgspec
 from orchestrator.configuration.resolved import Configuration, Plan
 from orchestrator.deciding.slots import RunState, Slot, SlotStatus
 from orchestrator.planning import estimate, scan
-from protocol.cell import AUTO, Cell, Device
+from protocol.cell import AUTO, Cell, Device, Mode
 from protocol.result import Result
 
 CLOSING_S: Final = 6.0
@@ -45,6 +47,7 @@ class Budget:
         self.limit_s = limit_s
         self.ends = began + limit_s - CLOSING_S
         self.latest = self.ends + PATIENCE_S
+        self._share_s = math.inf if configuration.burn_in is not None else limit_s * SHARE
         self._configuration = configuration
         self._devices = {device.uuid: device for device in devices}
         self._speeds: dict[tuple[str, ...], list[float]] = defaultdict(list)
@@ -93,7 +96,7 @@ class Budget:
                 if slot in self._too_long or expected_s > left_s:
                     said.add(slot)
                     yield slot, self._why(slot, expected_s, left_s)
-                elif expected_s > self.limit_s * SHARE and self._cheap(state, device.queue[place + 1 :], left_s):
+                elif expected_s > self._share_s and self._cheap(state, device.queue[place + 1 :], left_s):
                     said.add(slot)
                     yield slot, ""
                 else:
@@ -103,21 +106,24 @@ class Budget:
         """Whether a launch that runs has had its share and others wait. It will not be made again."""
         queue = state.devices[state.cells[slot[0]].devices[0]].queue
         running = state.slots[slot].status is SlotStatus.RUNNING
-        had_its_share = running and now - began > self.limit_s * SHARE
+        had_its_share = running and now - began > self._share_s
         if not had_its_share or not self._cheap(state, queue, self.ends - now):
             return False
         self._too_long.add(slot)
         return True
 
     def forecast(self, plan: Plan, device: Device) -> int:
-        """How many launches of a device there is time for, as far as can be told before the first."""
+        """How many launches of a device there is time for, as far as can be told before the first.
+
+        What works alone makes all others wait, which have launches of their own to make like that.
+        """
         cells = {cell.id: cell for cell in plan.cells}
         left_s = self.limit_s - CLOSING_S - estimate.shared_start_s(self._configuration, [device])
         fitting = 0
         for cell_id, _ in plan.order[device.uuid]:
             expected_s = self.expected_s(cells[cell_id])
             if expected_s <= left_s:
-                left_s -= expected_s
+                left_s -= expected_s * (len(plan.order) if cells[cell_id].mode is Mode.SOLO else 1)
                 fitting += 1
         return fitting
 
@@ -135,7 +141,7 @@ class Budget:
 
     def _cheap(self, state: RunState, queue: Sequence[Slot], left_s: float) -> bool:
         """Whether any of these launches fits into its share and into what is left."""
-        most_s = min(self.limit_s * SHARE, left_s)
+        most_s = min(self._share_s, left_s)
         return any(slot not in self._too_long and self._next_s(state, slot) <= most_s for slot in queue)
 
     def _next_s(self, state: RunState, slot: Slot) -> float:
@@ -150,7 +156,7 @@ class Budget:
     def _why(self, slot: Slot, expected_s: float, left_s: float) -> str:
         limit = f"the limit of {self.limit_s:g} s"
         if slot in self._too_long:
-            return f"dropped to keep {limit}: it was ended after {self.limit_s * SHARE:g} s, because others waited"
+            return f"dropped to keep {limit}: it was ended after {self._share_s:g} s, because others waited"
         if left_s <= 0:
             return f"dropped to keep {limit}: no time was left"
         return f"dropped to keep {limit}: it would have taken {estimate.about(expected_s)}, {left_s:.0f} s were left"

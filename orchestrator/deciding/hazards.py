@@ -7,6 +7,10 @@ A launch that fails while such a failure of its GPU is known failed of it, whate
 Xid that asks for no more than a new process is kept: it explains a launch that fails on that GPU.
 """
 
+from collections.abc import Collection
+
+from msgspec import structs
+
 from orchestrator.deciding.policy import HARDWARE
 from orchestrator.health import verdict, xids
 from protocol.failure import Category, Failure, Phase
@@ -43,12 +47,15 @@ class Hazards:
         self._grave.setdefault(message.uuid, failure)
         return failure
 
-    def grave(self, uuid: str) -> Failure | None:
-        """The first failure that ended the use of a GPU, None where it may be used: nothing begins there after it.
+    def grave(self, uuids: Collection[str]) -> Failure | None:
+        """The first failure that ended the use of a launch's GPUs, None where all may be used; of several it names one.
 
-        So it came during the launch that is ending there, or right after it.
+        Nothing begins there after it. So it came during the launch that is ending there, or right after it.
         """
-        return self._grave.get(uuid)
+        for uuid, failure in self._grave.items():
+            if uuid in uuids:
+                return failure if len(uuids) == 1 else structs.replace(failure, device=uuid)
+        return None
 
     def ended(self, uuid: str, failure: Failure) -> None:
         """A launch on a GPU has failed: its hardware may be why."""

@@ -16,7 +16,7 @@ import msgspec
 
 from orchestrator.deciding.layered import Layered
 from orchestrator.planning.scan import Figures, Room, Tried
-from protocol.cell import Cell
+from protocol.cell import Cell, Mode
 from protocol.failure import Category, Failure, Phase
 
 Slot = tuple[str, int]
@@ -92,7 +92,7 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     asked: slots that failed and whose cell another device is to try, which tells whose fault it was. skipped: what is
     not run any more, by the name that `scopes` has for it. in_vain: device → how many of its slots wait although
     they are skipped: no launch is made for them. at_once: the most launches at the same time, None for one
-    on every device.
+    on every device. modes: in the order in which each round has them.
     """
 
     cells: Mapping[str, Cell]
@@ -109,7 +109,7 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     skipped: Mapping[str, Skip] = {}
     in_vain: Mapping[str, int] = {}
     at_once: int | None = None
-    solo: bool = False
+    modes: tuple[Mode, ...] = (Mode.LOADED,)
     stopping: bool = False
 
     @property
@@ -120,7 +120,7 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def most(self) -> int:
         """How many launches there may be at the same time."""
-        return 1 if self.solo else self.at_once or len(self.devices)
+        return 1 if self.modes == (Mode.SOLO,) else self.at_once or len(self.devices)
 
     @property
     def busy(self) -> int:

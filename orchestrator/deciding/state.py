@@ -17,7 +17,7 @@ from collections.abc import Collection, Mapping
 import msgspec
 
 from orchestrator.configuration.resolved import Plan
-from orchestrator.deciding import gangs, placement
+from orchestrator.deciding import gangs, placement, turns
 from orchestrator.deciding.layered import Layered
 from orchestrator.deciding.policy import BEFORE_FIRST_FORWARD, POLICY, Reaction
 from orchestrator.deciding.slots import (
@@ -43,7 +43,7 @@ from orchestrator.deciding.slots import (
 )
 from orchestrator.planning import scan
 from orchestrator.planning.scan import Figures, Tried
-from protocol.cell import AUTO, Cell, Mode
+from protocol.cell import AUTO, Cell
 from protocol.failure import Category, Failure, Phase
 
 
@@ -62,7 +62,7 @@ def begin(plan: Plan, kinds: Mapping[str, str] | None = None, gpus: Collection[s
         kinds=dict.fromkeys(plan.order, "") if kinds is None else kinds,
         gpus=frozenset(gpus),
         rooms=plan.rooms,
-        solo=any(cell.mode is Mode.SOLO for cell in plan.cells),
+        modes=tuple(dict.fromkeys(cell.mode for cell in plan.cells)),
     )
 
 
@@ -88,17 +88,20 @@ def next_launches(state: RunState) -> tuple[RunState, tuple[NextLaunch, ...]]:
         return state, ()
     found: list[NextLaunch] = []
     taken: set[str] = set()
+    before = state
     # Where not all may work at once, devices take turns: none is kept for the end, when a time limit may be near.
-    limited = state.most < len(state.devices)
+    limited = state.most < len(state.devices) or turns.are_taken(state)
     in_turn = sorted(state.devices.items(), key=lambda item: -len(item[1].queue)) if limited else state.devices.items()
     for uuid, device in in_turn:
         idle = device.running is None and not device.quarantined and uuid not in taken
         if not idle or state.busy + len(found) >= state.most:
             continue
-        state, launch = _next_on(state, uuid, len(state.launches) + len(found), taken)
+        state, launch = _next_on(state, uuid, len(state.launches) + len(found), found)
         if launch is not None:
             found.append(launch)
             taken.update(launch.cell.devices)
+    if not found and state is not before and turns.are_taken(state):
+        return next_launches(state)  # who waited for a launch that need not be made waits no longer
     return state, tuple(found)
 
 
@@ -126,11 +129,14 @@ def step(state: RunState, event: Event) -> RunState:
             return msgspec.structs.replace(state, stopping=True)
 
 
-def _next_on(state: RunState, uuid: str, number: int, taken: Collection[str]) -> tuple[RunState, NextLaunch | None]:
+def _next_on(
+    state: RunState, uuid: str, number: int, found: Collection[NextLaunch]
+) -> tuple[RunState, NextLaunch | None]:
     """The first slot of a device's queue that needs a launch; those before it that need none are settled.
 
-    taken: devices that get another launch. None where the first slot is a gang's, which waits for its other devices.
+    found: launches that are about to be made on other devices. None where the first slot waits for other devices.
     """
+    taken = {other for launch in found for other in launch.cell.devices}
     while (slot := gangs.first(state, uuid)) is not None:
         cell = state.cells[slot[0]]
         scans = cell.batch_size == AUTO
@@ -141,7 +147,7 @@ def _next_on(state: RunState, uuid: str, number: int, taken: Collection[str]) ->
             state = settled(state, slot, SlotStatus.DOES_NOT_FIT)
         elif is_skipped(state, cell):
             state = settled(state, slot, SlotStatus.SKIPPED)
-        elif not gangs.assembled(state, slot, taken):
+        elif not gangs.assembled(state, slot, taken) or not turns.may_begin(state, slot, [one.slot for one in found]):
             return state, None
         else:
             return state, _launch(state, slot, batch_size, number)

@@ -8,6 +8,7 @@ ResultFileError    a result that the journal promised is missing, or is not the 
 
 import dataclasses
 import hashlib
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -83,7 +84,7 @@ class Attempt:
     @property
     def started(self) -> float:
         """When it was started, in seconds since the epoch."""
-        return self.segment.wall + (self.start.at_ns - self.segment.monotonic_ns) / 1e9
+        return self.segment.at(self.start.at_ns)
 
 
 @dataclass(frozen=True)
@@ -91,10 +92,10 @@ class Archive:
     """One run.
 
     durations_s: of each segment, up to its last record. taken_out: devices that were given up in the newest segment,
-    and why, by UUID. too_hot: GPUs that were, in any segment, and how. skipped: what nothing more was launched of
-    (slots.scopes), and why. dropped: planned launches (cell, round) that there was no time for, and why.
-    telemetry_ended: when, in segments that went on without it. finished: None while nobody has written that the run is
-    over.
+    and why, by UUID. too_hot: GPUs that were, in any segment: how, and when, in seconds since the epoch.
+    skipped: what nothing more was launched of (slots.scopes), and why. dropped: planned launches (cell, round) that
+    there was no time for, and why. telemetry_ended: when, in segments that went on without it. finished: None while
+    nobody has written that the run is over.
     """
 
     paths: RunPaths
@@ -105,7 +106,7 @@ class Archive:
     zygotes: tuple[ZygoteStarted, ...]
     attempts: tuple[Attempt, ...]
     taken_out: Mapping[str, str]
-    too_hot: Mapping[str, str]
+    too_hot: Mapping[str, tuple[str, float]]
     skipped: Mapping[str, str]
     dropped: Mapping[tuple[str, int], str]
     telemetry_ended: Mapping[Segment, int]
@@ -133,7 +134,9 @@ class Archive:
         path = self.folder(attempt).result
         try:
             with path.open("rb") as file:
-                data = file.read(codec.MAX_MESSAGE_BYTES + 1)
+                # A buffer of the most that is allowed would be made, and given back, for each of 100,000 files.
+                size = os.fstat(file.fileno()).st_size
+                data = file.read(min(size, codec.MAX_MESSAGE_BYTES) + 1)
         except OSError as error:
             raise ResultFileError(f"{path}: cannot be read: {error.strerror}") from error
         if hashlib.sha256(data).hexdigest() != attempt.promised:
@@ -260,7 +263,7 @@ def _assemble(paths: RunPaths, stored: StoredRun, header: Header, records: Seque
     zygotes: list[ZygoteStarted] = []
     attempts: dict[int, Attempt] = {}
     taken_out: dict[str, str] = {}
-    too_hot: dict[str, str] = {}
+    too_hot: dict[str, tuple[str, float]] = {}
     skipped: dict[str, str] = {}
     dropped: dict[tuple[str, int], str] = {}
     telemetry_ended: dict[Segment, int] = {}
@@ -280,7 +283,7 @@ def _assemble(paths: RunPaths, stored: StoredRun, header: Header, records: Seque
             case TelemetryEnded():
                 telemetry_ended.setdefault(segments[-1], record.at_ns)
             case TooHot():
-                too_hot.setdefault(record.device, record.reason)
+                too_hot.setdefault(record.device, (record.reason, segments[-1].at(record.at_ns)))
             case TakenOut():
                 taken_out[record.device] = record.reason
             case Skipped():

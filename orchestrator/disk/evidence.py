@@ -21,6 +21,7 @@ from orchestrator.health.course import Courses
 from orchestrator.sampling.climate import Climate, climates
 from orchestrator.sampling.readings import Readings, of_slice, over
 from orchestrator.sampling.samples import read_samples
+from orchestrator.sampling.traces import Trace, points, trace
 from orchestrator.stats import launch as figures
 from orchestrator.stats.launch import CellFigures, LaunchFigures
 from orchestrator.stats.windows import Window, windows
@@ -37,9 +38,9 @@ _NOT_PACED: Final = frozenset({Workload.LINKS, Workload.STEPS})
 class LaunchEvidence:
     """One good launch, without its raw times. The counters are those of Result, where they are explained.
 
-    measured_s: in its measured blocks. verification, rates: of a burn-in, what was verified and rates in windows of ten
-    seconds. others: what the other devices of a launch on several verified. beside: who else computed on its GPU, empty
-    for nobody.
+    measured_s: in its measured blocks. worked_ns: from the first of them to the last, monotonic; None without any.
+    verification, rates: of a burn-in, what was verified and rates in windows of ten seconds. others: what the other
+    devices of a launch on several verified. beside: who else computed on its GPU, empty for nobody.
     """
 
     parameters: int
@@ -56,6 +57,7 @@ class LaunchEvidence:
     environment: Environment
     readings: Readings
     measured_s: float
+    worked_ns: tuple[int, int] | None = None
     verification: Verification | None = None
     others: Mapping[str, Verification] = field(default_factory=dict)
     rates: tuple[Window, ...] = ()
@@ -66,12 +68,14 @@ class LaunchEvidence:
 class DeviceEvidence:
     """Means over the samples of a device from the first launch to the last.
 
-    climates: of a burn-in, what it was like in each window of ten seconds, by boot of the host.
+    climates: of a burn-in, what it was like in each window of ten seconds, by boot of the host. traces: its readings
+    over the whole run, for the eye, likewise.
     """
 
     utilization_percent: float | None = None
     power_w: float | None = None
     climates: Mapping[str, tuple[Climate, ...]] = field(default_factory=dict)
+    traces: Mapping[str, Trace] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -115,7 +119,9 @@ def gather(archive: Archive, *, goes_on: bool = False) -> Evidence:
                     during = samples[attempt.segment.boot_id]
                     launches[attempt.start.launch] = _launch(device, result, during, attempt.beside)
             if counted := outcomes.counted(attempts, damaged):
-                cells[attempts[0].start.cell] = figures.of_cell([results[number] for number in counted])
+                cells[attempts[0].start.cell] = figures.of_cell(
+                    [results[number] for number in counted], [launches[number].figures for number in counted]
+                )
     found = outcomes.derive(
         archive.stored.plan,
         archive.attempts,
@@ -175,8 +181,10 @@ def _average(archive: Archive, samples: Mapping[str, Sequence[Sample]]) -> Devic
         end = max((attempt.end.at_ns for attempt in attempts if attempt.end), default=0)
         within.extend(sample for sample in taken if begin <= sample.at_ns <= end)
     night = archive.stored.configuration.burn_in is not None
+    most = points(len(archive.stored.devices))
     return DeviceEvidence(
         climates={boot: climates(taken) for boot, taken in samples.items()} if night else {},
+        traces={boot: trace(taken, most) for boot, taken in samples.items()},
         utilization_percent=_mean([sample.gpu_percent for sample in within]),
         power_w=_mean([None if sample.power_mw is None else sample.power_mw / 1000 for sample in within]),
     )
@@ -199,6 +207,7 @@ def _launch(device: Device, result: Result, samples: Sequence[Sample], beside: s
         environment=result.environment,
         readings=readings if device.slice_of is None else of_slice(readings),
         measured_s=sum(block.end_ns - block.start_ns for block in result.blocks) / 1e9,
+        worked_ns=(result.blocks[0].start_ns, result.blocks[-1].end_ns) if result.blocks else None,
         verification=result.verification,
         others=result.others,
         rates=() if result.verification is None or result.cell.workload in _NOT_PACED else _rates(result),

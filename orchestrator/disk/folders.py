@@ -18,6 +18,7 @@ from orchestrator.report.files import target
 from protocol.paths import RunPaths
 
 _LARGEST_PID: Final = 4_194_304
+_SECOND: Final = len("20260401-213000")
 
 
 def default_cache(environment: Mapping[str, str], uid: int) -> Path:
@@ -42,6 +43,10 @@ def require_writable(configuration: Configuration, said: Said, *, make: bool) ->
     origin = said.origin("output.path", "-o/--output")
     require_place(Path(configuration.output_path), configuration.formats, origin, make=make)
     _try_writing(Path(configuration.runs_folder), said.origin("run.folder", "--runs-folder"), "the run", make=make)
+    database = configuration.history_db
+    if configuration.history and database is not None and bounded.is_folder(Path(database)):
+        origin = said.origin("history.file")
+        raise ConfigError(f"{origin}: {database} is a folder; name the history's file, such as {database}/history.db")
     cache = said.origin("run.cache", "run.cache in a configuration file, or XDG_CACHE_HOME")
     _try_writing(Path(configuration.cache_folder), cache, "weights", make=make)
 
@@ -122,10 +127,14 @@ def current() -> Path:
 
 
 def make_run(runs: Path, now: datetime) -> RunPaths:
-    """A new folder for a run, named by the time and chance: 20260401-213000-1f2e3d."""
-    folder = runs / f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
-    folder.mkdir()
-    return RunPaths(folder)
+    """A new folder for a run, named by the time and chance: 20260401-213000-1f2e3d. No other run has it."""
+    while True:
+        folder = runs / f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+        try:
+            folder.mkdir()
+        except FileExistsError:
+            continue  # of another run that began in the same second
+        return RunPaths(folder)
 
 
 def existing_run(name: str | None, runs: str) -> RunPaths:
@@ -134,6 +143,11 @@ def existing_run(name: str | None, runs: str) -> RunPaths:
         return RunPaths(_newest(runs) if name is None else _named(name))
     except OSError as error:
         raise RunFolderError(f"{runs if name is None else name}: cannot be read: {error.strerror}") from error
+
+
+def in_order(runs: Path) -> list[Path]:
+    """The folders of the runs in a folder, the newest last."""
+    return [config.parent for config in sorted(runs.glob("*/run.yaml"), key=_begun)]
 
 
 def require_ours(paths: RunPaths) -> None:
@@ -163,8 +177,13 @@ def _newest(runs: str) -> Path:
         raise RunFolderError("--runs-folder: expected a path, got an empty text")
     if Path(runs).is_file():
         raise RunFolderError(f"--runs-folder: {runs} is a file, not a folder")
-    # The names begin with the time, so the last in order is the newest.
-    found = sorted(config.parent for config in Path(runs).glob("*/run.yaml"))
+    found = in_order(Path(runs))
     if not found:
         raise RunFolderError(f"{runs}: there is no run in it. Name the run's folder, or --runs-folder.")
     return found[-1]
+
+
+def _begun(config: Path) -> tuple[str, int, str]:
+    """When a run began: its name begins with the second, and run.yaml is never written again."""
+    name = config.parent.name
+    return name[:_SECOND], config.stat().st_mtime_ns, name

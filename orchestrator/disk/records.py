@@ -54,6 +54,10 @@ class Segment(_Record, frozen=True, kw_only=True):
     monotonic_ns: int
     settings: tuple[tuple[str, str], ...] = ()
 
+    def at(self, monotonic_ns: int) -> float:
+        """A moment of it, in seconds since the epoch."""
+        return self.wall + (monotonic_ns - self.monotonic_ns) / 1e9
+
 
 class ZygoteStarted(_Record, frozen=True, kw_only=True):
     """The zygote is ready. start_ms: from its process's start to Ready; failed: module → error of the import."""

@@ -10,15 +10,18 @@ folder of such a run nobody writes but the process that works on it.
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 from orchestrator import merge, report
 from orchestrator.compare import against
 from orchestrator.compare.against import Against
-from orchestrator.configuration.resolved import ReportFormat, StoredRun
+from orchestrator.configuration.resolved import ALWAYS, ReportFormat, StoredRun
 from orchestrator.disk import archive, evidence, journal, lock, places
 from orchestrator.disk.lock import Life
 from orchestrator.errors import StorageError
+from orchestrator.merge.timeline import timeline
 from orchestrator.report.model import Report
+from orchestrator.report.timeline import NOTHING_KEPT, Timeline
 from protocol.paths import RunPaths
 
 
@@ -30,7 +33,19 @@ class CopyError(StorageError):
         self.report = report
 
 
+class Made(NamedTuple):
+    """A report, and what happened when, for formats that draw it."""
+
+    report: Report
+    timeline: Timeline
+
+
 def make(paths: RunPaths, stored: StoredRun | None = None, held: Against | None = None) -> Report:
+    """What the run in that folder found out, without what happened when; see `make_all`."""
+    return make_all(paths, stored, held).report
+
+
+def make_all(paths: RunPaths, stored: StoredRun | None = None, held: Against | None = None) -> Made:
     """What the run in that folder found out, as far as it has come. Raises RunFolderError.
 
     stored: its run.yaml, where that was read before. held: what to hold it against, in place of what its folder says.
@@ -41,34 +56,46 @@ def make(paths: RunPaths, stored: StoredRun | None = None, held: Against | None 
     goes_on = worked_on and loaded.finished is None
     if goes_on:
         loaded = loaded.so_far()
-    merged = merge.merge(loaded, evidence.gather(loaded, goes_on=goes_on))
-    return against.hold(merged, against.stored(paths) if held is None else held)
+    gathered = evidence.gather(loaded, goes_on=goes_on)
+    merged = against.hold(merge.merge(loaded, gathered), against.stored(paths) if held is None else held)
+    return Made(merged, timeline(loaded, gathered))
 
 
 def write(stored: StoredRun, paths: RunPaths) -> Report:
-    """Write the report into the run's folder in every format, and to where the user wants it (places.py).
+    """Write the report into the run's folder, as every run has it and as asked for, and to its place (places.py).
 
     Raises StorageError when the disk refuses; CopyError where that was only of the second.
     """
-    made = make(paths, stored)
-    report.write(made, paths, ReportFormat)
+    made, course = make_all(paths, stored)
+    report.write(made, paths, kinds(stored, paths), course)
     if places.is_copy(stored, paths):
         return made
     try:
-        report.publish(made, Path(stored.configuration.output_path), stored.configuration.formats)
+        report.publish(made, Path(stored.configuration.output_path), stored.configuration.formats, course)
     except StorageError as error:
         raise CopyError(str(error), made) from error.__cause__
     return made
 
 
-def render_again(made: Report, paths: RunPaths, formats: Iterable[ReportFormat], seen: int) -> tuple[Path, ...]:
+def kinds(stored: StoredRun, paths: RunPaths) -> tuple[ReportFormat, ...]:
+    """What is rendered into the run's folder: what every run has, what was asked for, and what is there already.
+
+    An older report of any format would contradict the new ones beside it.
+    """
+    there = [kind for kind in ReportFormat if paths.report(kind).exists()]
+    return tuple(dict.fromkeys((*ALWAYS, *stored.configuration.formats, *there)))
+
+
+def render_again(
+    made: Report, paths: RunPaths, formats: Iterable[ReportFormat], seen: int, course: Timeline = NOTHING_KEPT
+) -> tuple[Path, ...]:
     """Write a report that `make` made into the run's folder, in place of an older one; returns the files.
 
     None of them where the run goes on, or was taken up since its journal was `seen` long: the process that works on it
     writes the report of its end there, and nobody may put an older one in its place. Raises StorageError when the disk
     refuses.
     """
-    rendered = {paths.report(kind): report.render(made, kind) for kind in formats}
+    rendered = {paths.report(kind): report.render(made, kind, course) for kind in formats}
     if made.metadata.running or _worked_on(paths) or journal.length(paths.journal) != seen:
         return ()
     for path, data in rendered.items():

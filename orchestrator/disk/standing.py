@@ -315,17 +315,18 @@ def _failure_words(attempt: Attempt, run: Archive, labels: dict[str, str]) -> st
 
 def _eta_s(run: Archive, settled: Collection[Slot]) -> float | None:
     """Seconds until the slowest device is through, by the mean of its launches. What is tried again comes on top."""
-    left = {uuid: sum(slot not in settled for slot in queue) for uuid, queue in run.stored.plan.order.items()}
-    left = {uuid: number for uuid, number in left.items() if number and uuid not in run.taken_out}
+    left = {uuid: [slot for slot in queue if slot not in settled] for uuid, queue in run.stored.plan.order.items()}
+    left = {uuid: slots for uuid, slots in left.items() if slots and uuid not in run.taken_out}
     lasted_s: dict[str, list[float]] = {}
     for attempt in run.attempts:
         if attempt.lasted_ms is not None:
             lasted_s.setdefault(attempt.start.device, []).append(attempt.lasted_ms / 1000)
     if any(uuid not in lasted_s for uuid in left):
         return None
-    times = [number * fmean(lasted_s[uuid]) for uuid, number in left.items()]
-    solo = any(cell.mode is Mode.SOLO for cell in run.stored.plan.cells)
-    return sum(times) if solo else max(times, default=0.0)
+    solo = {cell.id for cell in run.stored.plan.cells if cell.mode is Mode.SOLO}
+    alone = {uuid: sum(cell in solo for cell, _ in slots) for uuid, slots in left.items()}
+    together_s = [(len(slots) - alone[uuid]) * fmean(lasted_s[uuid]) for uuid, slots in left.items()]
+    return max(together_s, default=0.0) + sum(number * fmean(lasted_s[uuid]) for uuid, number in alone.items())
 
 
 def _within(status: Status, eta_s: float | None) -> float | None:

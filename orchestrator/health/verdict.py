@@ -128,9 +128,9 @@ def of_node(course: Course, *, reboots: int, differences: Sequence[str], gpus: b
     return opinion if reboots else replace(opinion, verdict=Verdict.NOT_APPLICABLE)
 
 
-def worst(verdicts: Iterable[Verdict]) -> Verdict:
-    """The gravest of several."""
-    return min(verdicts, key=GRAVEST_FIRST.index, default=Verdict.NOT_APPLICABLE)
+def worst(verdicts: Iterable[Verdict], default: Verdict = Verdict.NOT_APPLICABLE) -> Verdict:
+    """The gravest of several; `default` of none."""
+    return min(verdicts, key=GRAVEST_FIRST.index, default=default)
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,14 @@ from orchestrator.machine.settings import EFFECTS
 from orchestrator.merge import summary
 from orchestrator.merge.batch_scans import batch_scans
 from orchestrator.merge.burn_in import burn_in
-from orchestrator.merge.cross_gpu import spreads
+from orchestrator.merge.cross_gpu import side_by_side, spreads
+from orchestrator.merge.full_node import full_node
 from orchestrator.merge.health import health
 from orchestrator.merge.measured import mb
 from orchestrator.merge.results import cells, probes, results
+from orchestrator.merge.stragglers import standings
 from orchestrator.merge.times import iso
+from orchestrator.merge.whose import whose_fault
 from orchestrator.report.model import (
     SCHEMA_VERSION,
     ConfigurationReport,
@@ -40,8 +43,11 @@ __all__ = ["merge"]
 def merge(archive: Archive, evidence: Evidence) -> Report:
     """The report of a run, finished or not. Everything that was planned is in it, whatever became of it."""
     merged, measured_probes = results(archive, evidence), probes(archive, evidence)
-    judged = health(archive, evidence)
+    faults = whose_fault(archive, evidence)
+    judged = health(archive, evidence, faults)
     night = burn_in(archive, evidence, judged)
+    sides = side_by_side(archive.stored.devices, merged, measured_probes)
+    slow = standings(archive.stored.devices, sides) if merged or measured_probes else ()
     return Report(
         schema_version=SCHEMA_VERSION,
         metadata=_metadata(archive, evidence),
@@ -56,10 +62,12 @@ def merge(archive: Archive, evidence: Evidence) -> Report:
         cells=tuple(cells(archive, evidence)),
         left_out=tuple(_left_out(archive)),
         summary=summary.summary(archive, evidence, merged),
-        cross_gpu=spreads(archive.stored.devices, merged, measured_probes),
+        cross_gpu=spreads(sides),
+        stragglers=slow,
+        full_node=full_node(archive.stored.devices, merged, measured_probes),
         overhead=summary.overhead(archive, evidence),
-        failures=tuple(summary.failures(archive, evidence)),
-        verdict=summary.verdict(archive, evidence, judged, night),
+        failures=tuple(summary.failures(archive, evidence, faults)),
+        verdict=summary.verdict(archive, evidence, judged, night, slow),
         baseline_comparison=None,
         thresholds=(),
         costs=(),
@@ -172,7 +180,7 @@ def _configuration(archive: Archive) -> ConfigurationReport:
         profile=asked.profile,
         preset=asked.preset,
         time_limit_seconds=asked.time_limit_s,
-        mode=archive.stored.plan.cells[0].mode if archive.stored.plan.cells else asked.mode,
+        mode=",".join(dict.fromkeys(cell.mode for cell in archive.stored.plan.cells) or asked.modes),
         seed=asked.seed,
         isolation=asked.isolation,
         launches=asked.launches,

@@ -3,27 +3,25 @@
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
 
 from orchestrator.burn_in import compare, verdict
 from orchestrator.burn_in.compare import Comparison, Sample
-from orchestrator.burn_in.verdict import TITLES, Judged, Tally, Told, Work, Wrong
+from orchestrator.burn_in.verdict import Judged, Planned, Tally, Told, Work, Wrong, named
 from orchestrator.configuration.resolved import BurnIn
 from orchestrator.disk.archive import Archive, Attempt
 from orchestrator.disk.evidence import Evidence, LaunchEvidence
-from orchestrator.health.verdict import GRAVEST_FIRST, Verdict
-from orchestrator.merge import heat_soaks, links
+from orchestrator.health.verdict import Verdict, worst
+from orchestrator.merge import heat_soaks, links, loads, lost_launches, memory_patterns
+from orchestrator.merge.courses import told_courses
 from orchestrator.merge.heat_soaks import Soaks
+from orchestrator.merge.injected import injected
+from orchestrator.merge.lost_launches import Lost
 from orchestrator.merge.paces import paces
 from orchestrator.merge.times import iso
 from orchestrator.report.burn_in import BurnInReport, CheckReport, GpuBurnIn, PaceReport, ReasonReport
 from orchestrator.report.health import HealthReport
 from protocol.cell import Cell, Device, Workload
-from protocol.failure import Category, Failure
-
-_WITH_THE_RUN: Final = frozenset({Category.STOPPED, Category.INTERRUPTED})
-_FROM_OUTSIDE: Final = frozenset({Category.KILLED, Category.ZYGOTE_DIED, Category.CONTAMINATED})
-"""What a sound device may meet with, and no finding where another launch made up for it."""
+from protocol.verification import Verification
 
 
 @dataclass(frozen=True)
@@ -38,7 +36,10 @@ class _Good:
 
 @dataclass(frozen=True)
 class _Night:
-    """What all GPUs share. paces: by device, what its rates say. soaks: what of them is left out."""
+    """What all GPUs share. paces: by device, what its rates say. soaks: what of them is left out.
+
+    done: cells and rounds of which there is a result. lost: launches without one that are a finding.
+    """
 
     archive: Archive
     evidence: Evidence
@@ -47,6 +48,8 @@ class _Night:
     compared: Comparison
     paces: Mapping[str, Mapping[str, Told]]
     soaks: Soaks
+    done: frozenset[tuple[str, int]]
+    lost: tuple[Lost, ...]
 
 
 def burn_in(archive: Archive, evidence: Evidence, judged: HealthReport) -> BurnInReport | None:
@@ -63,7 +66,9 @@ def burn_in(archive: Archive, evidence: Evidence, judged: HealthReport) -> BurnI
     soaks = heat_soaks.heat_soaks(archive, evidence, asked)
     launched = [(one.attempt, one.cell, one.evidence) for one in good]
     rates = paces(archive.stored.devices, launched, evidence.devices, soaks)
-    night = _Night(archive, evidence, judged, asked, compare.compare(list(_samples(good))), rates, soaks)
+    lost = lost_launches.lost(archive, asked)
+    done = frozenset((one.cell.id, one.attempt.start.round) for one in good)
+    night = _Night(archive, evidence, judged, asked, compare.compare(list(_samples(good))), rates, soaks, done, lost)
     gpus = []
     labels = {device.uuid: device.label for device in archive.stored.devices}
     for device in archive.stored.devices:
@@ -74,9 +79,10 @@ def burn_in(archive: Archive, evidence: Evidence, judged: HealthReport) -> BurnI
         level=asked.level,
         duration_seconds=asked.duration_s,
         tainted=archive.stored.configuration.tainted,
-        verdict=min((gpu.verdict for gpu in gpus), key=GRAVEST_FIRST.index, default=Verdict.UNKNOWN),
+        verdict=worst((gpu.verdict for gpu in gpus), default=Verdict.UNKNOWN),
         gpus=tuple(gpus),
         links=tuple(links.rates([(one.cell, one.evidence) for one in good])),
+        injected=tuple(injected(asked.injections, archive.stored.devices, launched, rates, archive.too_hot)),
     )
 
 
@@ -90,12 +96,8 @@ def _samples(good: Sequence[_Good]) -> Iterator[Sample]:
         found, start = one.evidence.verification, one.attempt.start
         if found is not None:
             digests = (*found.digests, *found.losses)
-            yield Sample(start.device, _name(one.cell), start.round, start.launch, found.key, digests)
-
-
-def _name(cell: Cell) -> str:
-    """A cell in words, the same for all GPUs."""
-    return f"{TITLES[cell.workload]} of {cell.model} in {cell.precision}"
+            begun = iso(one.attempt.started)
+            yield Sample(start.device, named(one.cell), start.round, start.launch, found.key, digests, begun)
 
 
 def _work(night: _Night, device: Device, mine: Sequence[_Good]) -> Work:
@@ -107,9 +109,14 @@ def _work(night: _Night, device: Device, mine: Sequence[_Good]) -> Work:
     for one, found in verified:
         for what, reason in found.not_tested.items():
             not_tested.setdefault(f"{one.cell.workload} {one.cell.model} {one.cell.precision}: {what}", reason)
+    not_tested |= memory_patterns.not_tested([found for _, found in verified])
+    bits = {named(one.cell) for one, found in verified if found.digests or found.losses}
+    not_tested |= compare.not_tested(device.uuid, compared, len(bits))
+    cut_off = lost_launches.cut_off(archive, night.lost, device)
+    work = loads.work(((one.attempt, one.evidence) for one in mine), cut_off)
     return Work(
         asked_s=night.asked.duration_s,
-        served_s=sum(archive.durations_s),
+        served_s=loads.served_s(work),
         cell_s=night.asked.cell_s[device.kind],
         tallies=_tallies(mine),
         wrong=tuple(
@@ -117,7 +124,7 @@ def _work(night: _Night, device: Device, mine: Sequence[_Good]) -> Work:
                 one.cell.workload,
                 one.cell.precision,
                 one.attempt.start.round,
-                _seen(one.attempt, mismatch.at_ns),
+                iso(one.attempt.segment.at(mismatch.at_ns)),
                 mismatch,
                 one.doubtful,
             )
@@ -125,25 +132,39 @@ def _work(night: _Night, device: Device, mine: Sequence[_Good]) -> Work:
             for mismatch in found.kept
         ),
         deviations=tuple(one for one in compared.deviations if one.sample.device == device.uuid),
-        undecided=tuple(cell for cell, devices in compared.undecided.items() if device.uuid in devices),
-        failures=tuple(_failures(archive, evidence, device)),
-        made_up=tuple(_made_up(archive, evidence, device)),
+        undecided=tuple(compare.undecided(device.uuid, compared)),
+        failures=tuple(lost_launches.failures(night.lost, night.done, device)),
+        made_up=tuple(lost_launches.made_up(night.lost, night.done, device)),
         health=health,
         health_reason=why,
         paces=night.paces.get(device.uuid, {}),
         not_tested=not_tested,
         interrupted=_cut_short(archive, evidence, device),
-        too_hot=archive.too_hot.get(device.uuid, ""),
+        too_hot=_too_hot(archive, device),
         reboots=len({segment.boot_id for segment in archive.segments}) - 1,
         tainted=archive.stored.configuration.tainted,
-        required=tuple({cell.workload: None for cell in archive.stored.plan.cells if device.uuid in cell.devices}),
+        planned=tuple(_planned(night, device, verified, not_tested)),
+        idle=tuple(loads.idle(work, night.lost)),
+        beside=tuple(one.evidence.beside for one in mine if one.evidence.beside),
     )
 
 
-def _seen(attempt: Attempt, at_ns: int) -> str:
-    """When something was seen in a launch, by the calendar."""
-    segment = attempt.segment
-    return iso(segment.wall + (at_ns - segment.monotonic_ns) / 1e9)
+def _planned(
+    night: _Night, device: Device, verified: Sequence[tuple[_Good, Verification]], not_tested: Mapping[str, str]
+) -> Iterator[Planned]:
+    """Every cell of a device, and what its launches verified; if nothing, why: as they said, or as it was dropped."""
+    seen: dict[str, list[Verification]] = defaultdict(list)
+    for one, found in verified:
+        seen[one.cell.id].append(found)
+    for cell in night.archive.stored.plan.cells:
+        if device.uuid in cell.devices:
+            mine = seen[cell.id]
+            checks = sum(found.checks for found in mine)
+            prefix = f"{cell.workload} {cell.model} {cell.precision}: "
+            said = (why for what, why in not_tested.items() if what.startswith(prefix))
+            why = next(said, night.archive.dropped.get((cell.id, 0), ""))
+            impossible = bool(mine) and not checks and all(found.not_tested for found in mine)
+            yield Planned(cell.workload, named(cell), checks, why, impossible)
 
 
 def _tallies(mine: Sequence[_Good]) -> dict[Workload, Tally]:
@@ -162,50 +183,8 @@ def _tally(group: Sequence[_Good]) -> Tally:
         verified_bytes=sum(one.verified_bytes for one in found),
         measured_s=sum(one.evidence.measured_s for one in group),
         mismatches=sum(one.mismatches for one in found),
-        method=found[0].method if found else "",
+        method=memory_patterns.method(found),
     )
-
-
-def _failures(archive: Archive, evidence: Evidence, device: Device) -> Iterator[str]:
-    """Launches of a device that came to no result and were not made up for in their round.
-
-    Those that ended with the run, or with its time, tell nothing of the device: whether the time was served does.
-    """
-    done = _done(archive, evidence)
-    for attempt, cell, failure in _failed(archive, device):
-        start = attempt.start
-        if (start.cell, start.round) not in done:
-            yield f"{_name(cell)}, round {start.round + 1}: {failure.category}: {failure.message}"
-
-
-def _made_up(archive: Archive, evidence: Evidence, device: Device) -> Iterator[str]:
-    """Launches of a device that failed, and that another one of their round has made up for.
-
-    Of several devices it is the one that is blamed, else all of them. What comes from outside says nothing of it, and
-    stands among the report's failures alone.
-    """
-    done = _done(archive, evidence)
-    for attempt, cell, failure in _failed(archive, device):
-        start, blamed = attempt.start, failure.device or device.uuid
-        if (start.cell, start.round) in done and failure.category not in _FROM_OUTSIDE and blamed == device.uuid:
-            assert attempt.end is not None
-            when = _seen(attempt, attempt.end.at_ns)
-            yield f"{_name(cell)}, round {start.round + 1}, {when}: {failure.category}: {failure.message}"
-
-
-def _done(archive: Archive, evidence: Evidence) -> set[tuple[str, int]]:
-    """Cells and rounds of which there is a result."""
-    started = (attempt.start for attempt in archive.attempts)
-    return {(start.cell, start.round) for start in started if start.launch in evidence.launches}
-
-
-def _failed(archive: Archive, device: Device) -> Iterator[tuple[Attempt, Cell, Failure]]:
-    """Launches of a device that failed, but not with the run, or with its time."""
-    cells = {cell.id: cell for cell in archive.stored.plan.cells}
-    for attempt in archive.attempts:
-        cell, failure = cells[attempt.start.cell], attempt.failure
-        if failure is not None and device.uuid in cell.devices and failure.category not in _WITH_THE_RUN:
-            yield attempt, cell, failure
 
 
 def _health(device: Device, judged: HealthReport) -> tuple[Verdict, str]:
@@ -216,6 +195,14 @@ def _health(device: Device, judged: HealthReport) -> tuple[Verdict, str]:
             unread = [f"not read: {', '.join(one.lacking)}"] if one.lacking else []
             return one.verdict, "; ".join([*told, *unread, *([one.note] if one.note else [])]) or str(one.verdict)
     return Verdict.NOT_APPLICABLE, ""
+
+
+def _too_hot(archive: Archive, device: Device) -> str:
+    """Why a device's load was ended for its heat, and when; empty where it was not."""
+    if device.uuid not in archive.too_hot:
+        return ""
+    reason, seconds = archive.too_hot[device.uuid]
+    return f"{reason}; first at {iso(seconds)}"
 
 
 def _cut_short(archive: Archive, evidence: Evidence, device: Device) -> str:
@@ -276,4 +263,5 @@ def _pace(kind: str, told: Told) -> PaceReport:
         reason=None if why is None else why.reason,
         reason_text="" if why is None else why.words,
         rate_per_clock_percent=None if why is None else why.per_clock_percent,
+        courses=tuple(told_courses(told.courses)),
     )

@@ -1,7 +1,7 @@
 """The same cell on identical devices, side by side.
 
 What differs in an identity fact (batch size that really ran, power limit, throttling) is named and left out, never
-mixed in: docs/method.md, "Words" and "Identical GPUs". Spread is shown; who is a straggler is not judged here.
+mixed in: docs/method.md, "Words" and "Identical GPUs". Spread is shown; who is a straggler, stragglers.py judges.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,6 +19,9 @@ from protocol.result import SteadyState
 
 COMPARED: Final = "COMPARED"
 NOT_COMPARABLE: Final = "NOT COMPARABLE"
+NO_VERDICT_ON_CPU: Final = (
+    "CPU devices get no performance verdict: the machine drifts, and slices of its cores share caches"
+)
 FIGURES: Final = {
     Workload.LOAD: ("model_load_time_ms",),
     Workload.INFERENCE: ("throughput_samples_per_sec",),
@@ -30,7 +33,7 @@ FIGURES: Final = {
 _OUT_OF_MEMORY: Final = frozenset({Status.DEGRADED, Status.REFERRED, Status.DOES_NOT_FIT})
 
 
-class _Group(NamedTuple):
+class Group(NamedTuple):
     """The same measurement on identical devices."""
 
     kind: DeviceKind
@@ -39,7 +42,9 @@ class _Group(NamedTuple):
     cell: CellKey
 
 
-class _Point(NamedTuple):
+class Point(NamedTuple):
+    """One device in a cell. value: of the figure that is compared."""
+
     device: Device
     metric: Measured
     value: float | None
@@ -50,17 +55,31 @@ class _Point(NamedTuple):
         return self.metric.steady_state != SteadyState.NONE
 
 
-def spreads(
+class SideBySide(NamedTuple):
+    """A cell on identical devices. figure: name of what is compared. reasons: why a point is not, None where it is."""
+
+    group: Group
+    figure: str
+    points: tuple[Point, ...]
+    reasons: tuple[str | None, ...]
+
+
+def side_by_side(
     devices: Sequence[Device], results: Sequence[ModelResult], probes: Sequence[ProbeMetrics]
-) -> tuple[Spread, ...]:
-    """A comparison for each cell that two or more identical devices (name, kind, memory) were to run."""
+) -> tuple[SideBySide, ...]:
+    """Each cell that two or more identical devices (name, kind, memory) were to run."""
     known = {device.uuid: device for device in devices}
-    groups: dict[_Group, list[tuple[Device, Measured]]] = {}
+    groups: dict[Group, list[tuple[Device, Measured]]] = {}
     for uuid, key, metric in _measured(results, probes):
         device = known[uuid]
-        group = _Group(device.kind, device.name, device.memory_total_bytes, key)
+        group = Group(device.kind, device.name, device.memory_total_bytes, key)
         groups.setdefault(group, []).append((device, metric))
-    return tuple(_spread(group, metrics) for group, metrics in groups.items() if len(metrics) > 1)
+    return tuple(_side_by_side(group, metrics) for group, metrics in groups.items() if len(metrics) > 1)
+
+
+def spreads(sides: Sequence[SideBySide]) -> tuple[Spread, ...]:
+    """A comparison for each cell."""
+    return tuple(_spread(side) for side in sides)
 
 
 def _measured(
@@ -74,11 +93,15 @@ def _measured(
         yield probe.gpu_uuid, keys.of_probe(probe), probe
 
 
-def _spread(group: _Group, metrics: Sequence[tuple[Device, Measured]]) -> Spread:
+def _side_by_side(group: Group, metrics: Sequence[tuple[Device, Measured]]) -> SideBySide:
+    figure = _figure(group.cell.phase, [metric for _, metric in metrics])
+    points = tuple(Point(device, metric, getattr(metric, figure)) for device, metric in metrics)
+    return SideBySide(group, figure, points, tuple(_not_comparable(point, points) for point in points))
+
+
+def _spread(side: SideBySide) -> Spread:
+    group, figure, points, reasons = side
     key = group.cell
-    figure = _figure(key.phase, [metric for _, metric in metrics])
-    points = [_Point(device, metric, getattr(metric, figure)) for device, metric in metrics]
-    reasons = [_not_comparable(point, points) for point in points]
     values = [point.value for point, reason in zip(points, reasons, strict=True) if reason is None]
     compared = [value for value in values if value is not None] if len(values) > 1 else []
     middle = median(compared) if compared else None
@@ -107,7 +130,7 @@ def _figure(phase: Workload, metrics: Sequence[Measured]) -> str:
     return next((name for name in names if any(getattr(metric, name) is not None for metric in metrics)), names[0])
 
 
-def _not_comparable(point: _Point, points: Sequence[_Point]) -> str | None:
+def _not_comparable(point: Point, points: Sequence[Point]) -> str | None:
     """The identity fact in which a device differs from most of its siblings, None where there is none."""
     metric = point.metric
     if point.value is None:
@@ -127,7 +150,7 @@ def _not_comparable(point: _Point, points: Sequence[_Point]) -> str | None:
     return None
 
 
-def _value(point: _Point, reason: str | None, middle: float | None) -> SpreadValue:
+def _value(point: Point, reason: str | None, middle: float | None) -> SpreadValue:
     share = point.value / middle * 100 if middle and point.value is not None and reason is None else None
     return SpreadValue(
         gpu_uuid=point.device.uuid,
@@ -140,9 +163,9 @@ def _value(point: _Point, reason: str | None, middle: float | None) -> SpreadVal
     )
 
 
-def _notes(group: _Group, points: Sequence[_Point], reasons: Sequence[str | None]) -> Iterator[str]:
+def _notes(group: Group, points: Sequence[Point], reasons: Sequence[str | None]) -> Iterator[str]:
     if group.kind is DeviceKind.CPU:
-        yield "CPU devices get no performance verdict: the machine drifts, and slices of its cores share caches"
+        yield NO_VERDICT_ON_CPU
     if group.cell.mode == Mode.LOADED and any(point.device.shared_gpu for point in points):
         yield "slices of one GPU were at work at once: what one does to power and clocks, the others feel"
     for point, reason in zip(points, reasons, strict=True):

@@ -1,7 +1,7 @@
 """From what was seen of the hardware to what the report says of it, and to what it means for how the run ended."""
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Final
 
@@ -17,7 +17,7 @@ from orchestrator.health.judges import Case, State
 from orchestrator.health.signals import Board, board_class
 from orchestrator.health.verdict import Finding, Opinion, Verdict, Work
 from orchestrator.merge.times import iso
-from orchestrator.merge.whose import whose_fault
+from orchestrator.merge.whose import Fault
 from orchestrator.report.health import DeviceHealth, HealthReport, NodeHealth, SignalReport, XidReport
 from protocol.cell import Device, DeviceKind
 
@@ -34,10 +34,10 @@ _ALIKE: Final = {
 """What identical GPUs of one machine share where all is well."""
 
 
-def health(archive: Archive, evidence: Evidence) -> HealthReport:
-    """The verdicts on every device of the run and on the machine."""
+def health(archive: Archive, evidence: Evidence, faults: Mapping[int, Fault]) -> HealthReport:
+    """The verdicts on every device of the run and on the machine. faults: whose failures were, by launch."""
     rules, devices = limits.load(), archive.stored.devices
-    accusing = {launch for launch, fault in whose_fault(archive, evidence).items() if fault.blame is Blame.DEVICE}
+    accusing = {launch for launch, fault in faults.items() if fault.blame is Blame.DEVICE}
     found = tuple(
         _device(device, _opinion(device, archive, evidence, rules, accusing), archive, evidence) for device in devices
     )
@@ -132,12 +132,17 @@ def _opinion(
 
 
 def _work(archive: Archive, uuid: str = "") -> Iterator[Work]:
-    """From the first launch on a GPU to the end of the last, of each segment; on any GPU where it had none itself."""
+    """From the first launch on a GPU to the end of the last, of each segment; on any GPU where it had none itself.
+
+    A launch on several is work of each of them.
+    """
     gpus = {other.uuid for other in archive.stored.devices if other.kind is DeviceKind.CUDA}
-    own = {uuid} & {attempt.start.device for attempt in archive.attempts}
+    worked = {cell.id: {*cell.devices} for cell in archive.stored.plan.cells}
+    own = {uuid} & {device for attempt in archive.attempts for device in worked[attempt.start.cell]}
     spans: dict[Segment, tuple[int, int]] = {}
     for attempt in archive.attempts:
-        if attempt.end is not None and attempt.lasted_ms is not None and attempt.start.device in (own or gpus):
+        here = worked[attempt.start.cell] & (own or gpus)
+        if attempt.end is not None and attempt.lasted_ms is not None and here:
             begin_ns, end_ns = spans.get(attempt.segment, (attempt.start.at_ns, attempt.end.at_ns))
             spans[attempt.segment] = min(begin_ns, attempt.start.at_ns), max(end_ns, attempt.end.at_ns)
     for segment, (begin_ns, end_ns) in spans.items():
@@ -174,6 +179,7 @@ def _device(device: Device, opinion: Opinion, archive: Archive, evidence: Eviden
         watched_seconds=course.watched_s,
         xids=tuple(_xid(heard, archive) for heard in evidence.courses.xids.get(device.uuid, ())),
         signals=tuple(map(_signal, opinion.findings)),
+        earlier=archive.stored.earlier.get(device.uuid, ""),
     )
 
 

@@ -15,10 +15,12 @@ from typing import Final
 from orchestrator.burn_in.verdict import Pace, Told
 from orchestrator.disk.archive import Attempt
 from orchestrator.disk.evidence import DeviceEvidence, LaunchEvidence
+from orchestrator.merge import courses
 from orchestrator.merge.heat_soaks import Soaks
 from orchestrator.sampling.climate import Climate
 from orchestrator.sampling.clock_events import POWER_CAP
 from orchestrator.stats import drift, margins, siblings, why_slower
+from orchestrator.stats.drift import Drift
 from orchestrator.stats.margins import Bound
 from orchestrator.stats.siblings import Sibling, SiblingCell
 from orchestrator.stats.why_slower import Reading, Reason, Why
@@ -27,6 +29,11 @@ from protocol.cell import Cell, Device, DeviceKind, Workload
 
 OVER_TIME: Final = "over the night"
 BESIDE: Final = "beside its siblings"
+_PACES: Final = {
+    drift.Verdict.SLOWING: Pace.SLOWER,
+    drift.Verdict.STEADY: Pace.STEADY,
+    drift.Verdict.TOO_SHORT: Pace.UNTOLD,
+}
 Launched = tuple[Attempt, Cell, LaunchEvidence]
 Rates = Sequence[tuple[Window, Reading]]
 """Of one GPU: each window, and what it was like in it."""
@@ -44,8 +51,8 @@ def paces(
     for uuids in kinds.values():
         mine = [one for one in good if one[0].start.device in uuids]
         rates = {uuid: list(_rates(uuid, mine, seen, soaks)) for uuid in uuids}
-        for uuid, told in _over_time(rates).items():
-            found[uuid][OVER_TIME] = told
+        for one in _over_time(rates):
+            found[one.gpu][OVER_TIME] = _drift(one, rates[one.gpu], _begin(mine, rates[one.gpu]))
         for uuid, told in _beside_siblings([one for one in mine if _is_warm(one, soaks)]).items():
             found[uuid][BESIDE] = told
     return found
@@ -58,7 +65,7 @@ def _is_warm(one: Launched, soaks: Soaks) -> bool:
     """Whether a launch began when its GPU had warmed up."""
     attempt = one[0]
     soak = soaks[attempt.start.device, attempt.segment]
-    return attempt.start.round > 0 if soak.until is None else attempt.start.at_ns >= soak.until * WINDOW_NS
+    return not soak.leaves_out(attempt.start.round, attempt.start.at_ns)
 
 
 def _rates(
@@ -72,7 +79,7 @@ def _rates(
             continue
         soak = soaks[uuid, attempt.segment]
         for window in evidence.rates:
-            if attempt.start.round == 0 if soak.until is None else window.number < soak.until:
+            if soak.leaves_out(attempt.start.round, window.number * WINDOW_NS):
                 continue
             climate = at.get((attempt.segment.boot_id, window.number), Climate(window.number))
             reading = Reading(
@@ -87,28 +94,30 @@ def _rates(
 # ── over time ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _over_time(rates: Mapping[str, Rates]) -> dict[str, Told]:
+def _over_time(rates: Mapping[str, Rates]) -> tuple[Drift, ...]:
     windows = {uuid: [window for window, _ in own] for uuid, own in rates.items()}
-    judged = drift.judge(windows, margins.load().drift.share)
-    return {one.gpu: _drift(one, rates[one.gpu]) for one in judged}
+    margin = margins.load()
+    return drift.judge(windows, margin.drift.share, margin.drift_alone.share)
 
 
-def _drift(one: drift.Drift, rates: Rates) -> Told:
-    course = one.relative or one.raw
-    if one.verdict is drift.Verdict.TOO_SHORT or course.change is None:
-        needed = f"; about {course.needed_h:.1f} h would tell" if course.needed_h else ""
-        return Told(Pace.UNTOLD, f"too short to tell whether it slows{needed}")
-    against = "against its siblings" if one.relative else "by itself"
-    change = course.change
-    words = f"{change.value:+.1f} % ({change.low:+.1f} to {change.high:+.1f}) over {course.hours:.1f} h, {against}"
-    if one.verdict is not drift.Verdict.SLOWING:
-        return Told(Pace.STEADY, words)
-    return Told(Pace.SLOWER, words, _why_it_slowed(one, rates))
+def _begin(mine: Sequence[Launched], rates: Rates) -> float:
+    """Seconds since the epoch when the first window that is judged began; 0 without one."""
+    if not rates:
+        return 0.0
+    segment = mine[0][0].segment
+    return segment.wall + (min(window.number for window, _ in rates) * WINDOW_NS - segment.monotonic_ns) / 1e9
 
 
-def _why_it_slowed(one: drift.Drift, rates: Rates) -> Why | None:
+def _drift(one: Drift, rates: Rates, begin: float) -> Told:
+    pace = _PACES[one.verdict]
+    why = _why_it_slowed(one, rates) if pace is Pace.SLOWER else None
+    return Told(pace, courses.in_words(one, begin), why, courses.by_reference(one))
+
+
+def _why_it_slowed(one: Drift, rates: Rates) -> Why | None:
     """By the kind of work that lost most, or ran most; None where its siblings became faster, and it no slower."""
-    lost = {key: course.change.value for key, course in one.kinds.items() if course.change is not None}
+    kinds = one.kinds if one.slows_against_siblings else one.raw_kinds
+    lost = {key: course.change.value for key, course in kinds.items() if course.change is not None}
     ran = Counter(window.key for window, _ in rates)
     worst = min(lost, key=lost.__getitem__) if lost else max(ran, key=ran.__getitem__, default=None)
     ordered = sorted((pair for pair in rates if pair[0].key == worst), key=lambda pair: pair[0].number)
@@ -141,7 +150,11 @@ def _beside_siblings(warm: Sequence[Launched]) -> dict[str, Told]:
 def _sibling(one: Sibling, groups: Mapping[str, Mapping[str, Sequence[Launched]]]) -> Told:
     if one.verdict is siblings.Verdict.STRAGGLER:
         return Told(Pace.SLOWER, one.why, _why_it_is_slow(one, groups))
-    return Told(Pace.UNTOLD if one.verdict is siblings.Verdict.NONE else Pace.STEADY, one.why)
+    if one.slow_cells:
+        slow = (f"{name} at {effect.ratio:.1%} of theirs" for name, effect in one.slow_cells.items())
+        words = f"slower by more than the margin in {', '.join(slow)}"
+        return Told(Pace.SLOWER, words, _why_it_is_slow(one, groups))
+    return Told(Pace.STEADY if one.verdict is siblings.Verdict.OK else Pace.UNTOLD, one.why)
 
 
 def _why_it_is_slow(one: Sibling, groups: Mapping[str, Mapping[str, Sequence[Launched]]]) -> Why | None:

@@ -51,9 +51,14 @@ def results(archive: Archive, evidence: Evidence) -> tuple[ModelResult, ...]:
             entries.setdefault(_entry(cell), []).append(cell)
     reporter = _Reporter(archive, evidence)
     measured_without = probes(archive, evidence)
-    reached = {uuid: plausibility.reached(measured_without, uuid) for uuid in devices}
+    reached = {
+        (uuid, mode): plausibility.reached([probe for probe in measured_without if probe.mode == mode], uuid)
+        for uuid, mode in dict.fromkeys((entry.device, entry.mode) for entry in entries)
+    }
     return tuple(
-        reporter.model_result(entry, cells, devices[entry.device], models[entry.model], reached[entry.device])
+        reporter.model_result(
+            entry, cells, devices[entry.device], models[entry.model], reached[entry.device, entry.mode]
+        )
         for entry, cells in entries.items()
     )
 

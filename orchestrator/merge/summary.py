@@ -14,16 +14,20 @@ from orchestrator.health.verdict import Verdict as HealthVerdict
 from orchestrator.merge import batch_scans, health
 from orchestrator.merge.ledgers import overhead_ms
 from orchestrator.merge.results import report_attempt
-from orchestrator.merge.whose import whose_fault
+from orchestrator.merge.whose import Fault
 from orchestrator.report.burn_in import BurnInReport
 from orchestrator.report.cells import Measured, ModelResult, PhaseMetrics
+from orchestrator.report.comparisons import Standing
 from orchestrator.report.health import HealthReport
 from orchestrator.report.model import BestThroughput, CellCounts, FailureReport, Overhead, Summary, Verdict
 from orchestrator.sampling import validity
+from orchestrator.stats.siblings import Verdict as SiblingVerdict
 from protocol.exit_codes import MEANING, ExitCode
 
 NO_SCORE: Final = "a score and a rank need a baseline, and none ships with this version"
 TAINTED: Final = "tainted: faults were injected on purpose, so nothing here is a measurement"
+_REASONS_OF_A_NIGHT: Final = 3
+"""So many groups of GPUs are named with a reason each."""
 _WORDS: Final = {ExitCode.PASSED: "complete", ExitCode.HARDWARE: "hardware fault"}
 
 
@@ -68,11 +72,13 @@ def overhead(archive: Archive, evidence: Evidence) -> Overhead:
     )
 
 
-def failures(archive: Archive, evidence: Evidence) -> Iterator[FailureReport]:
-    """Every launch without a result, earliest first: of several failures the first is nearest to the cause."""
+def failures(archive: Archive, evidence: Evidence, faults: Mapping[int, Fault]) -> Iterator[FailureReport]:
+    """Every launch without a result, earliest first: of several failures the first is nearest to the cause.
+
+    faults: whose they were, by launch.
+    """
     cells = {cell.id: cell for cell in archive.stored.plan.cells}
     labels = {device.uuid: device.gpu_id for device in archive.stored.devices}
-    faults = whose_fault(archive, evidence)
     for attempt in sorted(archive.attempts, key=lambda attempt: attempt.started):
         report = report_attempt(attempt, archive.paths, evidence.damaged)
         if report.outcome == "result" or batch_scans.is_an_answer(archive, evidence, attempt):
@@ -102,8 +108,17 @@ def failures(archive: Archive, evidence: Evidence) -> Iterator[FailureReport]:
         )
 
 
-def verdict(archive: Archive, evidence: Evidence, judged: HealthReport, night: BurnInReport | None) -> Verdict:
-    """The exit code and every reason for it. What does not fit is listed and counts as complete."""
+def verdict(
+    archive: Archive,
+    evidence: Evidence,
+    judged: HealthReport,
+    night: BurnInReport | None,
+    slow: Sequence[Standing],
+) -> Verdict:
+    """The exit code and every reason for it. What does not fit is listed and counts as complete.
+
+    slow: how each GPU stands beside its siblings; a straggler is said, and changes no exit code.
+    """
     counts = _counts(archive, evidence)
     reasons: list[str] = [TAINTED] if archive.stored.configuration.tainted else []
     reasons.extend(_without_end(archive, evidence))
@@ -139,16 +154,29 @@ def verdict(archive: Archive, evidence: Evidence, judged: HealthReport, night: B
         reasons.extend(_remarks(counts))
         reasons.extend(health.warnings(judged))
         reasons.extend(_of_the_night(night, HealthVerdict.WARN, labels))
+    reasons.extend(_stragglers(slow, labels))
     word = _WORDS.get(code, "incomplete")
     return Verdict(exit_code=int(code), word=word, meaning=MEANING[code], reasons=tuple(reasons))
 
 
 def _of_the_night(night: BurnInReport | None, word: HealthVerdict, labels: Mapping[str, str]) -> Iterator[str]:
-    """The GPUs that a burn-in gave this verdict, with the first reason for it."""
+    """The GPUs that a burn-in gave this verdict, with the first reason for it; its own part of the report has all."""
+    told: dict[str, list[str]] = {}
     for gpu in () if night is None else night.gpus:
         if gpu.verdict is word:
             first = gpu.reasons[0].text if gpu.reasons else "no reason was recorded"
-            yield f"burn-in, {labels[gpu.gpu_uuid]}: {word}: {first}"
+            told.setdefault(first, []).append(labels[gpu.gpu_uuid])
+    if len(told) > _REASONS_OF_A_NIGHT:
+        told = {"each for reasons of its own": [name for names in told.values() for name in names]}
+    for first, names in told.items():
+        yield f"burn-in, {', '.join(names)}: {word}: {first}"
+
+
+def _stragglers(slow: Sequence[Standing], labels: Mapping[str, str]) -> Iterator[str]:
+    """The GPUs that are slower than their siblings beyond the margin."""
+    for one in slow:
+        if one.verdict is SiblingVerdict.STRAGGLER:
+            yield f"{labels[one.gpu_uuid]} is a {one.verdict}: {one.why}"
 
 
 def _without_end(archive: Archive, evidence: Evidence) -> Iterator[str]:

@@ -69,15 +69,20 @@ SHARE: Final = {DeviceKind.CUDA: 0.3, DeviceKind.CPU: 1.0}
 
 
 def total_s(plan: Plan, configuration: Configuration, devices: Sequence[Device]) -> float:
-    """Seconds for the whole plan: devices beside each other, or one after the other under --solo."""
+    """Seconds for the whole plan: devices beside each other, and one after the other for what is solo."""
     cells = {cell.id: cell for cell in plan.cells}
-    sums = [
-        sum(launch_s(cells[cell_id], configuration, device) for cell_id, _ in plan.order[device.uuid])
-        for device in devices
-    ]
-    return shared_start_s(configuration, devices) + (
-        sum(sums) if configuration.mode is Mode.SOLO else max(sums, default=0.0)
-    )
+
+    def sums(mode: Mode) -> list[float]:
+        return [
+            sum(
+                launch_s(cells[one], configuration, device)
+                for one, _ in plan.order[device.uuid]
+                if cells[one].mode is mode
+            )
+            for device in devices
+        ]
+
+    return shared_start_s(configuration, devices) + max(sums(Mode.LOADED), default=0.0) + sum(sums(Mode.SOLO))
 
 
 def shared_start_s(configuration: Configuration, devices: Sequence[Device]) -> float:

@@ -1,11 +1,13 @@
 """From a configuration to cells, and the order in which each device runs them. Pure.
 
     round 0:  every cell once, in random order      round 1:  every cell once, in another random order      …
+    of two modes:  loaded, in random order; solo, in random order                                           …
 
 Randomised complete blocks: a machine drifts, and launches of one cell that follow each other share the drift. The
 order comes from the stored seed alone and is the same on every device: identical GPUs then work on the same cell at
 about the same time, beside the same neighbours, and their difference is their own. Where time is limited, what matters
-most comes first instead (priority.py).
+most comes first instead (priority.py). A round has each mode by itself, because devices must not come to one apart
+(deciding/turns.py).
 """
 
 import hashlib
@@ -32,24 +34,24 @@ def make(configuration: Configuration, devices: Sequence[Device]) -> Plan:
 
     Raises ConfigError where nothing of what was asked for is applicable to a device.
     """
-    mode = mode_of(configuration, devices)
+    modes = modes_of(configuration, devices)
     cells: list[Cell] = []
     order: dict[str, tuple[tuple[str, int], ...]] = {}
     left_out: list[LeftOut] = []
     for device in devices:
         wanted = [*_models(configuration), *_probes(configuration, device)]
-        rounds = rounds_of(len(wanted), configuration.launches, configuration.seed)
+        rounds = rounds_of(len(wanted), configuration.launches * len(modes), configuration.seed)
         left_out += _left_out(configuration, device)
         if not wanted:
             raise ConfigError(f"{device.label}: nothing is to be measured there. {_in_words(left_out)}")
-        mine = [_cell(shape, device, mode, configuration.seed) for shape in wanted]
-        cells.extend(mine)
-        ids = [cell.id for cell in mine]
+        mine = [[_cell(shape, device, mode, configuration.seed) for shape in wanted] for mode in modes]
+        cells.extend(itertools.chain(*mine))
+        blocks = zip(rounds, itertools.product(range(configuration.launches), mine), strict=True)
         order[device.uuid] = tuple(
-            (ids[which], number)
-            for number, block in enumerate(rounds)
+            (of_mode[which].id, number)
+            for block, (number, of_mode) in blocks
             for which in block
-            if number == 0 or mine[which].batch_size != AUTO  # a scan is made of many launches already
+            if number == 0 or of_mode[which].batch_size != AUTO  # a scan is made of many launches already
         )
     scans = any(cell.batch_size == AUTO for cell in cells)
     rooms = {device.uuid: room(device, devices) for device in devices} if scans else {}
@@ -73,9 +75,9 @@ def _in_words(left_out: Sequence[LeftOut]) -> str:
     return "; ".join(f"{one.model}: {one.why}" for one in left_out)
 
 
-def mode_of(configuration: Configuration, devices: Sequence[Device]) -> Mode:
+def modes_of(configuration: Configuration, devices: Sequence[Device]) -> tuple[Mode, ...]:
     """A run on one device alone is solo, whatever was asked: no other device of the run is at work."""
-    return Mode.SOLO if len(devices) == 1 else configuration.mode
+    return (Mode.SOLO,) if len(devices) == 1 else configuration.modes
 
 
 def _models(configuration: Configuration) -> Iterator[Shape]:

@@ -6,8 +6,8 @@
     3  inference at the largest batch
 
 Breadth before depth: a first look at every model tells more than every batch size of one. A further precision begins
-when all of the first is done, a further round when all of the one before is. Where the numbers are equal, what costs
-less goes first: more cells are measured in the same time.
+when all of the first is done, a further mode when all of that is, a further round when all of the one before is. Where
+the numbers are equal, what costs less goes first: more cells are measured in the same time.
 """
 
 from collections.abc import Sequence
@@ -25,6 +25,7 @@ _SMALLEST: Final = {Workload.INFERENCE: 0, Workload.TRAINING: 2}
 _LARGEST: Final = {Workload.INFERENCE: 3}
 _BETWEEN: Final = 6
 _PRECISION: Final = 10
+_MODE: Final = 100
 _ROUND: Final = 1000
 
 
@@ -32,7 +33,9 @@ def number(cell: Cell, configuration: Configuration, round_: int = 0) -> int:
     """The priority of a planned launch: the lower, the earlier."""
     precisions = configuration.precisions
     later = precisions.index(cell.precision) if cell.precision in precisions else 0
-    return _ROUND * round_ + _PRECISION * later + _depth(cell, configuration)
+    modes = configuration.modes
+    mode = modes.index(cell.mode) if cell.mode in modes else 0
+    return _ROUND * round_ + _MODE * mode + _PRECISION * later + _depth(cell, configuration)
 
 
 def first_things_first(plan: Plan, configuration: Configuration, devices: Sequence[Device]) -> Plan:

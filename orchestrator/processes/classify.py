@@ -67,6 +67,7 @@ _OF_HARDWARE: Final = frozenset(
         Category.CRASHED,
         Category.KILLED,
         Category.DEADLINE,
+        Category.COMMUNICATION,
         Category.NO_OUTCOME,
     }
 )
@@ -76,7 +77,7 @@ _OF_HARDWARE: Final = frozenset(
 def outside(failure: Failure, hazard: Failure | None, broken: str) -> Failure:
     """The failure as it is to be read by what the driver has said of GPUs.
 
-    hazard: the grave one of its own GPU, None where there is none. It is the cause then, and what the launch ended in
+    hazard: the grave one of its own GPUs, None where there is none. It is the cause then, and what the launch ended in
     is kept as evidence (`ended_as`). broken: as for `collateral`.
     """
     if hazard is None or failure.category not in _OF_HARDWARE:
@@ -86,6 +87,7 @@ def outside(failure: Failure, hazard: Failure | None, broken: str) -> Failure:
         failure,
         category=hazard.category,
         message=hazard.message,
+        device=hazard.device,
         evidence={"ended_as": ended_as} | failure.evidence,
     )
 

@@ -5,6 +5,9 @@ ended), progress (phase and share), stderr and stacks (the ends of its files), a
 device_used_bytes (as last read by the sampler), xids (that the driver reported of its GPU meanwhile).
 """
 
+from pathlib import Path
+from typing import Final
+
 import msgspec
 import psutil
 
@@ -13,6 +16,11 @@ from orchestrator.processes import logs
 from orchestrator.processes.live import Live
 from protocol.failure import Category, Failure
 from protocol.messages import Sample
+
+_LOOKED_AT_BYTES: Final = 64 * 1024
+"""Of the end of stderr, for a traceback in it."""
+_OURS: Final = "worker."
+_RAISED_FROM: Final = "\n\nThe above exception was the direct cause of the following exception:\n"
 
 
 def with_clues(failure: Failure, live: Live, sample: Sample | None, xids: str) -> Failure:
@@ -27,7 +35,7 @@ def with_clues(failure: Failure, live: Live, sample: Sample | None, xids: str) -
         "exit": "" if launch.exit is None else launch.exit.words,
         "state": host.process_state(live.pid or 0) if failure.category is Category.UNKILLABLE else live.state,
         "progress": f"{launch.phase}, {launch.fraction:.0%} done" if launch.fraction else "",
-        "stderr": logs.tail(live.paths.stderr),
+        "stderr": _end_of_stderr(live.paths.stderr, failure),
         "stacks": logs.tail(live.paths.fault),
         "available_bytes": str(psutil.virtual_memory().available),
         "device_used_bytes": "" if sample is None else str(sample.memory_used_bytes or ""),
@@ -36,3 +44,18 @@ def with_clues(failure: Failure, live: Live, sample: Sample | None, xids: str) -
     added = {name: text for name, text in found.items() if text and name not in failure.evidence}
     stopped = failure.category is Category.DEADLINE and live.was_stopped
     return msgspec.structs.replace(failure, stopped=stopped or msgspec.UNSET, evidence=failure.evidence | added)
+
+
+def _end_of_stderr(path: Path, failure: Failure) -> str:
+    """The last lines that tell something of the failure.
+
+    After the traceback of what was raised, libraries go on printing until the process is gone. Where we raised it
+    because of something else, that is what explains it: an exception in code of the user's, with their own lines.
+    """
+    said = logs.tail(path, _LOOKED_AT_BYTES)
+    last = (failure.traceback or "").strip().rpartition("\n")[2]
+    if last and last in said:
+        said = said[: said.rindex(last) + len(last)]
+    if (failure.exception or "").startswith(_OURS) and _RAISED_FROM in said:
+        said = said[: said.rindex(_RAISED_FROM)]
+    return said[-logs.TAIL_TEXT_BYTES :]

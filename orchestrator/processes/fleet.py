@@ -11,6 +11,7 @@ import secrets
 import signal
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from msgspec import structs
 
@@ -47,9 +48,8 @@ class Fleet:
         self._logs = logs.Kept(paths)
         self._link = link
         self._fork = fork
+        self._environment = spawn.environment_of_workers(Path(self._configuration.cache_folder))
         self._anew = stored.configuration.isolation is Isolation.EXEC
-        patience = stored.configuration.deadlines
-        self._deadlines = structs.replace(patience, start=patience.start + patience.import_) if self._anew else patience
 
     def request(self, following: NextLaunch, now: float) -> Iterator[Happening]:
         """Ask for the processes of a launch that the journal knows of."""
@@ -64,7 +64,7 @@ class Fleet:
     def _ask_for(self, live: Live, now: float) -> Iterator[Happening]:
         try:
             if self._anew:
-                yield from self.born(live.spec.token, spawn.start_launch(live.spec), now)
+                yield from self.born(live.spec.token, spawn.start_launch(live.spec, self._environment), now)
             else:
                 self._fork(live.spec)
         except OSError as error:
@@ -182,7 +182,10 @@ class Fleet:
             root=str(spawn.rooms_root()),
             preload=preload.modules(self._stored, (following.cell,)) if self._anew else (),
         )
-        launch = launches.requested(self._deadlines, self._configuration.measurement_on(device.kind), now)
+        patience = self._configuration.deadlines_on(device.kind)
+        if self._anew:
+            patience = structs.replace(patience, start=patience.start + patience.import_)
+        launch = launches.requested(patience, self._configuration.measurement_on(device.kind), now)
         return Live(
             next=following,
             device=device,

@@ -21,7 +21,7 @@ _HEAD_BYTES: Final = 1024 * 1024
 _TAIL_BYTES: Final = 3 * 1024 * 1024
 _BRIEF_HEAD_BYTES: Final = 16 * 1024
 _BRIEF_TAIL_BYTES: Final = 48 * 1024
-_TAIL_TEXT_BYTES: Final = 2_000
+TAIL_TEXT_BYTES: Final = 2_000
 _BLOCK: Final = 512
 _FALLOC_FL_KEEP_SIZE: Final = 1
 _FALLOC_FL_PUNCH_HOLE: Final = 2
@@ -88,12 +88,12 @@ def phase_reached(path: Path, otherwise: Phase) -> Phase:
         return otherwise
 
 
-def tail(path: Path) -> str:
+def tail(path: Path, length: int = TAIL_TEXT_BYTES) -> str:
     """The last lines of a log, for evidence; empty when there is none."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - _TAIL_TEXT_BYTES))
+            file.seek(max(0, size - length))
             return file.read().decode("utf-8", errors="replace").strip()
     except FileNotFoundError:
         return ""

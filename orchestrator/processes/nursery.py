@@ -25,14 +25,18 @@ class ZygoteError(Exception):
 
 
 class Nursery:
-    """One zygote at a time. preload: what it imports. log: where it prints. patience_s: how long that may take."""
+    """One zygote at a time. preload: what it imports. log: where it prints. patience_s: how long that may take.
 
-    def __init__(self, preload: tuple[str, ...], log: Path, patience_s: float) -> None:
+    environment: what it has beside ours.
+    """
+
+    def __init__(self, preload: tuple[str, ...], log: Path, patience_s: float, environment: dict[str, str]) -> None:
         self.ready = False
         self.start_ms = 0.0
         self._preload = preload
         self._log = log
         self._patience_s = patience_s
+        self._environment = environment
         self._zygote: Zygote | None = None
         self._starts = 0
         self._asked = 0.0
@@ -52,7 +56,7 @@ class Nursery:
             raise ZygoteError(f"the zygote ended {self._starts} times; see {self._log}")
         self._starts += 1
         self._asked = time.monotonic()
-        self._zygote = Zygote(self._preload, self._log)
+        self._zygote = Zygote(self._preload, self._log, self._environment)
 
     def fork(self, spec: LaunchSpec) -> None:
         """Ask for the process of a launch. Raises OSError when there is no zygote."""

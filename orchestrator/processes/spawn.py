@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import sysconfig
+import tempfile
 from collections.abc import Iterator
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -41,6 +42,7 @@ ONE_THREAD: Final = {
     "JE_ARROW_MALLOC_CONF": "background_thread:false",
 }
 """Read by libraries as they are imported: the zygote must be single-threaded when it forks. Workers choose later."""
+_COMPILED: Final = "TORCHINDUCTOR_CACHE_DIR"
 
 
 def rooms_root() -> Path:
@@ -94,20 +96,37 @@ def child_environment(extra: dict[str, str]) -> dict[str, str]:
     return environment
 
 
+def environment_of_workers(cache: Path) -> dict[str, str]:
+    """What processes that import torch have beside our environment. cache: where weights are kept.
+
+    As it is imported, torch._dynamo makes a folder for what it compiles, by default among temporary files, where nobody
+    would take it away. Unless the user has named one, or `cache` cannot be written, it is in `cache`.
+    """
+    standing = next(place for place in (cache, *cache.parents) if os.access(place, os.F_OK))
+    if _COMPILED in os.environ:
+        return ONE_THREAD
+    try:
+        with tempfile.TemporaryFile(dir=standing):
+            pass
+    except OSError:
+        return ONE_THREAD
+    return ONE_THREAD | {_COMPILED: str(cache / "inductor")}
+
+
 def start_module(module: str, *, log: Path, environment: dict[str, str], control: socket.socket) -> int:
     """Start `python -P -m module` in a session of its own, its end of `control` as descriptor 3. Returns the PID."""
     with _opened(os.devnull, os.O_RDONLY) as null, _opened(log, _APPENDED) as output:
         return _start(module, environment, stdin=null, output=output, control=control.fileno())
 
 
-def start_launch(spec: LaunchSpec) -> int:
+def start_launch(spec: LaunchSpec, environment: dict[str, str]) -> int:
     """Start a new interpreter for a launch, which reads `spec` from its standard input. Returns the PID."""
     reader, writer = os.pipe()
     try:
         os.write(writer, codec.encode(spec))  # a pipe holds 64 KiB; a spec is below 4
         os.close(writer)
         with _opened(Path(spec.folder) / "stderr.log", _APPENDED) as output:
-            return _start("worker.launch", ONE_THREAD, stdin=reader, output=output)
+            return _start("worker.launch", environment, stdin=reader, output=output)
     finally:
         os.close(reader)
 
@@ -172,11 +191,11 @@ def _start(module: str, environment: dict[str, str], *, stdin: int, output: int,
 class Zygote:
     """The parent's end of a zygote: asks for forks, hears of them. Closed when the process is gone."""
 
-    def __init__(self, preload: tuple[str, ...], log: Path) -> None:
-        """Start one, which imports `preload` before it answers Ready."""
+    def __init__(self, preload: tuple[str, ...], log: Path, environment: dict[str, str]) -> None:
+        """Start one, which imports `preload` before it answers Ready. environment: what it has beside ours."""
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            self.pid = start_module("worker.zygote", log=log, environment=ONE_THREAD, control=theirs)
+            self.pid = start_module("worker.zygote", log=log, environment=environment, control=theirs)
         self._control.setblocking(False)
         with contextlib.suppress(ConnectionError):  # one that died at once is seen where it is listened to
             self._send(Prepare(preload=preload, root=str(rooms_root())))

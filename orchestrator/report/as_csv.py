@@ -132,7 +132,7 @@ def table(report: Report) -> "pandas.DataFrame":
         rows.append({**_of_scan(scan, names[scan.gpu_uuid]), **fate})
         rows += _curve(scan, names[scan.gpu_uuid], {})
     rows += [_probe(probe, names[probe.gpu_uuid]) for probe in report.probes]
-    safe = [{column: _safe(row.get(column)) for column in COLUMNS} for row in rows]
+    safe = [{column: harmless(row.get(column)) for column in COLUMNS} for row in rows]
     return pandas.DataFrame(safe, columns=list(COLUMNS), dtype=object)
 
 
@@ -235,7 +235,7 @@ def _metric(metric: Measured) -> Row:
     }
 
 
-def _safe(value: Value) -> Value:
+def harmless(value: Value) -> Value:
     """Text that a spreadsheet would take for a formula gets a leading quote; numbers stay numbers, to six digits."""
     if isinstance(value, float):
         return float(f"{value:.6g}")

@@ -1,15 +1,18 @@
 """The report as text, laid out as in the requirements document, for a terminal of 80 columns.
 
-    head, GPUs ─ performance by kind of GPU ─ scans for the batch size ─ spread between identical GPUs
+    head, GPUs ─ performance by kind of GPU ─ scans for the batch size ─ who is slow ─ spread between identical GPUs
     ─ health ─ failures ─ what was left out ─ time beside measuring ─ thresholds, baseline, costs ─ summary
+    head ─ who is slow ─ spread ─ health ─ failures                             of a triage: who is slow comes first
     head ─ burn-in                                                              of a burn-in: one page
 
 The verdict comes last: it is what stands above the prompt when the report was printed.
 """
 
 import datetime
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Final
 
+from orchestrator.configuration.presets import TRIAGE
 from orchestrator.report import layout
 from orchestrator.report.model import (
     BestThroughput,
@@ -30,17 +33,23 @@ from orchestrator.report.text_overview import overview
 from orchestrator.report.text_probes import probes
 from orchestrator.report.text_scans import batch_scans
 from orchestrator.report.text_spread import spread
+from orchestrator.report.text_stragglers import full_node, stragglers
 from orchestrator.report.text_time import time
+
+_MODES: Final = {"solo": "Alone at work on the node", "loaded": "With all devices at work"}
 
 
 def to_text(report: Report) -> str:
     """The whole text, ending with a newline."""
-    parts = (
-        *(_head, gpus, _performance, batch_scans, spread, health, failures, not_measured, time),
+    parts: tuple[Callable[[Report], Iterator[str]], ...] = (
+        *(_head, gpus, _performance, batch_scans, stragglers, full_node, spread, health, failures, not_measured, time),
         *(held_against, _summary, _verdict),
     )
-    night = (_head, burn_in, _verdict)
-    lines = [line.rstrip() for part in (parts if report.burn_in is None else night) for line in part(report)]
+    if report.burn_in is not None:
+        parts = (_head, burn_in, _verdict)
+    elif report.test_configuration.preset == TRIAGE:
+        parts = (_head, stragglers, full_node, spread, health, failures, not_measured, held_against, _verdict)
+    lines = [line.rstrip() for part in parts for line in part(report)]
     return "\n".join(lines) + "\n"
 
 
@@ -53,9 +62,8 @@ def _head(report: Report) -> Iterator[str]:
     yield from layout.wrap(f"Host: {data.hostname}")
     yield from layout.wrap(f"Run: {data.run_id}, gpubench {data.tool_version}")
     stack = {"PyTorch": data.pytorch_version, "CUDA": data.cuda_version, "Python": data.python_version}
-    yield from layout.wrap(
-        "Stack: " + (", ".join(f"{name} {text}" for name, text in stack.items() if text) or "unknown")
-    )
+    known = ", ".join(f"{name} {text}" for name, text in stack.items() if text)
+    yield from layout.wrap(f"Stack: {known or 'unknown, because no cell was measured'}")
     if report.burn_in is None:
         yield from layout.wrap(f"Measured: {_measured(setup)}")
         yield "Units: 1 MB = 1024 x 1024 bytes"
@@ -102,9 +110,14 @@ def _performance(report: Report) -> Iterator[str]:
                     f"Identical to it: {labels(group.others)}. The spread below says where they differ.", "  "
                 )
             yield ""
-        yield from probes([probe for probe in report.probes if probe.gpu_uuid == group.shown.gpu_uuid])
-        yield from overview(results)
-        yield from models(results)
+        own_probes = [probe for probe in report.probes if probe.gpu_uuid == group.shown.gpu_uuid]
+        modes = dict.fromkeys([*(one.mode for one in own_probes), *(one.mode for one in results)])
+        for mode in modes:
+            if len(modes) > 1:
+                yield from (f"{_MODES[mode]}:", "")
+            yield from probes([probe for probe in own_probes if probe.mode == mode])
+            yield from overview([result for result in results if result.mode == mode])
+            yield from models([result for result in results if result.mode == mode])
         yield from without_readings(results)
 
 

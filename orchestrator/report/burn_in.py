@@ -5,6 +5,7 @@ from orchestrator.burn_in.verdict import Pace
 from orchestrator.health.judges import Action
 from orchestrator.health.verdict import Verdict
 from orchestrator.report.parts import Part
+from orchestrator.stats.drift import Verdict as CourseVerdict
 from orchestrator.stats.why_slower import Reason
 
 
@@ -48,9 +49,27 @@ class HeatSoakReport(Part, frozen=True, kw_only=True):
     reached_c: float | None
 
 
+class CourseReport(Part, frozen=True, kw_only=True):
+    """How rates went over the night. against: "by itself" as they were measured, or "against its siblings".
+
+    change_percent, with its 95 % interval: of the last fifth of the time against the first; below zero is slower.
+    percent_per_hour: the trend. step_at_hours: when it changed at once. null where there is nothing of the kind.
+    """
+
+    against: str
+    verdict: CourseVerdict
+    hours: float
+    change_percent: float | None
+    change_low_percent: float | None
+    change_high_percent: float | None
+    percent_per_hour: float | None
+    step_at_hours: float | None
+
+
 class PaceReport(Part, frozen=True, kw_only=True):
     """What one kind of rates says: over the night, or beside the siblings.
 
+    courses: over the night, each of its courses; the one by itself always, where there were rates.
     reason, reason_text: of a GPU that is slower, what probably made it so; null where that is not known.
     rate_per_clock_percent: by how much its work at each tick of its clock differs.
     """
@@ -61,10 +80,11 @@ class PaceReport(Part, frozen=True, kw_only=True):
     reason: Reason | None
     reason_text: str
     rate_per_clock_percent: float | None
+    courses: tuple[CourseReport, ...]
 
 
 class GpuBurnIn(Part, frozen=True, kw_only=True):
-    """One GPU. asked_seconds, served_seconds: what was asked for, and how long the run lasted.
+    """One GPU. asked_seconds, served_seconds: what was asked for, and how long it was at work, ordinary gaps included.
 
     under_load_seconds: in measured blocks. compared_launches: whose bits were held against another launch's.
     heat_soak: null for a CPU device, whose rates are not judged. paces: what its rates say.
@@ -109,8 +129,17 @@ class LinksReport(Part, frozen=True, kw_only=True):
     to_device_gb_per_second: float | None
 
 
+class InjectedReport(Part, frozen=True, kw_only=True):
+    """A fault that was brought about on purpose, in words. found: wherever it was brought about. outcome: in words."""
+
+    gpu_uuid: str
+    fault: str
+    found: bool
+    outcome: str
+
+
 class BurnInReport(Part, frozen=True, kw_only=True):
-    """The night. verdict: that of the worst GPU."""
+    """The night. verdict: that of the worst GPU. injected: faults that were asked for; empty for a real night."""
 
     level: str
     duration_seconds: float
@@ -118,3 +147,4 @@ class BurnInReport(Part, frozen=True, kw_only=True):
     verdict: Verdict
     gpus: tuple[GpuBurnIn, ...]
     links: tuple[LinksReport, ...]
+    injected: tuple[InjectedReport, ...]

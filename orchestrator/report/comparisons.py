@@ -4,6 +4,9 @@ import enum
 
 from orchestrator.disk.outcomes import Status
 from orchestrator.report.parts import Part
+from orchestrator.stats.margins import Bound
+from orchestrator.stats.siblings import Verdict
+from orchestrator.stats.why_slower import Reason
 
 
 class SpreadValue(Part, frozen=True, kw_only=True):
@@ -41,6 +44,82 @@ class Spread(Part, frozen=True, kw_only=True):
     spread_percent: float | None
     comparison: str
     notes: tuple[str, ...]
+
+
+class SiblingEffect(Part, frozen=True, kw_only=True):
+    """A GPU's rate as a share of its siblings' median, with the 90 % interval: 94 is 6 % slower.
+
+    Over all cells of one mode that one thing limits (bound), or, where `cell` names one, in it alone. margin_percent:
+    by which it may be slower. p: of so much slower than that by chance, for this effect alone. launches: the fewest.
+    """
+
+    cell: str
+    mode: str
+    bound: Bound
+    percent: float
+    low_percent: float
+    high_percent: float
+    margin_percent: float
+    p: float
+    cells: int
+    launches: int
+
+
+class Standing(Part, frozen=True, kw_only=True):
+    """Whether one GPU is slower than its identical siblings, by more than healthy ones differ: docs/method.md.
+
+    verdict: OK | SUSPECT | STRAGGLER | no verdict, and why. identical: GPUs of the run that are the same, this one
+    included. percent, low_percent, high_percent: in the effect that decides, null without a verdict. p: after Holm over
+    the GPUs. effects: by mode and by what limits the cells. slowest_cells: where it shows most, the slowest first;
+    empty for one that is OK. reason: what probably makes it slow, and next_step what to do; empty for one that is OK.
+    not_comparable: cells that say nothing of this GPU, by the fact that differs. launches_wanted: of each cell, in all,
+    that should settle a SUSPECT; null where none would.
+    """
+
+    gpu_uuid: str
+    gpu_id: int
+    gpu_name: str
+    verdict: Verdict
+    why: str
+    identical: int
+    percent: float | None
+    low_percent: float | None
+    high_percent: float | None
+    p: float | None
+    effects: tuple[SiblingEffect, ...]
+    slowest_cells: tuple[SiblingEffect, ...]
+    reason: Reason | None
+    reason_text: str
+    next_step: str
+    not_comparable: dict[str, int]
+    launches_wanted: int | None
+
+
+class FullNode(Part, frozen=True, kw_only=True):
+    """A cell of one device alone on the node (solo) beside the same with all devices at work (loaded).
+
+    solo, loaded: medians over the launches, in the unit of `metric`; null where nothing was measured. ratio: of the
+    speed, solo over loaded, so that 1.05 is 5 % faster alone; lost_percent: what the full node takes of the speed that
+    the device has alone. low, high: the 95 % interval of the ratio; null where a side has one launch. not_comparable:
+    why there is no ratio.
+    """
+
+    gpu_uuid: str
+    gpu_id: int
+    cell: str
+    phase: str
+    model_name: str
+    precision: str
+    input_size: int | None
+    batch_size_requested: int
+    metric: str
+    solo: float | None
+    loaded: float | None
+    ratio: float | None
+    low: float | None
+    high: float | None
+    lost_percent: float | None
+    not_comparable: str | None
 
 
 class BaselineComparison(Part, frozen=True, kw_only=True):
@@ -95,7 +174,8 @@ class ThresholdResult(Part, frozen=True, kw_only=True):
 class Cost(Part, frozen=True, kw_only=True):
     """What a million samples, or tokens, cost on one device at the price of an hour of it, and the energy they take.
 
-    price: of the million, in whatever currency the price of the hour is in. energy_kwh: null where it was not measured.
+    price_per_million: in whatever currency price_per_hour is in. energy_kwh_per_million: null where it was not
+    measured. unit: what there is a million of.
     """
 
     gpu_uuid: str

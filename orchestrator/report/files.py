@@ -18,23 +18,28 @@ from orchestrator.configuration.resolved import ReportFormat
 from orchestrator.disk.journal import write_durably
 from orchestrator.errors import StorageError
 from orchestrator.report.model import Report
+from orchestrator.report.timeline import NOTHING_KEPT, Timeline
 from protocol.paths import RunPaths
 
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK})
 """What `link` says where the file system has no second names for a file."""
 
 
-def write(report: Report, paths: RunPaths, formats: Iterable[ReportFormat]) -> tuple[Path, ...]:
+def write(
+    report: Report, paths: RunPaths, formats: Iterable[ReportFormat], timeline: Timeline = NOTHING_KEPT
+) -> tuple[Path, ...]:
     """Render into the run's folder; returns the files. Raises StorageError when the disk refuses."""
     written = []
     for kind in formats:
         path = paths.report(kind)
-        write_durably(path, render(report, kind))
+        write_durably(path, render(report, kind, timeline))
         written.append(path)
     return tuple(written)
 
 
-def publish(report: Report, output_path: Path, formats: Iterable[ReportFormat]) -> tuple[Path, ...]:
+def publish(
+    report: Report, output_path: Path, formats: Iterable[ReportFormat], timeline: Timeline = NOTHING_KEPT
+) -> tuple[Path, ...]:
     """Render to the `target` of each format, keeping files that are there; returns the new files.
 
     Raises StorageError when the disk refuses.
@@ -42,24 +47,23 @@ def publish(report: Report, output_path: Path, formats: Iterable[ReportFormat]) 
     written = []
     for kind in formats:
         path = target(output_path, kind)
-        data = render(report, kind)
+        data = render(report, kind, timeline)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StorageError(f"{path}: the report cannot be written there: {error.strerror}") from error
-        write_durably(path, data, move=_beside_the_old)
+        write_durably(path, data, move=beside_the_old)
         written.append(path)
     return tuple(written)
 
 
 def target(output_path: Path, kind: ReportFormat) -> Path:
     """Where a format goes: the suffix of another format is replaced, and any other name is kept and added to."""
-    suffix = output_path.suffix[1:].lower()
-    if suffix == kind:
+    own = ReportFormat.of_name(output_path.name)
+    if own is kind:
         return output_path
-    if suffix in set(ReportFormat):
-        return output_path.with_suffix(f".{kind}")
-    return output_path.with_name(f"{output_path.name}.{kind}")
+    bare = output_path.name if own is None else output_path.name[: -len(own) - 1]
+    return output_path.with_name(f"{bare}.{kind}")
 
 
 def keep_old(path: Path) -> Path | None:
@@ -87,7 +91,7 @@ def keep_old(path: Path) -> Path | None:
     return None
 
 
-def _beside_the_old(finished: Path, path: Path) -> None:
+def beside_the_old(finished: Path, path: Path) -> None:
     """Move `finished` to `path` once whatever is there has been kept. Raises OSError."""
     while True:
         keep_old(path)
@@ -111,8 +115,8 @@ def _take(finished: Path, path: Path) -> None:
     finished.unlink()
 
 
-def render(report: Report, kind: ReportFormat) -> bytes:
-    """The report in one format, as the bytes of a file."""
+def render(report: Report, kind: ReportFormat, timeline: Timeline = NOTHING_KEPT) -> bytes:
+    """The report in one format, as the bytes of a file. timeline: for those that draw what happened when."""
     # Only the format that is asked for is imported: the CSV brings pandas, which takes half a second.
     match kind:
         case ReportFormat.JSON:
@@ -127,3 +131,19 @@ def render(report: Report, kind: ReportFormat) -> bytes:
             from orchestrator.report.as_text import to_text
 
             return to_text(report).encode()
+        case ReportFormat.HTML:
+            from orchestrator.report.html import to_html
+
+            return to_html(report, timeline)
+        case ReportFormat.MD:
+            from orchestrator.report.as_markdown import to_markdown
+
+            return to_markdown(report).encode()
+        case ReportFormat.SAMPLES:
+            from orchestrator.report.as_samples import to_samples
+
+            return to_samples(report).encode()
+        case ReportFormat.PYTORCH:
+            from orchestrator.report.as_pytorch import to_pytorch
+
+            return to_pytorch(report)

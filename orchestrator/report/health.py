@@ -40,7 +40,7 @@ class DeviceHealth(Part, frozen=True, kw_only=True):
     """One GPU. applicable, readable: how many signals it can have, and how many of them could be read.
 
     lacking: required ones that could not. looks: how often it was looked at, over watched_seconds. note: why the
-    readings are incomplete, or why there are none.
+    readings are incomplete, or why there are none. earlier: what earlier runs have said against it; empty for nothing.
     """
 
     gpu_uuid: str
@@ -55,6 +55,7 @@ class DeviceHealth(Part, frozen=True, kw_only=True):
     watched_seconds: float
     xids: tuple[XidReport, ...]
     signals: tuple[SignalReport, ...]
+    earlier: str = ""
 
 
 class NodeHealth(Part, frozen=True, kw_only=True):

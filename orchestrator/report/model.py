@@ -6,6 +6,8 @@
            ── probes ── what each GPU reaches without a model
            ── cells ── every planned cell in a line; left_out ── what was asked for and could not be planned
            ── cross_gpu ── the same cell on identical GPUs, side by side
+           ── stragglers ── whether each GPU is slower than its siblings, and why
+           ── full_node ── the same cell with one GPU at work and with all of them
            ── summary, overhead, failures, verdict, health
            ── baseline_comparison, thresholds, costs ── what the run is held against, where that was asked for
 
@@ -13,7 +15,7 @@ Units are in the names: _ms milliseconds, _mb megabytes of 1024 x 1024 bytes, _w
 _mhz, _percent. None (null) is what was not or could not be measured; a note beside it says why.
 The names of the requirements document are kept. History of the format: 1, the first; 2, sizes, memory formats,
 generation and probes; 3, health in place of a note that there is none; 4, the figures of each launch, and what the run
-is held against.
+is held against; 5, a verdict on each GPU beside its siblings, and what a full node loses.
 """
 
 from typing import Final
@@ -21,11 +23,11 @@ from typing import Final
 from orchestrator.disk.outcomes import Status
 from orchestrator.report.burn_in import BurnInReport
 from orchestrator.report.cells import BatchScan, ModelResult, ProbeMetrics
-from orchestrator.report.comparisons import BaselineComparison, Cost, Spread, ThresholdResult
+from orchestrator.report.comparisons import BaselineComparison, Cost, FullNode, Spread, Standing, ThresholdResult
 from orchestrator.report.health import HealthReport
 from orchestrator.report.parts import Part, SettingReport
 
-SCHEMA_VERSION: Final = 4
+SCHEMA_VERSION: Final = 5
 
 
 class SegmentReport(Part, frozen=True, kw_only=True):
@@ -118,8 +120,8 @@ class ConfigurationReport(Part, frozen=True, kw_only=True):
 
     precision: all of them in one text, as the requirements have it; precisions: one by one.
     sequence_lengths, input_sizes: that were asked for in place of each model's own; memory_format likewise.
-    required_signals: of a GPU's health, by --require. preset, time_limit_seconds: of `quick`, null for a run that may
-    take as long as it needs.
+    required_signals: of a GPU's health, by --require. preset, time_limit_seconds: of `quick` and `triage`,
+    null for a run that may take as long as it needs.
     """
 
     precision: str
@@ -292,6 +294,8 @@ class Report(Part, frozen=True, kw_only=True):
     left_out: tuple[LeftOutReport, ...]
     summary: Summary
     cross_gpu: tuple[Spread, ...]
+    stragglers: tuple[Standing, ...]
+    full_node: tuple[FullNode, ...]
     overhead: Overhead
     failures: tuple[FailureReport, ...]
     verdict: Verdict

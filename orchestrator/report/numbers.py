@@ -35,8 +35,10 @@ def count(value: int) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time span in words: 42 seconds, 3 minutes, 7 h 58 min."""
+    """A time span in words: 42 seconds, 2 min 30 s, 3 minutes, 12 minutes, 7 h 58 min."""
     if seconds < 120:
         return f"{seconds:.0f} seconds"
+    if seconds < 600 and round(seconds) % 60:
+        return f"{round(seconds) // 60} min {round(seconds) % 60:02} s"
     minutes = round(seconds / 60)
     return f"{minutes} minutes" if minutes < 120 else f"{minutes // 60} h {minutes % 60:02d} min"

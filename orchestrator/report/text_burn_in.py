@@ -9,13 +9,18 @@ from typing import Final
 
 from orchestrator.configuration.naming import counted
 from orchestrator.health.judges import Action
-from orchestrator.report import layout
-from orchestrator.report.burn_in import BurnInReport, GpuBurnIn, ReasonReport
+from orchestrator.report import layout, text_health
+from orchestrator.report.burn_in import BurnInReport, CheckReport, GpuBurnIn, ReasonReport
 from orchestrator.report.model import Report
 from orchestrator.report.numbers import duration
 from orchestrator.report.text_gpus import groups, label_of, labels
+from protocol.cell import Workload
 
 SHOWN_REASONS: Final = 3
+IN_FULL: Final = 3
+"""So many GPUs, or groups of them, are told of in full; where there are more, each has its gravest reason alone."""
+ROOM: Final = 12
+"""Lines that those share."""
 HEADER: Final = ("GPU", "Verdict", "Load", "Rounds", "Checks", "Wrong", "FLOP", "Max C", "W")
 
 
@@ -24,16 +29,25 @@ def burn_in(report: Report) -> Iterator[str]:
     night = report.burn_in
     if night is None:
         return
-    yield from layout.wrap(f"Level {night.level}, {duration(night.duration_seconds)} asked for. {_meaning(night)}")
+    yield from layout.wrap(f"Level {night.level}, {duration(night.duration_seconds)} asked for. {meaning(night)}")
     for group in groups(report):
         yield from layout.wrap(f"{labels(group.devices)}: {group.shown.gpu_name}")
     yield ""
-    yield from layout.table(HEADER, [_row(gpu, report) for gpu in night.gpus])
+    yield from layout.table(HEADER, [row(gpu, report) for gpu in night.gpus])
     told: dict[tuple[ReasonReport, ...], list[GpuBurnIn]] = {}
     for gpu in night.gpus:
         told.setdefault(gpu.reasons, []).append(gpu)
+    told.pop((), None)
     for reasons, alike in told.items():
-        yield from _reasons(reasons, alike, report)
+        yield from _who(alike, report)
+        yield from _reasons(reasons) if len(told) <= IN_FULL else _gravest(reasons, max(1, ROOM // len(told)))
+    if len(told) > IN_FULL:
+        yield "  all reasons, in full, are in the JSON report"
+    for judged in report.health.gpus:
+        if judged.earlier:
+            yield from layout.wrap(f"{label_of(judged.gpu_uuid, report)}, earlier: {judged.earlier}", "", "  ")
+    for one in night.injected:
+        yield from layout.wrap(f"injected: {one.fault}: {one.outcome}", "", "  ")
     yield ""
     yield from _evidence(night)
     yield from _warming_up(night)
@@ -42,18 +56,20 @@ def burn_in(report: Report) -> Iterator[str]:
     yield ""
 
 
-def _meaning(night: BurnInReport) -> str:
+def meaning(night: BurnInReport) -> str:
+    """How far the verdicts may be taken."""
     if night.tainted:
         return "Faults were injected on purpose: this proves that they are found, and nothing about the GPUs."
     return "PASS says that no error was seen in the checks below, never that there is none."
 
 
-def _row(gpu: GpuBurnIn, report: Report) -> tuple[str, ...]:
+def row(gpu: GpuBurnIn, report: Report) -> tuple[str, ...]:
+    """What one device did, in the columns of HEADER."""
     operations = sum(check.verified_operations for check in gpu.checks)
     return (
         label_of(gpu.gpu_uuid, report),
         gpu.verdict,
-        _short(gpu.under_load_seconds),
+        short(gpu.under_load_seconds),
         str(gpu.rounds),
         f"{sum(check.checks for check in gpu.checks):,}",
         str(sum(check.mismatches for check in gpu.checks)),
@@ -63,7 +79,7 @@ def _row(gpu: GpuBurnIn, report: Report) -> tuple[str, ...]:
     )
 
 
-def _short(seconds: float) -> str:
+def short(seconds: float) -> str:
     """A duration that fits into a column: "42 s", "7 min", "7:58 h"."""
     if seconds < 60:
         return f"{seconds:.0f} s"
@@ -71,19 +87,29 @@ def _short(seconds: float) -> str:
     return f"{minutes} min" if minutes < 60 else f"{minutes // 60}:{minutes % 60:02} h"
 
 
-def _reasons(reasons: Sequence[ReasonReport], gpus: Sequence[GpuBurnIn], report: Report) -> Iterator[str]:
-    """Why the verdict on these GPUs, at least one, is no PASS; of one alone, the board to look for."""
-    if not reasons:
-        return
+def _who(gpus: Sequence[GpuBurnIn], report: Report) -> Iterator[str]:
+    """These GPUs, at least one, with their verdict; of one alone, the board to look for."""
     devices = {device.gpu_uuid: device for device in report.gpu_info}
     alike = [devices[gpu.gpu_uuid] for gpu in gpus]
     board = {"serial": alike[0].serial, "at": alike[0].pci_address} if len(alike) == 1 else {}
     who = ", ".join([labels(alike), *(f"{word} {fact}" for word, fact in board.items() if fact)])
     todo = f" ({gpus[0].action})" if gpus[0].action is not Action.NOTHING else ""
     yield from layout.wrap(f"{who}: {gpus[0].verdict}{todo}")
+
+
+def _reasons(reasons: Sequence[ReasonReport]) -> Iterator[str]:
+    """Why the verdict is no PASS."""
     told = Counter(f"{reason.verdict}: {reason.text}" for reason in reasons)
     times = [text if count == 1 else f"{text} ({count} times)" for text, count in told.items()]
     yield from layout.bullets(times, SHOWN_REASONS)
+
+
+def _gravest(reasons: Sequence[ReasonReport], most: int) -> Iterator[str]:
+    """The first of the reasons, on so many lines at most."""
+    lines = list(layout.wrap(f"- {reasons[0].verdict}: {reasons[0].text}", "  ", "  "))
+    yield from lines[: most - 1]
+    if rest := lines[most - 1 :]:
+        yield layout.cut(" ".join([rest[0], *(line.strip() for line in rest[1:])]), layout.WIDTH)
 
 
 def _warming_up(night: BurnInReport) -> Iterator[str]:
@@ -92,7 +118,7 @@ def _warming_up(night: BurnInReport) -> Iterator[str]:
     if not soaks:
         return
     seconds = sorted(soak.left_out_seconds for soak in soaks if soak.left_out_seconds is not None)
-    spans = dict.fromkeys(_short(length) for length in (*seconds[:1], *seconds[-1:]))
+    spans = dict.fromkeys(short(length) for length in (*seconds[:1], *seconds[-1:]))
     first = ["the first round"] if len(seconds) < len(soaks) else []
     left_out = " and ".join([*([" to ".join(spans)] if spans else []), *first])
     why = ", or ".join(dict.fromkeys(ending for soak in soaks for ending in soak.ended_because))
@@ -105,8 +131,7 @@ def _health(report: Report) -> Iterator[str]:
     devices = {device.gpu_uuid: device for device in report.gpu_info}
     for one in report.health.gpus:
         if one.applicable:
-            words = f"{one.verdict} ({one.readable} of {one.applicable} signals were read)"
-            told.setdefault(words, []).append(one.gpu_uuid)
+            told.setdefault(text_health.words(one), []).append(one.gpu_uuid)
     if not told:
         return
     parts = [f"{labels([devices[uuid] for uuid in uuids])}: {words}" for words, uuids in told.items()]
@@ -124,16 +149,25 @@ def _evidence(night: BurnInReport) -> Iterator[str]:
     for kind in dict.fromkeys(check.check for gpu in night.gpus for check in gpu.checks):
         told = [check for gpu in night.gpus for check in gpu.checks if check.check == kind]
         bounds = [check.error_bound for check in told if check.error_bound is not None]
+        wrong = sum(check.mismatches for check in told)
         bound = f", at most {max(bounds):.1e} errors a check (95 %)" if bounds else ""
         checks = sum(check.checks for check in told)
-        launches = sum(check.launches for check in told)
-        yield from layout.wrap(f"{kind}: {checks:,} checks in {launches} launches{bound}", "", "  ")
+        launches = _launches(kind, told, night)
+        found = f", {wrong:,} of them wrong" if wrong else bound
+        yield from layout.wrap(f"{kind}: {checks:,} checks in {launches} launches{found}", "", "  ")
     yield from _links(night)
     untested = {f"{what}: {why}" for gpu in night.gpus for what, why in gpu.not_tested.items()}
     for line in sorted(untested)[:SHOWN_REASONS]:
         yield from layout.wrap(f"not tested: {line}", "", "  ")
     if len(untested) > SHOWN_REASONS:
         yield f"not tested: {len(untested) - SHOWN_REASONS} more in the JSON report"
+
+
+def _launches(kind: str, told: Sequence[CheckReport], night: BurnInReport) -> int:
+    """One of links is the same launch for all its devices."""
+    if kind == Workload.LINKS:
+        return sum(one.launches for one in night.links)
+    return sum(check.launches for check in told)
 
 
 def _links(night: BurnInReport) -> Iterator[str]:

@@ -28,7 +28,7 @@ _SKIPPED: Final = ("the model is skipped", "the cell is skipped")
 """How outcomes.py begins the reason of a cell that was not tried because it had failed elsewhere."""
 _WITHOUT: Final = frozenset({Status.FAILED, Status.MISSING})
 _ENDED_AS: Final = "Ended as"
-_FACTS: Final = {
+FACTS: Final = {
     "ended_as": _ENDED_AS,
     "fault": "Whose fault",
     "exit": "Exit",
@@ -36,13 +36,13 @@ _FACTS: Final = {
     "xids": "Xid",
     "chain": "Raised",
 }
-_MEMORY: Final = {
+MEMORY: Final = {
     "device_free_bytes": "{} free on the device",
     "device_total_bytes": "{} in all",
     "device_used_bytes": "{} in use on the device, as last read",
     "available_bytes": "{} available on the host",
 }
-_FILES: Final = {
+FILES: Final = {
     "stderr": ("End of stderr", slice(-_SHOWN_LINES, None)),
     "stacks": ("Stacks", slice(_SHOWN_LINES)),  # the innermost call comes first
 }
@@ -63,10 +63,10 @@ def failures(report: Report) -> Iterator[str]:
 
 def root_cause(report: Report) -> Iterator[str]:
     """The failure that explains most, with its evidence and what to do; and what the run did about it."""
-    failure = _root(report.failures)
+    failure = root(report.failures)
     if failure is None:
         return
-    yield from layout.wrap(f"Root cause: {_what(failure, report)}: {_kind(failure)}", "", "  ")
+    yield from layout.wrap(f"Root cause: {what(failure, report)}: {kind(failure)}", "", "  ")
     yield from layout.wrap(failure.message, "  ")
     yield from _evidence(failure)
     if failure.category is not None:
@@ -83,7 +83,7 @@ def root_cause(report: Report) -> Iterator[str]:
     yield ""
 
 
-def _root(found: Sequence[FailureReport]) -> FailureReport | None:
+def root(found: Sequence[FailureReport]) -> FailureReport | None:
     """The earliest of the gravest. Interrupted attempts and those that a person stopped explain nothing."""
     causes = [one for one in found if one.category is not None and one.category not in _ASKED_FOR]
     return min(causes, key=_gravity, default=None)
@@ -97,26 +97,27 @@ def _gravity(failure: FailureReport) -> int:
 
 def _evidence(failure: FailureReport) -> Iterator[str]:
     known = failure.evidence
-    for name, words in _FACTS.items():
+    for name, words in FACTS.items():
         if name in known:
             yield from layout.wrap(f"{words}: {known[name]}", "  ", "  ")
-    memory = [words.format(_gib(known[name])) for name, words in _MEMORY.items() if name in known]
+    memory = [words.format(gib(known[name])) for name, words in MEMORY.items() if name in known]
     if memory:
         yield from layout.wrap(f"Memory: {', '.join(memory)}", "  ", "  ")
-    for name, (words, shown) in _FILES.items():
+    for name, (words, shown) in FILES.items():
         lines = [line for line in known.get(name, "").splitlines() if line.strip()]
         if lines:
             yield f"  {words}:"
             yield from (f"    {layout.cut(line, layout.WIDTH - 4)}" for line in lines[shown])
 
 
-def _gib(count: str) -> str:
+def gib(count: str) -> str:
+    """Bytes, as evidence has them, in GiB; anything else as it is."""
     return f"{int(count) / 2**30:.1f} GiB" if count.isdecimal() else count
 
 
 def _failure(index: int, failure: FailureReport, report: Report) -> Iterator[str]:
     yield from layout.wrap(
-        f"{index}. {_what(failure, report)}, attempt {failure.attempt}: {_kind(failure)}",
+        f"{index}. {what(failure, report)}, attempt {failure.attempt}: {kind(failure)}",
         "  ",
         "   ",
     )
@@ -128,13 +129,15 @@ def _failure(index: int, failure: FailureReport, report: Report) -> Iterator[str
     )
 
 
-def _what(failure: FailureReport, report: Report) -> str:
+def what(failure: FailureReport, report: Report) -> str:
+    """Which launch it was, by its device and its cell."""
     device = label_of(failure.gpu_uuid, report)
     cell = next(cell for cell in report.cells if cell.cell == failure.cell)
     name = sized(cell.model_name, cell.input_size, input_sizes(cell, report))
     return f"{device}: {name} {failure.workload} {failure.precision} at batch size {failure.batch_size}"
 
 
-def _kind(failure: FailureReport) -> str:
+def kind(failure: FailureReport) -> str:
+    """How it ended, and when."""
     phase = f" while in phase {failure.phase}" if failure.phase else ""
     return f"{how_it_ended(failure.category or failure.outcome, failure.message)}{phase}"

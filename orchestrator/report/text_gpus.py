@@ -67,7 +67,7 @@ def _group(devices: Sequence[GpuInfo], *, heading: bool) -> Iterator[str]:
     if heading:
         yield from layout.wrap(labels(devices) + (", identical:" if len(devices) > 1 else ":"), "  ", "  ")
     indent = "    " if heading else "  "
-    known = [_facts(device) for device in devices]
+    known = [facts_of(device) for device in devices]
     shared = {name: fact for name, fact in known[0].items() if all(facts[name] == fact for facts in known)}
     for name, fact in shared.items():
         if fact is not None:
@@ -78,7 +78,8 @@ def _group(devices: Sequence[GpuInfo], *, heading: bool) -> Iterator[str]:
             yield from layout.wrap(f"{label(device)}: {', '.join(own)}", indent, "  ")
 
 
-def _facts(device: GpuInfo) -> Mapping[str, str | None]:
+def facts_of(device: GpuInfo) -> Mapping[str, str | None]:
+    """What is known of a device, by its name; None where it is not."""
     memory, limit = device.gpu_memory_total_mb, device.power_limit_w
     pcie = f"generation {device.pcie_generation}, {device.pcie_width} lanes" if device.pcie_generation else None
     return {

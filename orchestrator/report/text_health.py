@@ -6,7 +6,7 @@ from typing import Final
 from orchestrator.health.judges import State
 from orchestrator.health.verdict import Verdict
 from orchestrator.report import layout
-from orchestrator.report.health import DeviceHealth, SignalReport
+from orchestrator.report.health import DeviceHealth, NodeHealth, SignalReport
 from orchestrator.report.model import Report
 from orchestrator.report.text_gpus import label_of
 
@@ -27,12 +27,14 @@ def health(report: Report) -> Iterator[str]:
     yield from layout.chapter("Health of the Hardware")
     for device in told:
         who = label_of(device.gpu_uuid, report)
-        yield from layout.wrap(_line(who, device.verdict, device.readable, device.applicable))
+        yield from layout.wrap(f"{who}: {words(device)}")
         if device.note:
             yield from layout.wrap(device.note, "    ")
+        if device.earlier:
+            yield from layout.wrap(f"earlier: {device.earlier}", "    ", "  ")
         yield from _findings(device.signals)
         yield from _xids(device)
-    yield from layout.wrap(_line("The machine", node.verdict, node.readable, node.applicable))
+    yield from layout.wrap(f"The machine: {words(node)}")
     yield from _findings(node.signals)
     if node.verdict is Verdict.UNKNOWN:
         for why in dict.fromkeys(one.message for one in node.signals if one.state is State.UNREADABLE):
@@ -40,8 +42,10 @@ def health(report: Report) -> Iterator[str]:
     yield ""
 
 
-def _line(who: str, verdict: Verdict, readable: int, applicable: int) -> str:
-    return f"{who}: {verdict}" + (f" ({readable} of {applicable} applicable signals were read)" if applicable else "")
+def words(judged: DeviceHealth | NodeHealth) -> str:
+    """The verdict, with how many of the signals that can be there were read."""
+    read = f" ({judged.readable} of {judged.applicable} applicable signals were read)" if judged.applicable else ""
+    return f"{judged.verdict}{read}"
 
 
 def _findings(signals: Sequence[SignalReport]) -> Iterator[str]:

@@ -28,10 +28,10 @@ def _thresholds(report: Report) -> Iterator[str]:
     for one in report.thresholds:
         by_name.setdefault(one.threshold, []).append(one)
     several = len(report.gpu_info) > 1
-    for name, results in sorted(by_name.items(), key=lambda item: min(map(_gravity, item[1]))):
+    for name, results in sorted(by_name.items(), key=lambda item: min(map(gravity, item[1]))):
         yield from layout.wrap(name)
-        shown = sorted(results, key=_gravity)
-        rows = [(_cell(one, several=several), one.target, _actual(one), str(one.status)) for one in shown[:_MOST]]
+        shown = sorted(results, key=gravity)
+        rows = [(cell(one, several=several), one.target, actual(one), str(one.status)) for one in shown[:_MOST]]
         yield from layout.table(("Cell", "Target", "Actual", "Status"), rows, "  ")
         if len(shown) > _MOST:
             yield f"  ... and {len(shown) - _MOST} more in the JSON report"
@@ -40,18 +40,21 @@ def _thresholds(report: Report) -> Iterator[str]:
         yield ""
 
 
-def _gravity(one: ThresholdResult) -> int:
+def gravity(one: ThresholdResult) -> int:
+    """For sorting, the gravest first."""
     return (Met.MISSED, Met.NOT_MEASURED, Met.MET).index(one.status)
 
 
-def _cell(one: ThresholdResult, *, several: bool) -> str:
+def cell(one: ThresholdResult, *, several: bool) -> str:
+    """What it was held against. several: whether the run has more than one device."""
     if one.cell is None:
         return "none"
     device = f"GPU {one.gpu_id} " if several else ""
     return f"{device}{one.model_name} {one.phase} {one.precision} b{one.batch_size}"
 
 
-def _actual(one: ThresholdResult) -> str:
+def actual(one: ThresholdResult) -> str:
+    """The figure, in the unit of the target."""
     return NOT_AVAILABLE if one.actual is None else f"{number(one.actual)} {one.unit}"
 
 
@@ -75,7 +78,7 @@ def _costs(report: Report) -> Iterator[str]:
         return
     yield from layout.chapter("Costs")
     several = len(report.gpu_info) > 1
-    rows = [_cost_row(one, several=several) for one in report.costs[:_MOST]]
+    rows = [cost_row(one, several=several) for one in report.costs[:_MOST]]
     yield from layout.table(("Cell", "Million", "Price", "Energy"), rows)
     if len(report.costs) > _MOST:
         yield f"  ... and {len(report.costs) - _MOST} more in the JSON report"
@@ -85,7 +88,8 @@ def _costs(report: Report) -> Iterator[str]:
     yield ""
 
 
-def _cost_row(one: Cost, *, several: bool) -> tuple[str, ...]:
+def cost_row(one: Cost, *, several: bool) -> tuple[str, ...]:
+    """Cell, million of what, price and energy. several: whether the run has more than one device."""
     device = f" GPU {one.gpu_id}" if several else ""
     return (
         f"{one.model_name} {one.phase} {one.precision} b{one.batch_size}{device}",

@@ -15,14 +15,14 @@ def not_measured(report: Report) -> Iterator[str]:
     if not report.left_out and not dropped:
         return
     yield from layout.chapter("Not Measured")
-    yield from layout.bullets(_left_out(report), len(report.left_out))
-    for why, cells in _by_reason(dropped).items():
+    yield from layout.bullets(left_out(report), len(report.left_out))
+    for why, cells in dropped_by_reason(dropped).items():
         yield from layout.wrap(f"{why}:")
-        yield from layout.bullets(_dropped(cells, report), len(cells))
+        yield from layout.bullets(dropped_lines(cells, report), len(cells))
     yield ""
 
 
-def _left_out(report: Report) -> Iterator[str]:
+def left_out(report: Report) -> Iterator[str]:
     """Each reason once, with every model that it holds for, and with the devices where it does not hold for all."""
     told = ((one.reason, one.model_name, one.gpu_uuid) for one in report.left_out)
     for reason, models, uuids in by_reason(told):
@@ -31,7 +31,7 @@ def _left_out(report: Report) -> Iterator[str]:
         yield f"{models}: {reason}{where}"
 
 
-def _by_reason(dropped: Sequence[CellEntry]) -> dict[str, list[CellEntry]]:
+def dropped_by_reason(dropped: Sequence[CellEntry]) -> dict[str, list[CellEntry]]:
     """By what their reasons have in common: what differs are the seconds of each cell, which report.json has."""
     found: dict[str, list[CellEntry]] = {}
     for cell in dropped:
@@ -45,7 +45,7 @@ def input_sizes(cell: CellEntry, report: Report) -> set[int | None]:
     return {other.input_size for other in report.cells if (other.model_name, other.workload) == alike}
 
 
-def _dropped(cells: Sequence[CellEntry], report: Report) -> Iterator[str]:
+def dropped_lines(cells: Sequence[CellEntry], report: Report) -> Iterator[str]:
     """What was dropped, model by model; what was dropped on several devices is named once."""
     models: dict[str, dict[str, None]] = {}
     for cell in cells:

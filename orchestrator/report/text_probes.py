@@ -12,7 +12,7 @@ def probes(found: Sequence[ProbeMetrics]) -> Iterator[str]:
     """The probes of one device, nothing where none was planned."""
     if not found:
         return
-    rows = [row for probe in found for row in _rows(probe)]
+    rows = [row for probe in found for row in rates(probe)]
     yield "What it reaches without a model:"
     yield from layout.table(("Probe", "Sustained", "Best burst"), rows, "  ")
     for probe in found:
@@ -21,12 +21,12 @@ def probes(found: Sequence[ProbeMetrics]) -> Iterator[str]:
     yield ""
 
 
-def _rows(probe: ProbeMetrics) -> Iterator[tuple[str, str, str]]:
+def rates(probe: ProbeMetrics) -> Iterator[tuple[str, str, str]]:
     """A row for each rate. A probe without a result has one that says so."""
     if probe.sustained_tflops is not None:
         yield _name(probe), unit(probe.sustained_tflops, "TFLOP/s"), unit(probe.best_tflops, "TFLOP/s")
-    rates = {", copy": probe.copy_gb_per_sec, ", triad": probe.triad_gb_per_sec, "": probe.transfer_gb_per_sec}
-    for what, rate in rates.items():
+    found = {", copy": probe.copy_gb_per_sec, ", triad": probe.triad_gb_per_sec, "": probe.transfer_gb_per_sec}
+    for what, rate in found.items():
         if rate is not None:
             yield f"{_name(probe)}{what}", unit(rate, "GB/s"), ""
     if not probe.launches:

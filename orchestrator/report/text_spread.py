@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from orchestrator.report import layout
-from orchestrator.report.comparisons import Spread, SpreadValue
+from orchestrator.report.comparisons import FullNode, Spread, SpreadValue
 from orchestrator.report.model import Report
 from orchestrator.report.numbers import share, unit
 from orchestrator.report.text_gpus import label
@@ -29,7 +29,7 @@ _FREQUENT: Final = "not steady"
 """A short warm-up makes many of these notes; they must not hide the others."""
 _LOAD: Final = "model_load_time_ms"
 _PHASES: Final = {"inference": "infer", "training": "train", "generation": "write"}
-_UNITS: Final = {
+UNITS: Final = {
     _LOAD: "ms",
     "throughput_samples_per_sec": "smp/s",
     "tokens_per_second": "tok/s",
@@ -37,7 +37,7 @@ _UNITS: Final = {
     "copy_gb_per_sec": "GB/s",
     "transfer_gb_per_sec": "GB/s",
 }
-_NOT_COMPARABLE: Final = ("n/c", "not comparable")
+NOT_COMPARABLE: Final = ("n/c", "not comparable")
 
 
 def spread(report: Report) -> Iterator[str]:
@@ -47,19 +47,19 @@ def spread(report: Report) -> Iterator[str]:
     names = {device.gpu_uuid: label(device) for device in report.gpu_info}
     on_cpu = any(device.kind == "cpu" for device in report.gpu_info)
     yield from layout.chapter(f"Spread Between Identical {'Devices' if on_cpu else 'GPUs'}")
-    for spreads in _by_devices(report.cross_gpu):
-        cells = dict(zip(_cells(spreads), spreads, strict=True))
+    for spreads in by_devices(report.cross_gpu):
+        cells = dict(zip(cell_names(spreads), spreads, strict=True))
         yield from layout.wrap(f"{spreads[0].gpu_name}, {len(spreads[0].values)} devices:")
         rows = [_row(cell, one, names) for cell, one in cells.items()]
         yield from layout.table(("Cell", "Median", "Spread", "Slowest", "Fastest"), rows)
         yield from _matrix(cells, names)
-        yield from layout.bullets(_notes(cells), SHOWN_NOTES)
+        yield from layout.bullets(notes(cells), SHOWN_NOTES)
         yield ""
     yield from layout.wrap("Every value: report.json (cross_gpu, results) and report.csv in the run's folder.")
     yield ""
 
 
-def _by_devices(spreads: Iterable[Spread]) -> Iterable[list[Spread]]:
+def by_devices(spreads: Iterable[Spread]) -> Iterable[list[Spread]]:
     """The comparisons of each group of identical devices."""
     found: dict[tuple[str, ...], list[Spread]] = {}
     for one in spreads:
@@ -68,19 +68,19 @@ def _by_devices(spreads: Iterable[Spread]) -> Iterable[list[Spread]]:
 
 
 def _row(cell: str, one: Spread, names: Mapping[str, str]) -> tuple[str, ...]:
-    compared = {value.gpu_uuid: speed for value in one.values if (speed := _speed(one, value)) is not None}
+    compared = {value.gpu_uuid: speed for value in one.values if (speed := speed_percent(one, value)) is not None}
     if not compared:
         return (cell, one.comparison, "", "", "")
     return (
         cell,
-        unit(one.median, _UNITS[one.metric]),
+        unit(one.median, UNITS[one.metric]),
         share(one.spread_percent),
         names[min(compared, key=lambda uuid: compared[uuid])],
         names[max(compared, key=lambda uuid: compared[uuid])],
     )
 
 
-def _speed(one: Spread, value: SpreadValue) -> float | None:
+def speed_percent(one: Spread, value: SpreadValue) -> float | None:
     """Percent of the median speed. Of a time, the longest is the slowest. None for what does not compare."""
     percent = value.percent_of_median
     if not percent:
@@ -114,9 +114,9 @@ def _matrix(cells: Mapping[str, Spread], names: Mapping[str, str]) -> Iterator[s
 
 
 def _entry(one: Spread, value: SpreadValue) -> str:
-    speed = _speed(one, value)
+    speed = speed_percent(one, value)
     if speed is None:
-        return SHORT.get(value.status, _NOT_COMPARABLE)[0]
+        return SHORT.get(value.status, NOT_COMPARABLE)[0]
     return "." if abs(speed - 100) <= SIMILAR_PERCENT else f"{speed:.1f}"
 
 
@@ -125,20 +125,22 @@ def _line(cell: str, entries: Sequence[str], first: int, column: int) -> str:
 
 
 def _legend(entries: set[str]) -> Iterator[str]:
-    words = [f"{short}: {meaning}" for short, meaning in (*SHORT.values(), _NOT_COMPARABLE) if short in entries]
+    words = [f"{short}: {meaning}" for short, meaning in (*SHORT.values(), NOT_COMPARABLE) if short in entries]
     if words:
         yield from layout.wrap("; ".join(words), "  ", "  ")
 
 
-def _cells(spreads: Sequence[Spread]) -> Iterator[str]:
+def cell_names(spreads: Sequence[Spread]) -> Iterator[str]:
     """Names of the cells, each once: with input size, memory format and the like where these tell cells apart."""
-    common = Counter(_cell(one) for one in spreads)
-    for one in spreads:
-        cell = _cell(one)
+    modes = {one.mode for one in spreads}
+    named = [f"{cell_name(one)} {one.mode}" if len(modes) > 1 else cell_name(one) for one in spreads]
+    common = Counter(named)
+    for cell, one in zip(named, spreads, strict=True):
         yield cell if common[cell] == 1 else f"{cell}{_further(one)}"
 
 
-def _cell(one: Spread) -> str:
+def cell_name(one: Spread | FullNode) -> str:
+    """A cell in short: "resnet50 train fp32 b8"."""
     batch = "" if one.phase in ("load", "probe") else f" b{one.batch_size_requested}"
     phase = "" if one.phase == "probe" else f" {_PHASES.get(one.phase, one.phase)}"
     return f"{one.model_name}{phase} {one.precision}{batch}"
@@ -149,7 +151,7 @@ def _further(one: Spread) -> str:
     return f"{size} {one.memory_format}" if one.memory_format == "channels_last" else size
 
 
-def _notes(cells: Mapping[str, Spread]) -> Iterator[str]:
+def notes(cells: Mapping[str, Spread]) -> Iterator[str]:
     """Each note once, with the cells that it is about; a note about every cell stands alone and first.
 
     Of the others, those about few cells come first: what happened once is what nobody would look for.

@@ -18,44 +18,45 @@ Ledgers = Mapping[str, Sequence[LaunchLedger]]
 
 def time(report: Report) -> Iterator[str]:
     """The chapter, nothing where no cell with figures was measured."""
-    ledgers = _ledgers(report)
+    ledgers = ledgers_of(report)
     if not ledgers:
         return
     yield from layout.chapter("Time Beside Measuring")
     yield from layout.wrap(
-        f"Loading, warm-up and measuring aside, a launch cost {_cost(ledgers)} (isolation "
+        f"Loading, warm-up and measuring aside, a launch cost {launch_cost(ledgers)} (isolation "
         f"{report.overhead.isolation}). Start, import, context, build, count, record and teardown belong to that "
         "overhead."
     )
-    yield from _zygote(report)
+    for line in zygote(report):
+        yield from layout.wrap(line)
     yield ""
     table = [
-        (entry.removesuffix("_ms").replace("_", " "), *(_entry(found, entry) for found in ledgers.values()))
-        for entry in LaunchLedger.__struct_fields__
+        (name.removesuffix("_ms").replace("_", " "), *(entry(found, name) for found in ledgers.values()))
+        for name in LaunchLedger.__struct_fields__
     ]
     yield from layout.table(("Median, ms", *ledgers), table, "  ", _LEAST)
     yield ""
 
 
-def _cost(ledgers: Ledgers) -> str:
+def launch_cost(ledgers: Ledgers) -> str:
     """By workload: one median over all would be of a mixture."""
     medians = {phase: median(ledger.overhead_ms for ledger in found) for phase, found in ledgers.items()}
     words = [f"{number(medians[phase])} ms ({phase})" for phase in sorted(medians, key=lambda phase: medians[phase])]
     return words[0] if len(words) == 1 else f"from {words[0]} to {words[-1]}"
 
 
-def _zygote(report: Report) -> Iterator[str]:
+def zygote(report: Report) -> Iterator[str]:
+    """What the shared start-up cost, and when it pays; nothing without one."""
     overhead = report.overhead
     if overhead.zygote_start_ms is None:
         return
     pays = overhead.pays_from_launches
     when = "does not pay" if pays is None else f"pays from {pays} launches on"
-    yield from layout.wrap(
-        f"The zygote took {number(overhead.zygote_start_ms)} ms to start, and {when} ({overhead.note})."
-    )
+    yield f"The zygote took {number(overhead.zygote_start_ms)} ms to start, and {when} ({overhead.note})."
 
 
-def _ledgers(report: Report) -> dict[str, list[LaunchLedger]]:
+def ledgers_of(report: Report) -> dict[str, list[LaunchLedger]]:
+    """Where the time of every measured cell's launches went, by workload."""
     found: dict[str, list[LaunchLedger]] = {}
     for phase, metric in _measured(report):
         if metric.ledger:
@@ -72,6 +73,7 @@ def _measured(report: Report) -> Iterator[tuple[str, CellReport]]:
     yield from (("probe", probe) for probe in report.probes)
 
 
-def _entry(ledgers: Iterable[LaunchLedger], entry: str) -> str:
-    known = [value for ledger in ledgers if (value := getattr(ledger, entry)) is not None]
+def entry(ledgers: Iterable[LaunchLedger], name: str) -> str:
+    """The median of one entry, in milliseconds."""
+    known = [value for ledger in ledgers if (value := getattr(ledger, name)) is not None]
     return number(median(known)) if known else NOT_AVAILABLE

@@ -94,7 +94,7 @@ def _configuration(models: tuple[ModelSpec, ...], devices: Sequence[Device], fol
         measurement=_MEASUREMENT,
         launches=1,
         seed=1,
-        mode=Mode.LOADED,
+        modes=(Mode.LOADED,),
         isolation=Isolation.FORK,
         gpu_ids=",".join(device.uuid for device in devices),
         allow_busy=False,

@@ -5,7 +5,7 @@
                              same window and kind of work: what the room does to
                              all of them is taken out ──────────────────────▶ relative course
     course: at most 40 bins, a median of each kind of work in each ▶ each kind less its level ▶ median over the kinds
-            ▶ trend.movement: slope, and change of the last fifth against the first ── beyond the margin? ──▶ verdict
+            ▶ trend.movement: slope, and change of the last fifth against the first ── beyond its margin? ──▶ verdict
 
 Rates ten seconds apart hang together (a fan turns, a neighbour works). Two things keep the intervals honest: bins, over
 which most of that averages out, and what trend.py makes of the rest. A block bootstrap was the alternative: a night has
@@ -15,6 +15,9 @@ costs one. Coverage is in docs/method.md, "Slowing over the hours".
 The change is judged, not the slope: after a step in the middle of the night half of all slopes are zero. A kind of work
 counts when it ran over most of the time, so that one that ran only late is never compared with one that ran only early.
 A kind that slows alone (memory, say) is judged too, and not lost in the median.
+
+Both courses are judged. The relative one is the sharper: what the room does is not in it. The raw one has a wider
+margin, because the room is in it, and it alone shows what all GPUs lose alike, or one that has lost its siblings.
 """
 
 import enum
@@ -69,25 +72,42 @@ class Course:
 class Drift:
     """One GPU. relative: against its siblings; None where it never had three. kinds: each kind of work alone, likewise.
 
-    verdict: of the relative course, or of the raw one where there is no other; SLOWING where a kind is. When all GPUs
-    slow alike (the room, the host), only their raw courses show it.
+    raw: by itself; raw_kinds: each kind of work alone, likewise.
     """
 
     gpu: str
-    verdict: Verdict
     raw: Course
     relative: Course | None
     kinds: Mapping[str, Course]
+    raw_kinds: Mapping[str, Course]
+
+    @property
+    def verdict(self) -> Verdict:
+        """SLOWING where anything is; else of the relative course where siblings were there, else of the raw one."""
+        if self.slows_against_siblings or _slowing(self.raw, self.raw_kinds):
+            return Verdict.SLOWING
+        return self.relative.verdict if self.relative is not None and self.had_siblings else self.raw.verdict
+
+    @property
+    def slows_against_siblings(self) -> bool:
+        """Whether it loses what its siblings keep."""
+        return _slowing(self.relative, self.kinds)
+
+    @property
+    def had_siblings(self) -> bool:
+        """Whether three siblings were there for most of the time."""
+        return self.relative is not None and self.relative.hours >= _LEAST_SPAN * self.raw.hours
 
 
-def judge(rates: Mapping[str, Sequence[Window]], margin: float) -> tuple[Drift, ...]:
+def judge(rates: Mapping[str, Sequence[Window]], margin: float, alone: float) -> tuple[Drift, ...]:
     """A verdict for each GPU, in order of name.
 
-    rates: by GPU, after the heat soak, because warming up is no fault. margin: the share that may be lost (0.02).
+    rates: by GPU, after the heat soak, because warming up is no fault. margin: the share that may be lost against the
+    siblings (0.02); alone: by a GPU's own rates, with all that the room does to them (0.04).
     Raises ValueError for a rate that is not above zero.
     """
     raw, relative = _logs(rates)
-    return tuple(_drift(gpu, raw[gpu], relative[gpu], margin) for gpu in sorted(rates))
+    return tuple(_drift(gpu, raw[gpu], relative[gpu], margin, alone) for gpu in sorted(rates))
 
 
 def _logs(rates: Mapping[str, Sequence[Window]]) -> tuple[dict[str, list[Window]], dict[str, list[Window]]]:
@@ -110,15 +130,21 @@ def _logs(rates: Mapping[str, Sequence[Window]]) -> tuple[dict[str, list[Window]
     return raw, relative
 
 
-def _drift(gpu: str, raw: Sequence[Window], relative: Sequence[Window], margin: float) -> Drift:
-    judged = relative or raw
-    keys = sorted({window.key for window in judged})
-    kinds = {key: _course([window for window in judged if window.key == key], margin) for key in keys}
-    alone = _course(raw, margin)
-    against = _course(relative, margin) if relative else None
-    slowing = any(kind.verdict is Verdict.SLOWING for kind in kinds.values())
-    verdict = Verdict.SLOWING if slowing else (against or alone).verdict
-    return Drift(gpu=gpu, verdict=verdict, raw=alone, relative=against, kinds=kinds)
+def _drift(gpu: str, raw: Sequence[Window], relative: Sequence[Window], margin: float, alone: float) -> Drift:
+    own, own_kinds = _course(raw, alone), _of_kinds(raw, alone)
+    against, kinds = _course(relative, margin) if relative else None, _of_kinds(relative, margin)
+    return Drift(gpu=gpu, raw=own, relative=against, kinds=kinds, raw_kinds=own_kinds)
+
+
+def _slowing(whole: Course | None, kinds: Mapping[str, Course]) -> bool:
+    courses = [*kinds.values(), *([whole] if whole is not None else [])]
+    return any(course.verdict is Verdict.SLOWING for course in courses)
+
+
+def _of_kinds(logs: Sequence[Window], margin: float) -> dict[str, Course]:
+    """Each kind of work alone."""
+    keys = sorted({window.key for window in logs})
+    return {key: _course([window for window in logs if window.key == key], margin) for key in keys}
 
 
 def _course(logs: Sequence[Window], margin: float) -> Course:

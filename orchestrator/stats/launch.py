@@ -88,9 +88,8 @@ def of_launch(result: Result) -> LaunchFigures:
     )
 
 
-def of_cell(results: Sequence[Result]) -> CellFigures:
-    """The figures of a cell from its launches, all at one batch size, at least one."""
-    launches = [of_launch(result) for result in results]
+def of_cell(results: Sequence[Result], launches: Sequence[LaunchFigures]) -> CellFigures:
+    """The figures of a cell from its launches, all at one batch size, at least one. launches: of_launch of each."""
     names = [name for name in launches[0].means_ms if all(name in launch.means_ms for launch in launches)]
     throughputs = [launch.throughput for launch in launches if launch.throughput is not None]
     pooled = {name: series.summarise([time for result in results for time in result.times_ms(name)]) for name in names}

@@ -48,10 +48,14 @@ class RunMargins(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class Margins(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The whole file. drift: of a GPU against itself, over a run. runs: between two of them."""
+    """The whole file. runs: between two of them.
+
+    drift: of a GPU over a run, against its siblings; drift_alone: by its own rates, with what the room does to them.
+    """
 
     siblings: SiblingMargins
     drift: Margin
+    drift_alone: Margin
     runs: RunMargins
 
     @property
@@ -77,7 +81,8 @@ def _load(folder: Path) -> Margins:
     margins = document.convert(Margins)
     places: dict[tuple[str, ...], Margin] = {("siblings", bound): one for bound, one in margins.of_siblings.items()}
     places |= {("runs", "cell"): margins.runs.cell, ("runs", "end_to_end"): margins.runs.end_to_end}
-    for path, margin in {**places, ("drift",): margins.drift}.items():
+    places |= {("drift",): margins.drift, ("drift_alone",): margins.drift_alone}
+    for path, margin in places.items():
         if not 0 < margin.percent < 100:
             where = document.where((*path, "percent"))
             raise ConfigError(f"{where}: expected more than 0 and less than 100, got {margin.percent:g}")

@@ -18,7 +18,7 @@ moves with one of them, or with the mean of two), whatever the true differences 
 import enum
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import fmean, median
 from typing import Final, NamedTuple, TypeVar
 
@@ -76,6 +76,7 @@ class Effect:
 class Sibling:
     """One GPU. p: after Holm over the GPUs. effects: by what limits the cells. slow_cells: those beyond their margin.
 
+    alone: each cell by itself.
     ratio, low, high: over all its cells, with the 90 % interval. wanted: launches of each cell that should settle it.
     """
 
@@ -88,6 +89,7 @@ class Sibling:
     p: float | None = None
     effects: Mapping[Bound, Effect]
     slow_cells: Mapping[str, Effect]
+    alone: Mapping[str, Effect] = field(default_factory=dict)
     wanted: int = 0
 
 
@@ -102,19 +104,20 @@ class _Part(NamedTuple):
     margin: float
 
 
-def judge(cells: Sequence[SiblingCell], margins: Mapping[Bound, float]) -> tuple[Sibling, ...]:
+def judge(cells: Sequence[SiblingCell], margins: Mapping[Bound, float], asked: int = 1) -> tuple[Sibling, ...]:
     """A verdict for each GPU that is in any cell, in order of name.
 
     margins: by bound, as shares (0.05). Cells of fewer than four GPUs, or in which none ran twice, are left out.
+    asked: how often the same is asked of these GPUs, of other cells each time: so often each p counts.
     Raises ValueError for a rate that is not above zero.
     """
     gpus = sorted({gpu for cell in cells for gpu in cell.rates})
     parts = _parts(cells, margins)
     effects = {gpu: _by_bound(parts[gpu]) for gpu in gpus if gpu in parts}
-    chances = {gpu: len(own) * min(effect.p for effect in own.values()) for gpu, own in effects.items()}
+    chances = {gpu: asked * len(own) * min(effect.p for effect in own.values()) for gpu, own in effects.items()}
     adjusted = holm(chances)
     return tuple(
-        _sibling(gpu, parts[gpu], effects[gpu], adjusted[gpu], len(parts))
+        _sibling(gpu, parts[gpu], effects[gpu], adjusted[gpu], asked * len(parts))
         if gpu in parts
         else Sibling(gpu=gpu, verdict=Verdict.NONE, why=_why_not(gpu, cells), effects={}, slow_cells={})
         for gpu in gpus
@@ -194,10 +197,10 @@ def _effect(parts: Sequence[_Part]) -> Effect:
     )
 
 
-def _sibling(gpu: str, parts: Sequence[_Part], effects: Mapping[Bound, Effect], p: float, gpus: int) -> Sibling:
+def _sibling(gpu: str, parts: Sequence[_Part], effects: Mapping[Bound, Effect], p: float, tests: int) -> Sibling:
     alone = {part.cell.name: _effect([part]) for part in parts}
     chances = holm({name: effect.p for name, effect in alone.items()})
-    slow = {name: effect for name, effect in alone.items() if chances[name] * gpus <= ALPHA}
+    slow = {name: effect for name, effect in alone.items() if chances[name] * tests <= ALPHA}
     undecided = [effect for effect in effects.values() if not effect.within]
     if p <= ALPHA:
         verdict = Verdict.STRAGGLER
@@ -216,6 +219,7 @@ def _sibling(gpu: str, parts: Sequence[_Part], effects: Mapping[Bound, Effect], 
         p=p,
         effects=effects,
         slow_cells=slow,
+        alone=alone,
         wanted=max(map(_wanted, undecided), default=0) if verdict is Verdict.SUSPECT else 0,
     )
 

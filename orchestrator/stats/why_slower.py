@@ -11,7 +11,7 @@ nothing is taken out of them here.
 
 import enum
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Final
@@ -31,6 +31,9 @@ class Reason(enum.StrEnum):
     HEAT = "heat"
     POWER = "power limit"
     CLOCK = "clock"
+    LINK = "PCIe link"
+    MEMORY = "memory"
+    HOST = "host"
     OTHER = "other"
     UNKNOWN = "unknown"
     NOT_SLOWER = "not slower"
@@ -60,7 +63,7 @@ def over(readings: Sequence[Reading]) -> Why:
     if not readings:
         raise ValueError("no windows, so nothing to say why")
     count = max(1, math.floor(len(readings) * ENDS))
-    return between(_middle(readings[:count]), _middle(readings[-count:]))
+    return between(typical(readings[:count]), typical(readings[-count:]))
 
 
 def between(early: Reading, late: Reading) -> Why:
@@ -93,15 +96,17 @@ def _why_the_clock(early: Reading, late: Reading) -> tuple[Reason, str]:
     return Reason.CLOCK, ", though it is neither hotter nor at the power limit"
 
 
-def _middle(readings: Sequence[Reading]) -> Reading:
+def typical(readings: Sequence[Reading]) -> Reading:
+    """Medians of readings, at least one, each over what is known."""
     return Reading(
         rate=median(reading.rate for reading in readings),
-        clock_mhz=_median(readings, lambda reading: reading.clock_mhz),
-        temperature_c=_median(readings, lambda reading: reading.temperature_c),
-        capped=_median(readings, lambda reading: reading.capped),
+        clock_mhz=median_of(reading.clock_mhz for reading in readings),
+        temperature_c=median_of(reading.temperature_c for reading in readings),
+        capped=median_of(reading.capped for reading in readings),
     )
 
 
-def _median(readings: Sequence[Reading], read: Callable[[Reading], float | None]) -> float | None:
-    known = [value for reading in readings if (value := read(reading)) is not None]
+def median_of(values: Iterable[float | None]) -> float | None:
+    """Over what is known; None where nothing is."""
+    known = [value for value in values if value is not None]
     return median(known) if known else None

@@ -56,7 +56,9 @@ class Harness:
         self._link = opened.enter_context(Link(folder.name))
         deadlines = stored.configuration.deadlines
         patience_s = deadlines.start + deadlines.import_
-        self.nursery = Nursery(preload.modules(stored, stored.plan.cells), folder / "zygote.log", patience_s)
+        ahead, log = preload.modules(stored, stored.plan.cells), folder / "zygote.log"
+        environment = spawn.environment_of_workers(Path(stored.configuration.cache_folder))
+        self.nursery = Nursery(ahead, log, patience_s, environment)
         opened.callback(self.nursery.close)
         self._gpus = [device.uuid for device in stored.devices if device.kind is DeviceKind.CUDA]
         self._folder = folder

@@ -20,7 +20,7 @@ import psutil
 
 from protocol.paths import RunPaths
 from tests.fakes import faults
-from tests.fakes.node import ROOT
+from tests.fakes.node import ROOT, name_of
 
 DEVICES: Final = 4
 SIZES: Final = 100
@@ -108,7 +108,7 @@ def look(process: psutil.Process, cells: int) -> Look:
     """What the kernel says of it now."""
     with process.oneshot():
         times = process.cpu_times()
-        zygotes = [child for child in process.children() if child.name() == "gpubench-zygote"]
+        zygotes = [child for child in process.children() if name_of(child) == "gpubench-zygote"]
         zygote = min(zygotes, key=lambda child: child.create_time(), default=None)
         status = Path(f"/proc/{process.pid}/status")
         peak_kb = next((line.split()[1] for line in lines(status) if line.startswith("VmHWM:")), "0")

@@ -61,6 +61,24 @@ def test_a_regression_ends_with_one_in_every_format(compare: Callable[..., Calle
     assert (suite.get("tests"), suite.get("failures")) == ("6", "6")
 
 
+def test_a_page_is_printed_or_written(compare: Callable[..., Called], tmp_path: Path) -> None:
+    """The same page in UTF-8 whatever the locale says; -o keeps what was there, and its suffix names the format."""
+    words = ("-m", "orchestrator", "compare", "@last~1", "@last", "--format", "html")
+    printed = python(*words, cwd=tmp_path, PYTHONIOENCODING="latin-1")
+    assert (printed.returncode, printed.stderr) == (1, "")
+    page = tmp_path / "page.html"
+    page.write_text("older")
+    done = compare("compare", "@last~1", "@last", "-o", "page.html")
+    assert (done.returncode, done.stdout, done.stderr) == (1, "page.html\n", "")
+    assert page.read_text(encoding="utf-8") == printed.stdout
+    assert printed.stdout.startswith("<!DOCTYPE html>")
+    assert "driver 570.86 -&gt; 580.95" in printed.stdout
+    assert (tmp_path / "page.1.html").read_text() == "older"
+    for name, begins in (("x.json", "{"), ("x", "====")):
+        assert compare("compare", "@last~1", "@last", "-o", name).returncode == 1
+        assert (tmp_path / name).read_text(encoding="utf-8").startswith(begins)
+
+
 def test_exit_codes_are_for_ci(compare: Callable[..., Called], tmp_path: Path) -> None:
     """0 without a regression, 1 for what --fail-on names, 4 where nothing is conclusive, 2 for what is no run."""
     made(tmp_path / "one", launches=1)
@@ -85,7 +103,9 @@ def test_exit_codes_are_for_ci(compare: Callable[..., Called], tmp_path: Path) -
     [
         (("a.json",), "error: expected two runs or more to compare, got 1"),
         (("a.json", "b.json"), "error: a.json: there is no such file, nor a run's folder of that name"),
-        (("@last", "@last", "--format", "html"), "error: --format: html comes with a later version; now there is text"),
+        (("@last", "@last", "-o", "x.pdf"), "error: -o/--output: x.pdf: no format has the suffix '.pdf'; say which"),
+        (("@last", "@last", "-o", "x.md", "--format", "html"), "error: -o/--output: x.md has the suffix of md, and "),
+        (("@last", "@last", "-o", "none/x.md"), "error: -o/--output: none/x.md cannot be written: no such folder"),
         (("@last", "@last", "--format", "jsn"), "error: --format: there is no format 'jsn'. Did you mean json?"),
         (("@last", "@last", "--fail-on", "slow"), "error: --fail-on: there is no verdict 'slow'. Did you mean slower?"),
         (("@last", "@last", "--threshold", "0"), "error: --threshold: expected more than 0 and less than 100, got 0"),

@@ -50,7 +50,7 @@ run = subprocess.run(resume, capture_output=True, text=True)
 records = journal.read(RunPaths(folder).journal)
 ends = [one for one in records if isinstance(one, End)]
 status = subprocess.run([*resume[:-2], "status", str(folder)], capture_output=True, text=True)
-subprocess.run(["mount", "-o", "remount,size=1m", sys.argv[1]], check=True)
+subprocess.run(["mount", "-o", "remount,size=16m", sys.argv[1]], check=True)
 again = subprocess.run(resume, capture_output=True, text=True)
 print(json.dumps({
     "code": run.returncode, "said": run.stderr, "status": status.stdout,

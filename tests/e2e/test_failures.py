@@ -15,7 +15,7 @@ from protocol.failure import Category
 from protocol.messages import Deadlines
 from tests.fakes import faults
 from tests.fakes.commands import python
-from tests.fakes.node import NOTHING, ROOT, Node, leftovers
+from tests.fakes.node import NOTHING, ROOT, Node, leftovers, name_of, works
 
 SHORT = Deadlines(start=20, import_=20, build=0.7, warm_up=0.6, measure=20, finish=20)
 
@@ -148,8 +148,8 @@ def test_an_orphan_is_ended_with_its_worker(tmp_path: Path) -> None:
     faults.prepare(folder, faults.model("bad", do="leave an orphan"), *others)
     node = Node(folder)
     node.until(lambda: any(isinstance(one, Left) and one.launch in bad_launches(node) for one in node.records()))
-    found = [one for one in psutil.Process(node.process.pid).children(recursive=True) if one.name() == "sleep"]
-    alive = [one for one in found if one.status() != psutil.STATUS_ZOMBIE]  # killed, and to be reaped within a second
+    below = psutil.Process(node.process.pid).children(recursive=True)
+    alive = [one for one in below if name_of(one) == "sleep" and works(one)]  # a zombie is reaped within a second
     assert alive == [], "the orphan outlived its launch"
     assert node.wait() == 0, node.output
     assert leftovers(folder) == NOTHING

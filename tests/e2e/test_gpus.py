@@ -21,16 +21,16 @@ from protocol.cell import Mode, Scalar
 from tests.fakes import faults
 found = devices.resolve("all", visible=None, cores=(0, 1))
 faults.prepare(Path({folder!r}), faults.model("busy", seconds=0.4), faults.model("other"), machines=found,
-               mode=Mode({mode!r}))
+               modes=tuple(map(Mode, {modes!r})))
 print("null")
 """
 
 
-def prepare(nvml: FakeNvml, folder: Path, mode: Mode = Mode.LOADED) -> StoredRun:
+def prepare(nvml: FakeNvml, folder: Path, modes: tuple[Mode, ...] = (Mode.LOADED,)) -> StoredRun:
     """A run on every GPU that the fake NVML shows."""
     from orchestrator.disk import archive
 
-    nvml.python(PREPARE.format(folder=str(folder), mode=str(mode)))
+    nvml.python(PREPARE.format(folder=str(folder), modes=[*map(str, modes)]))
     return archive.load_stored(RunPaths(folder))
 
 
@@ -55,10 +55,31 @@ def test_solo_is_one_gpu_at_a_time(tmp_path: Path) -> None:
     """With --solo no other GPU works while one is measured."""
     nvml = FakeNvml(tmp_path, gpus=3)
     folder = tmp_path / "run"
-    prepare(nvml, folder, Mode.SOLO)
+    prepare(nvml, folder, (Mode.SOLO,))
     node = Node(folder, environment=nvml.environment | beside(nvml))
     assert node.wait() == 0, node.output
     assert most_at_once(node) == 1
+
+
+def test_both_modes_in_one_run(tmp_path: Path) -> None:
+    """All GPUs work together in their loaded launches, and then each alone, and the report has what that costs."""
+    nvml = FakeNvml(tmp_path, gpus=3)
+    folder = tmp_path / "run"
+    stored = prepare(nvml, folder, (Mode.LOADED, Mode.SOLO))
+    node = Node(folder, environment=nvml.environment | beside(nvml))
+    assert node.wait() == 0, node.output
+    modes = {cell.id: cell.mode for cell in stored.plan.cells}
+    at_work: dict[int, Mode] = {}
+    seen: list[list[Mode]] = []
+    for record in node.records():
+        if isinstance(record, Start):
+            at_work[record.launch] = modes[record.cell]
+            seen.append(list(at_work.values()))
+        elif isinstance(record, Left):
+            del at_work[record.launch]
+    assert [Mode.LOADED] * 3 in seen
+    assert [one for one in seen if Mode.SOLO in one] == [[Mode.SOLO]] * 6
+    assert node.report()["test_configuration"]["mode"] == "loaded,solo"
 
 
 @pytest.mark.slow

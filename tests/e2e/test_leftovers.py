@@ -19,7 +19,7 @@ from protocol.messages import Dismiss, Hello, Outcome, ToWorker
 from tests.fakes import faults
 from tests.fakes.commands import python
 from tests.fakes.cuda import beside
-from tests.fakes.node import NOTHING, ROOT, SOCKETS, Node, leftovers
+from tests.fakes.node import NOTHING, ROOT, SOCKETS, Node, leftovers, name_of
 from tests.fakes.nvml import FakeNvml
 
 ORPHAN = """
@@ -97,7 +97,7 @@ def test_an_orphan_of_ours_does_not_keep_us_from_its_gpu(tmp_path: Path) -> None
     environment = nvml.environment | beside(nvml)
     killed = Node(folder, environment=environment)
     killed.until(lambda: killed.working("slow") and "sleep" in leftovers(folder)["processes"])
-    (orphan,) = [child for child in killed.worker("slow").children() if child.name() == "sleep"]
+    (orphan,) = [child for child in killed.worker("slow").children() if name_of(child) == "sleep"]
     killed.kill()
     killed.wait()
     nvml.set({"gpu.0.compute": f"{orphan.pid} 1000", "gpu.0.mortal": 1})

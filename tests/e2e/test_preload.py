@@ -12,7 +12,7 @@ import pytest
 from orchestrator.configuration.resolved import Isolation
 from protocol.cell import ModelSpec
 from tests.fakes import faults
-from tests.fakes.node import ROOT, Node
+from tests.fakes.node import ROOT, Node, name_of
 
 THREADS = """
 import os, pathlib
@@ -78,4 +78,4 @@ def test_whoever_imports_ends_with_the_orchestrator(tmp_path: Path, isolation: I
 
 def importing(running: Node) -> bool:
     """Whether a child has got as far as its first import ahead: its name is the one that it takes before."""
-    return any(child.name() in {"gpubench-zygote", "gpubench-worker"} for child in running.children())
+    return any(name_of(child) in {"gpubench-zygote", "gpubench-worker"} for child in running.children())

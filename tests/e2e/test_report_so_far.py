@@ -15,7 +15,7 @@ from orchestrator.compare.against import Against
 from orchestrator.configuration.resolved import ReportFormat, StoredRun
 from orchestrator.disk import journal, lock, reporting
 from orchestrator.disk.records import Finished
-from orchestrator.report.model import Report
+from orchestrator.disk.reporting import Made
 from protocol.messages import Deadlines
 from protocol.paths import RunPaths
 from tests.fakes import faults
@@ -112,21 +112,21 @@ def test_the_folder_of_a_run_that_was_taken_up_meanwhile_is_left_alone(
 ) -> None:
     """Killed when `report` read it, and resumed, or even over, when it would write: it prints what it has made."""
     run = FakeRun(tmp_path / "run", batch_sizes=(1,))
-    make = reporting.make
+    make = reporting.make_all
     left: list[dict[str, bytes]] = []
 
-    def overtaken(paths: RunPaths, stored: StoredRun | None = None, held: Against | None = None) -> Report:
-        report = make(paths, stored, held)
+    def overtaken(paths: RunPaths, stored: StoredRun | None = None, held: Against | None = None) -> Made:
+        found = make(paths, stored, held)
         if over:
             run.measured(run.cell(batch_size=1))
             run.finish()
-            reports.write(make(paths), paths, ReportFormat)
+            reports.write(make(paths).report, paths, ReportFormat)
         else:
             paths.lock.write_bytes(msgspec.json.encode(lock.myself()))
         left.append(contents(paths.folder))
-        return report
+        return found
 
-    monkeypatch.setattr(reporting, "make", overtaken)
+    monkeypatch.setattr(reporting, "make_all", overtaken)
     shown = CliRunner().invoke(orchestrate, ["report", str(run.paths.folder), "-f", "json,txt"])
     assert (shown.exit_code, shown.stderr) == (0, LEFT_ALONE)
     assert "Verdict: INCOMPLETE" in shown.stdout

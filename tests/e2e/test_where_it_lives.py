@@ -108,6 +108,38 @@ def test_a_machine_that_is_read_only(place: Path) -> None:
     assert counted(place / "out" / "report.json") == (2, 2)
 
 
+SAME_SECOND = """
+import datetime, importlib, runpy, secrets, types
+run, moment = importlib.import_module("orchestrator.cli.run"), datetime.datetime(2026, 4, 1, 21, 30)
+run.datetime = types.SimpleNamespace(now=lambda: moment)
+chance, names = secrets.token_hex, ["000000"]
+secrets.token_hex = lambda length: names.pop() if length == 3 and names else chance(length)
+runpy.run_module("orchestrator", run_name="__main__", alter_sys=True)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_two_runs_that_begin_in_the_same_second(tmp_path: Path, place: Path) -> None:
+    """In one runs folder, with one place for the report: each has its folder, though both draw the same name first.
+
+    Neither leaves a temporary file, though torch makes a folder as it is imported.
+    """
+    command = [sys.executable, "-c", SAME_SECOND, *RUN[2:], "--isolation"]
+    environment = os.environ | bare(TMPDIR=str(place), XDG_CACHE_HOME=str(tmp_path))
+    piped: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "cwd": tmp_path, "env": environment}
+    runs = [subprocess.Popen([*command, isolation], **piped) for isolation in ("fork", "exec")]
+    said = [run.communicate(timeout=200) for run in runs]
+    assert [run.returncode for run in runs] == [0, 0], said
+    folders = sorted((tmp_path / "runs").iterdir())
+    assert [folder.name[:16] for folder in folders] == ["20260401-213000-"] * 2
+    assert folders[0].name.endswith("-000000")
+    assert [counted(folder / "report.json") for folder in folders] == [(1, 1)] * 2
+    assert counted(tmp_path / "benchmark_report.json") == (1, 1)
+    assert [leftovers(folder) for folder in folders] == [NOTHING] * 2
+    assert [file for file in place.iterdir() if not file.name.startswith("gpubench-")] == []
+
+
 def on_a_terminal(command: Sequence[str], cwd: Path, **options: Any) -> tuple[subprocess.Popen[bytes], int]:
     """A process whose three streams are a terminal, and our end of that."""
     ours, theirs = pty.openpty()

@@ -9,6 +9,8 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
@@ -30,6 +32,7 @@ from protocol.cell import (
 from protocol.failure import Phase
 from protocol.messages import Assign, Deadlines, Measurement, Outcome
 from protocol.result import Result
+from protocol.verification import Verification
 from worker import classify
 from worker.stage import Stage
 
@@ -251,6 +254,26 @@ def run_apart(assign: Assign, environment: dict[str, str] | None = None) -> Outc
         timeout=200,
     )
     return codec.decode(done.stdout, Outcome)
+
+
+def run_together(assigns: Sequence[Assign], environment: dict[str, str] | None = None) -> list[Outcome]:
+    """All ranks of a launch at the same time, each in a process of its own, which sees its own GPU alone."""
+
+    def one(assign: Assign) -> Outcome:
+        visible = {"CUDA_VISIBLE_DEVICES": assign.device.uuid} if assign.device.kind is DeviceKind.CUDA else {}
+        return run_apart(assign, {**(environment or {}), **visible})
+
+    if (place := assigns[0].gang) is not None:
+        Path(place.steps).write_bytes(bytes(8 * len(assigns)))
+    with ThreadPoolExecutor(len(assigns)) as pool:
+        return list(pool.map(one, assigns))
+
+
+def verified(outcome: Outcome) -> Verification:
+    """What a launch verified, of what its process told."""
+    assert outcome.result is not None, outcome.failure
+    assert outcome.result.verification is not None
+    return outcome.result.verification
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import zmq
 
-from orchestrator.conductor import Conductor, Surroundings
+from orchestrator.conductor import Conductor
 from orchestrator.configuration.resolved import StoredRun
 from orchestrator.deciding import state
 from orchestrator.disk.journal import Journal
@@ -20,6 +20,7 @@ from orchestrator.processes.link import Link
 from orchestrator.processes.live import Live
 from orchestrator.processes.nursery import Nursery
 from orchestrator.processes.signals import StopSignals
+from orchestrator.surroundings import Surroundings
 from orchestrator.view import CellEnded, Notice, Snapshot
 from protocol.cell import Device
 from protocol.messages import LaunchSpec
@@ -73,7 +74,7 @@ def conducting(folder: Path, devices: tuple[Device, ...], *, allow_busy: bool = 
             paths=paths,
             journal=journal,
             link=link,
-            nursery=Childless((), paths.log("zygote"), 1.0),
+            nursery=Childless((), paths.log("zygote"), 1.0, {}),
             telemetry=None,
             stop_signals=stops,
             display=Quiet(),

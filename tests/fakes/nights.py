@@ -68,14 +68,15 @@ class Night(FakeRun):
         self,
         *,
         rate: Callable[[int, float], float] = same,
+        rate_in: Callable[[Cell, int, float], float] | None = None,
         first: int = 0,
         last: int | None = None,
         verified: Mapping[tuple[int, Workload, int], Verification] | None = None,
     ) -> None:
         """The launches of the plan on all devices beside each other, from number `first` to before `last`.
 
-        rate: of a device's number, at so many hours, as a share of what it should be. verified: what a launch found
-        that is not well, by device, workload and round.
+        rate: of a device's number, at so many hours, as a share of what it should be; rate_in: of it in a cell.
+        verified: what a launch found that is not well, by device, workload and round.
         """
         stored = self.stored
         cells = {cell.id: cell for cell in stored.plan.cells}
@@ -90,7 +91,8 @@ class Night(FakeRun):
                 if stored.devices[place].uuid != cell.devices[0]:
                     continue  # the first of several devices speaks for all
                 found = (verified or {}).get((place, cell.workload, number), sound(cell))
-                self._launch(cell, number, cell_s, rate(place, self.hours), found)
+                share = rate(place, self.hours) if rate_in is None else rate_in(cell, place, self.hours)
+                self._launch(cell, number, cell_s, share, found)
             self.now_ns = begin_ns + cell_s * SECOND_NS
 
     def _launch(self, cell: Cell, number: int, cell_s: int, rate: float, found: Verification) -> None:

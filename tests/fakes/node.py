@@ -23,7 +23,7 @@ SOCKETS = Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()) / f"g
 
 
 class Node:
-    """`gpubench-orchestrate resume FOLDER`, running. Ended with the test that started it."""
+    """`gpubench-orchestrate resume FOLDER`, running. Ended with the test that started it (tests/conftest.py)."""
 
     def __init__(self, folder: Path, *options: str, environment: Mapping[str, str] | None = None) -> None:
         self.paths = RunPaths(folder)
@@ -37,6 +37,7 @@ class Node:
             text=True,
         )
         self.output = ""
+        _BEGUN.append(self)
 
     def wait(self, timeout_s: float = 60.0) -> int:
         """Its exit code. What it printed is in `output`."""
@@ -46,6 +47,14 @@ class Node:
     def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
         """Send it a signal."""
         self.process.send_signal(number)
+
+    def end(self) -> None:
+        """Kill it if it still runs, and read no more of what it prints."""
+        if self.process.poll() is None:
+            self.kill()
+            self.process.wait()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
 
     def records(self) -> tuple[Record, ...]:
         """What its journal holds now; nothing before it has begun one."""
@@ -62,7 +71,7 @@ class Node:
 
     def zygote(self) -> psutil.Process:
         """Its zygote: the oldest of that name, which a worker that was just forked bears too for a moment."""
-        found = [child for child in self.children() if _name(child) == "gpubench-zygote"]
+        found = [child for child in self.children() if name_of(child) == "gpubench-zygote"]
         return min(found, key=lambda child: child.pid)
 
     def children(self) -> list[psutil.Process]:
@@ -95,18 +104,35 @@ class Node:
 def leftovers(folder: Path) -> dict[str, Sequence[str]]:
     """What a run must not leave behind: processes with a file of its folder open, sockets, temporary files."""
     return {
-        "processes": [_name(process) for process in psutil.process_iter() if _uses(process, folder)],
+        "processes": [name_of(process) for process in psutil.process_iter() if _uses(process, folder)],
         "sockets": [name for name in _sockets(folder) if (SOCKETS / name).exists()],
         "temporary files": [str(found) for found in folder.rglob("*.tmp")],
     }
 
 
-def _name(process: psutil.Process) -> str:
+_BEGUN: list[Node] = []
+
+
+def end_all() -> None:
+    """End every run that was begun: one that a failed test has left would be an error in the next test."""
+    while _BEGUN:
+        _BEGUN.pop().end()
+
+
+def name_of(process: psutil.Process) -> str:
     """Its name; empty of one that has ended since it was listed."""
     try:
         return process.name()
     except psutil.NoSuchProcess:
         return ""
+
+
+def works(process: psutil.Process) -> bool:
+    """Whether it is there, and not killed and only to be reaped."""
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _uses(process: psutil.Process, folder: Path) -> bool:

@@ -116,6 +116,7 @@ class FakeRun:
         warm_up_iterations: int | None = None,
         input_sizes: tuple[int, ...] = (),
         watched: bool = True,
+        modes: tuple[Mode, ...] = (Mode.LOADED,),
     ) -> None:
         """watched: telemetry looks at the GPUs all the time and finds them well, or what the test writes."""
         self.paths = RunPaths(folder)
@@ -131,7 +132,7 @@ class FakeRun:
             input_sizes=input_sizes,
             launches=launches,
             isolation=isolation,
-            mode=Mode.LOADED,
+            modes=modes,
         )
         measurement = msgspec.structs.replace(
             asked.measurement, iterations=iterations, warm_up_iterations=warm_up_iterations
@@ -247,11 +248,12 @@ class FakeRun:
         number: int = 0,
         phase: Phase = Phase.WARM_UP,
         message: str = "it went wrong",
+        lasted_s: float = 0.5,
         **details: object,
     ) -> int:
         """An attempt without a result; `details` are fields of Failure. Returns the launch."""
         start = self._start(cell, batch_size or cell.batch_size, number)
-        self._pass(SECOND_NS // 2)
+        self._pass(round(lasted_s * SECOND_NS))
         failure = Failure(category=category, message=message, phase=phase, **details)  # type: ignore[arg-type]  # Failure's own
         self._journal.append(End(launch=start.launch, at_ns=self.now_ns, failure=failure))
         self._journal.append(Left(launch=start.launch, exit_code=0, signal=None, teardown_ms=60.0))
@@ -282,7 +284,14 @@ class FakeRun:
                 self.measured(cells[cell_id], number=number, forward_ms=forward_ms * (1 + place / 100))
 
     def samples(
-        self, device: int = 0, *, until_ns: int | None = None, power_w: float = 690.0, reasons: int = 4
+        self,
+        device: int = 0,
+        *,
+        until_ns: int | None = None,
+        power_w: float = 690.0,
+        reasons: int = 4,
+        sm_clock_mhz: int = 1_500,
+        temperature_c: int = 61,
     ) -> None:
         """NVML samples of a device at 10 Hz, from the beginning of this boot's segment until now."""
         uuid = self.stored.devices[device].uuid
@@ -298,8 +307,8 @@ class FakeRun:
                     memory_used_bytes=1_000 * MIB,
                     power_mw=round(power_w * 1000),
                     energy_mj=round(moment / 1e9 * power_w * 1000),
-                    temperature_c=61,
-                    sm_clock_mhz=1_500,
+                    temperature_c=temperature_c,
+                    sm_clock_mhz=sm_clock_mhz,
                     memory_clock_mhz=3_201,
                     reasons=reasons,
                     thermal_violation_ns=0,

@@ -1,14 +1,32 @@
-"""Listens to the telemetry process, for tests of what it says."""
+"""Starts the telemetry process and listens to it, for tests of what it says."""
 
 import select
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Final
 
 from orchestrator.sampling.telemetry import Telemetry
-from protocol.messages import FromSampler
+from protocol.messages import Digest, FromSampler
+from tests.fakes.nvml import uuid
 
 PATIENCE_S: Final = 20.0
+
+
+@contextmanager
+def sampling(folder: Path, *gpus: int, interval_ms: int = 20) -> Iterator[Telemetry]:
+    """Telemetry of some GPUs of the fake, stopped at the end."""
+    telemetry = Telemetry.start(map(uuid, gpus), folder, interval_ms)
+    try:
+        yield telemetry
+    finally:
+        telemetry.stop()
+
+
+def digest(message: FromSampler) -> bool:
+    """Whether it is a digest."""
+    return isinstance(message, Digest)
 
 
 def hear(telemetry: Telemetry, wanted: Callable[[FromSampler], bool]) -> FromSampler:

@@ -235,9 +235,10 @@ def check_models(data: bytes) -> None:
     path = folder() / "models.yaml"
     path.write_bytes(data)
     try:
-        models = models_file.read(path, (), allowed=False)
+        models, wrong = models_file.read(path, (), allowed=False, chosen=())
     except ConfigError:
         return
+    assert all(isinstance(error, ConfigError) for error in wrong.values())
     assert not any(model.own is not None and model.own.allowed for model in models)
     codec.encode(models)
 

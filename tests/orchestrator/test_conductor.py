@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from msgspec import structs
+from msgspec import UNSET, structs
 
 import protocol
 from orchestrator.deciding.slots import SlotStatus
@@ -42,9 +42,9 @@ def test_want_of_memory_beside_a_stranger_is_the_strangers(
     """Who was on that GPU at any time of the launch is to blame, unless the user has allowed for others."""
     with conducting(tmp_path / "run", gpus(2), allow_busy=allow_busy) as held:
         live = held.live[GPU]
-        held.conductor.foreign.note(where, "PID 7 stranger", 1)
+        held.conductor.circumstances.foreign.note(where, "PID 7 stranger", 1)
         if left:
-            held.conductor.foreign.note(where, "", 2 if left == "before" else time.monotonic_ns())
+            held.conductor.circumstances.foreign.note(where, "", 2 if left == "before" else time.monotonic_ns())
         held.conductor.carry_out([Concluded(live, OOM)])
         (end,) = [one for one in journal.read(held.paths.journal) if isinstance(one, End)]
     assert end.failure is not None
@@ -58,7 +58,7 @@ def test_a_stranger_on_any_gpu_of_a_gang_is_to_blame(tmp_path: Path) -> None:
     with conducting(tmp_path / "run", gpus(2)) as held:
         live = held.live[GPU]
         live.next = structs.replace(live.next, cell=structs.replace(live.next.cell, devices=(GPU, OTHER)))
-        held.conductor.foreign.note(OTHER, "PID 7 stranger", 1)
+        held.conductor.circumstances.foreign.note(OTHER, "PID 7 stranger", 1)
         held.conductor.carry_out([Concluded(live, missed)])
         ((category, message),) = ended_as(held)
     assert category is Category.CONTAMINATED
@@ -106,6 +106,8 @@ def test_a_gpu_that_is_too_hot_is_taken_out_with_what_runs_there(tmp_path: Path)
 XID = XidSeen(uuid=GPU, xid=79, at_ns=1)
 LOST = GpuBroken(uuid=GPU, reason="GPU is lost", at_ns=1, lost=True)
 STICKY = Failure(category=Category.CUDA_STICKY, message="CUDA error 999", phase=Phase.MEASURE, code=999)
+UNHEARD = Failure(category=Category.COMMUNICATION, message="a peer is gone", phase=Phase.MEASURE)
+LOST_OTHER = structs.replace(LOST, uuid=OTHER)
 HARDWARE = (Category.DEVICE_HARDWARE, "Xid 79: reboot the machine")
 
 
@@ -158,6 +160,31 @@ def test_an_abort_just_before_the_drivers_word_is_the_gpus(
             held.conductor.beware(word)
         held.conductor.carry_out(fleet.time_passed(now + 1))
         assert ended_as(held) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("told", "word", "expected"),
+    [
+        (STICKY, LOST_OTHER, (Category.DEVICE_LOST, OTHER)),
+        (UNHEARD, LOST_OTHER, (Category.DEVICE_LOST, OTHER)),
+        (OOM, LOST_OTHER, (Category.OUT_OF_MEMORY, UNSET)),
+        (STICKY, XidSeen(uuid=OTHER, xid=31, at_ns=1), (Category.CUDA_STICKY, UNSET)),
+    ],
+)
+def test_every_gpu_of_a_gang_is_asked_what_the_driver_said(
+    tmp_path: Path, told: Failure, word: XidSeen | GpuBroken, expected: tuple[Category, object]
+) -> None:
+    """The rank that told may suffer from another one's GPU: it is that one's fault, and Xids say whose they are."""
+    with conducting(tmp_path / "run", gpus(2)) as held:
+        live = held.live[GPU]
+        live.next = structs.replace(live.next, cell=structs.replace(live.next.cell, devices=(GPU, OTHER)))
+        held.conductor.circumstances.hazards.heard(structs.replace(word, at_ns=time.monotonic_ns()))
+        held.conductor.carry_out([Concluded(live, told)])
+        (end,) = [one for one in journal.read(held.paths.journal) if isinstance(one, End)]
+    assert end.failure is not None
+    assert (end.failure.category, end.failure.device) == expected
+    xid = "GPU 1: 31 (restart the application)" if isinstance(word, XidSeen) else None
+    assert end.failure.evidence.get("xids") == xid
 
 
 @pytest.mark.parametrize("heard", [True, False])

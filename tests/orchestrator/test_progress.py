@@ -138,6 +138,7 @@ def snapshot(
         launch_s=took_s,
         expected_s=dict.fromkeys(state.cells, 2.0),
         left_s=left_s,
+        stands=progress.cells(state),
         note="",
     )
 
@@ -164,7 +165,9 @@ def paired(**changes: object) -> RunState:
 def test_devices_that_work_beside_each_other_are_through_with_the_slowest() -> None:
     """Where they take turns, all of it comes one after the other; a device that is out has nothing left to do."""
     assert snapshot(paired(), {}, launch_s=SLOWER, devices=PAIR).eta_s == 15.0
-    assert snapshot(paired(mode=Mode.SOLO), {}, launch_s=SLOWER, devices=PAIR).eta_s == 24.0
+    assert snapshot(paired(modes=(Mode.SOLO,)), {}, launch_s=SLOWER, devices=PAIR).eta_s == 24.0
+    both = paired(modes=(Mode.LOADED, Mode.SOLO))
+    assert snapshot(both, {}, launch_s=SLOWER, devices=PAIR).eta_s == 15.0 + 24.0
     out = step(paired(), Quarantined(PAIR[1].uuid, "it is lost"))
     assert snapshot(out, {}, launch_s=SLOWER, devices=PAIR).eta_s == 9.0
     assert snapshot(step(out, Quarantined(PAIR[0].uuid, "too")), {}, launch_s=SLOWER, devices=PAIR).eta_s == 0.0
@@ -262,3 +265,30 @@ def _two_precisions() -> Configuration:
         precisions=(Precision.FP32, Precision.BF16),
         training_batch_sizes=(1, 2, 4, 8),
     )
+
+
+def test_cells_are_counted_by_where_they_stand() -> None:
+    """A cell of several launches waits until all are over, then stands with what was measured; each is counted once."""
+    state, live = begun(batch_sizes=(1, 8), launches=2)
+    assert {status: number for status, number in progress.cells(state).items() if number} == {
+        SlotStatus.RUNNING: 1,
+        SlotStatus.WAITING: 1,
+    }
+    state = step(step(state, Ended(live.next.launch, None)), Freed(DEVICE.uuid))
+    assert progress.cells(state)[SlotStatus.WAITING] == 2
+    for number in range(1, 4):
+        state, (following,) = next_launches(state)
+        state = step(state, Started(number, following.slot, following.device, following.cell.batch_size))
+        state = step(
+            step(state, Ended(number, None if number < 3 else failure(Category.EXCEPTION))), Freed(DEVICE.uuid)
+        )
+    counted = progress.cells(state)
+    assert (counted[SlotStatus.MEASURED], sum(counted.values())) == (2, 2)
+
+
+def test_a_failure_says_whether_it_is_tried_again() -> None:
+    """One of the process is, one of the model is not, and what a person stopped is not counted as such."""
+    state, live = begun()
+    assert told(state, live, failure(Category.CRASHED)).again
+    assert not told(state, live, failure(Category.EXCEPTION)).again
+    assert not told(state, live, failure(Category.STOPPED)).again

@@ -13,6 +13,8 @@ from protocol.cell import Cell, Mode, Precision, Workload
 from protocol.errors import ProtocolError
 from protocol.failure import Category, Failure, Phase
 from protocol.messages import FromWorker, Hello, Outcome, PhaseEntered, Progress
+from protocol.result import Result
+from tests.fakes.results import result
 
 FROM_WORKER = codec.Decoder[FromWorker](FromWorker)
 CELL = Cell(
@@ -123,3 +125,22 @@ def test_series_that_are_not_whole_or_not_finite_are_refused() -> None:
         floats.unpack(bytes.fromhex("0000c07f"))
     with pytest.raises(ProtocolError, match="not finite"):
         floats.pack([math.nan])
+
+
+@given(st.floats(width=32), st.booleans(), st.binary(max_size=64))
+def test_every_number_that_is_not_finite_is_found_and_no_other(number: float, single: bool, blob: bytes) -> None:
+    """In double and in single precision, beside bytes and text that may look like one."""
+    message = Progress(launch=1, token=blob.decode("latin-1"), phase=Phase.MEASURE, fraction=0.5)
+    written = msgpack.packb(msgspec.to_builtins(message) | {"fraction": number}, use_single_float=single)
+    if math.isfinite(msgpack.unpackb(written)["fraction"]):
+        assert math.isfinite(FROM_WORKER.decode(written).fraction)
+    else:
+        with pytest.raises(ProtocolError, match="not a finite number"):
+            FROM_WORKER.decode(written)
+
+
+@pytest.mark.parametrize("blob", [b"\xcb\x7f\xf0", b"\xcb\xff\xff", b"\xca\x7f\x80", b"\xca\xff\xff" * 9])
+def test_bytes_that_look_like_no_number_are_bytes(blob: bytes) -> None:
+    """A series is bytes to the message that carries it."""
+    sent = result(CELL, series={"iteration": blob})
+    assert codec.decode(codec.encode(sent), Result).series == {"iteration": blob}

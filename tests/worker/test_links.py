@@ -2,7 +2,6 @@
 
 import struct
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
@@ -11,9 +10,9 @@ import torch
 
 from protocol.cell import Device, DeviceKind, Precision
 from protocol.failure import Category, Phase
-from protocol.messages import Assign, Gang, Measurement, Outcome
+from protocol.messages import Assign, Gang, Measurement
 from protocol.verification import Injection, Verification
-from tests.fakes.assignments import Listener, assignment, run_apart
+from tests.fakes.assignments import Listener, assignment, run_together, verified
 from tests.fakes.faults import model
 from tests.fakes.gangs import gang
 from worker import gang as room
@@ -36,20 +35,6 @@ def assigned(folder: Path, rank: int, size: int, *, seed: int = 1, precision: Pr
     return msgspec.structs.replace(made, cell=cell, gang=place)
 
 
-def run_together(folder: Path, assigns: list[Assign]) -> list[Outcome]:
-    """All of them at the same time, each in a process of its own."""
-    (folder / "steps").write_bytes(bytes(8 * len(assigns)))
-    with ThreadPoolExecutor(len(assigns)) as pool:
-        return list(pool.map(run_apart, assigns))
-
-
-def verified(outcome: Outcome) -> Verification:
-    """What a process verified."""
-    assert outcome.result is not None, outcome.failure
-    assert outcome.result.verification is not None
-    return outcome.result.verification
-
-
 @pytest.mark.parametrize(
     "precision",
     [
@@ -60,7 +45,7 @@ def verified(outcome: Outcome) -> Verification:
 )
 def test_healthy_devices_verify_every_word(tmp_path: Path, precision: Precision) -> None:
     """As many iterations on each; copies and sums are counted with their bytes, and their times are told."""
-    outcomes = run_together(tmp_path, [assigned(tmp_path, rank, 2, precision=precision) for rank in range(2)])
+    outcomes = run_together([assigned(tmp_path, rank, 2, precision=precision) for rank in range(2)])
     one, other = map(verified, outcomes)
     assert (one.checks, one.mismatches, one.kept) == (other.checks, 0, ())
     assert one.checks >= 6
@@ -80,7 +65,7 @@ def test_flipped_bits_are_found_by_their_device_and_by_who_receives_them(tmp_pat
     """The device finds its own numbers wrong, once; the other one its copy. Neither comes back."""
     assigns = [assigned(tmp_path, rank, 2) for rank in range(2)]
     assigns[1] = msgspec.structs.replace(assigns[1], injection=Injection(flip_bits=2))
-    receiver, culprit = map(verified, run_together(tmp_path, assigns))
+    receiver, culprit = map(verified, run_together(assigns))
     own = [one for one in culprit.kept if one.sender is None and not one.of_all]
     assert [(one.bits, one.repeated, one.wrong_again) for one in own] == [(2, 10, 0)] * 2
     assert all(one.same_when_read_again for one in own)
@@ -94,7 +79,7 @@ def test_a_fault_that_stays_comes_back_every_time(tmp_path: Path) -> None:
     """Stuck bits are wrong in all ten repetitions."""
     assigns = [assigned(tmp_path, rank, 2) for rank in range(2)]
     assigns[0] = msgspec.structs.replace(assigns[0], injection=Injection(flip_bits=1, stuck=True))
-    first, second = map(verified, run_together(tmp_path, assigns))
+    first, second = map(verified, run_together(assigns))
     for found in (first, second):
         assert found.kept
         assert all(one.wrong_again == one.repeated == 10 for one in found.kept)
@@ -105,7 +90,7 @@ def test_what_the_other_does_not_answer_is_a_failure_of_communication(tmp_path: 
     """A process whose peer fails before the first transfer says that the connection broke."""
     good, bad = (assigned(tmp_path, rank, 2) for rank in range(2))
     bad = msgspec.structs.replace(bad, cell=msgspec.structs.replace(bad.cell, input_size=None))
-    waiting, failed = run_together(tmp_path, [good, bad])
+    waiting, failed = run_together([good, bad])
     assert failed.failure is not None
     assert failed.failure.category is Category.EXCEPTION
     assert waiting.failure is not None

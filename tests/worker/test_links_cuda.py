@@ -4,16 +4,15 @@ import json
 import os
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from protocol.cell import Device, DeviceKind, Precision
-from protocol.messages import Assign, Gang, Outcome
-from protocol.verification import Injection, Verification
-from tests.fakes.assignments import assignment, run_apart
+from protocol.messages import Assign, Gang
+from protocol.verification import Injection
+from tests.fakes.assignments import assignment, run_together, verified
 from tests.fakes.faults import model
 from tests.fakes.gangs import gang
 from tests.worker.test_links import MEASUREMENT
@@ -44,7 +43,6 @@ pytestmark = [pytest.mark.gpu, pytest.mark.timeout(400)]
 def assigned(folder: Path, gpus: tuple[Device, ...], precision: Precision, flips: dict[int, Injection]) -> list[Assign]:
     """The work of each GPU."""
     cell = msgspec.structs.replace(gang(*(gpu.uuid for gpu in gpus), precision=precision), input_size=MIB)
-    (folder / "steps").write_bytes(bytes(8 * len(gpus)))
     made = []
     for rank, gpu in enumerate(gpus):
         place = Gang(rank=rank, meeting=str(folder / "meeting"), steps=str(folder / "steps"))
@@ -53,24 +51,6 @@ def assigned(folder: Path, gpus: tuple[Device, ...], precision: Precision, flips
             msgspec.structs.replace(assign, cell=cell, gang=place if len(gpus) > 1 else None, injection=flips.get(rank))
         )
     return made
-
-
-def run_together(assigns: list[Assign], environment: dict[str, str] | None = None) -> list[Outcome]:
-    """All of them at the same time, each in a process that sees its own GPU alone."""
-
-    def one(assign: Assign) -> Outcome:
-        return run_apart(assign, {**(environment or {}), "CUDA_VISIBLE_DEVICES": assign.device.uuid})
-
-    with ThreadPoolExecutor(len(assigns)) as pool:
-        return list(pool.map(one, assigns))
-
-
-def verified(outcome: Outcome) -> Verification:
-    """What a process verified."""
-    assert outcome.failure is None, outcome.failure
-    assert outcome.result is not None
-    assert outcome.result.verification is not None
-    return outcome.result.verification
 
 
 @pytest.mark.parametrize("precision", [Precision.FP32, Precision.BF16, Precision.FP16])

@@ -1,6 +1,8 @@
 """The test of memory: which faults which pattern finds, in memory that is made to fail; and whole launches."""
 
+import itertools
 import random
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,7 +18,7 @@ from protocol.result import Result
 from protocol.verification import Injection, Mismatch
 from tests.fakes.assignments import PROBE, SHORT, Listener, assignment, run_here
 from worker.verify import bits, patterns
-from worker.verify.patterns import PATTERNS, Content, Memory, Round, Span
+from worker.verify.patterns import PATTERNS, Content, Memory, Span, Turn
 from worker.workloads import memory
 from worker.workloads.memory import MemoryTest
 
@@ -123,10 +125,10 @@ def changed(mismatches: tuple[Mismatch, ...]) -> dict[int, int]:
 def test_words_are_those_of_their_numbers(pattern: str) -> None:
     """However a memory is cut into spans, in every round; the complement has every bit turned."""
     for number in (0, 1, 6, 63):
-        content = Content(pattern, Round(number, 3), complement=False)
+        content = Content(pattern, Turn(number, 3), complement=False)
         whole = content.words(Span(0, 200), CPU)
         assert torch.equal(torch.cat([content.words(Span(at, 40), CPU) for at in range(0, 200, 40)]), whole)
-        assert torch.equal(~Content(pattern, Round(number, 3), complement=True).words(Span(0, 200), CPU), whole)
+        assert torch.equal(~Content(pattern, Turn(number, 3), complement=True).words(Span(0, 200), CPU), whole)
 
 
 def test_patterns_are_what_they_are_called() -> None:
@@ -138,24 +140,24 @@ def test_patterns_are_what_they_are_called() -> None:
         "modulo 20": ["aaaaaaaaaaaaaaaa"] * 3,
     }
     for pattern, words in expected.items():
-        found = Content(pattern, Round(1, 3), complement=False).words(Span(18, 3), CPU)
+        found = Content(pattern, Turn(1, 3), complement=False).words(Span(18, 3), CPU)
         assert [f"{word % (1 << 64):x}" for word in found.tolist()] == words
-    twentieth = Content("modulo 20", Round(1, 3), complement=False).words(Span(0, 60), CPU)
+    twentieth = Content("modulo 20", Turn(1, 3), complement=False).words(Span(0, 60), CPU)
     assert (twentieth == 0x5555555555555555).nonzero().flatten().tolist() == [1, 21, 41]
 
 
 @pytest.mark.parametrize(("pattern", "rounds"), [("moving inversions", 7), ("walking ones and zeros", 64)])
 def test_rounds_differ_until_all_were_done(pattern: str, rounds: int) -> None:
     """Every background, and every place of the bit that walks, comes once before any comes again."""
-    words = [int(Content(pattern, Round(at, 3), complement=False).words(Span(9, 1), CPU)) for at in range(2 * rounds)]
+    words = [int(Content(pattern, Turn(at, 3), complement=False).words(Span(9, 1), CPU)) for at in range(2 * rounds)]
     assert len(set(words)) == rounds
     assert words[:rounds] == words[rounds:]
 
 
 def test_random_words_are_of_the_seed_and_the_round() -> None:
     """Half of all bits are set."""
-    made = [Content("random", turn, complement=False).words(Span(0, 1000), CPU) for turn in (Round(0, 3), Round(1, 3))]
-    other = Content("random", Round(0, 4), complement=False).words(Span(0, 1000), CPU)
+    made = [Content("random", turn, complement=False).words(Span(0, 1000), CPU) for turn in (Turn(0, 3), Turn(1, 3))]
+    other = Content("random", Turn(0, 4), complement=False).words(Span(0, 1000), CPU)
     assert not (made[0] == made[1]).any()
     assert not (made[0] == other).any()
     assert memory._population(made[0]) == pytest.approx(32_000, rel=0.02)
@@ -187,6 +189,40 @@ def test_marches_count_from_end_to_end() -> None:
     assert patterns.marches(MARCH, CHUNKS) == {name: int(name == first) for name in PATTERNS}
     assert patterns.marches(MARCH * 6, CHUNKS) == {name: 2 if name == first else 1 for name in PATTERNS}
     assert patterns.marches(MARCH * 7 - 1, CHUNKS)[second] == 1
+
+
+@pytest.mark.parametrize(("marches", "rounds"), [(1, 5), (2, 3), (3, 2), (4, 2), (5, 1)])
+def test_rounds_come_to_every_pattern_however_short_their_launches(marches: int, rounds: int) -> None:
+    """A launch that has no time for all of them begins with others in the next round."""
+    ended: Counter[str] = Counter()
+    for number in range(rounds):
+        ended.update(patterns.marches(MARCH * marches, CHUNKS, patterns.first_march(number)))
+    assert all(ended[name] for name in PATTERNS), ended
+
+
+@pytest.mark.parametrize("marches", [1, 5])
+def test_a_night_comes_to_every_background_and_place(marches: int) -> None:
+    """Also of launches with a single march: 7 turns each have another background, 64 another place, 20 others."""
+    seen: dict[str, set[int]] = {name: set() for name in PATTERNS}
+    for number in range(5 * 64):
+        made = patterns.visits(1, 1, 5, patterns.first_march(number))
+        for visit in itertools.islice(made, patterns.VISITS * marches):
+            seen[visit.content.pattern].add(visit.content.turn.number)
+    backgrounds = {number % 7 for number in seen["moving inversions"]}
+    places = {number % 64 for number in seen["walking ones and zeros"]}
+    twentieths = {number % 20 for number in seen["modulo 20"]}
+    assert (len(backgrounds), len(places), len(twentieths)) == (7, 64, 20)
+
+
+def test_visits_and_marches_agree_on_where_a_round_begins() -> None:
+    """What is counted as ended is what was visited."""
+    first = patterns.first_march(3)
+    visited = {
+        visit.content.pattern for visit in itertools.islice(patterns.visits(4, 2, 5, first), patterns.VISITS * 8)
+    }
+    counted = patterns.marches(patterns.VISITS * 8, 4, first)
+    assert visited == {name for name, times in counted.items() if times}
+    assert len(visited) == 2
 
 
 # ── faults ────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -296,13 +332,15 @@ def test_less_than_nine_tenths_is_named(tested: int, named: bool) -> None:
 # ── launches ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def launch(cache: Path, small: pytest.MonkeyPatch, visits: int, injection: Injection | None = None) -> Result:
-    """A launch that tests 1 MiB in 16 chunks, with one visit to warm up."""
+def launch(
+    cache: Path, small: pytest.MonkeyPatch, visits: int, injection: Injection | None = None, number: int = 0
+) -> Result:
+    """A launch that tests 1 MiB in 16 chunks, with one visit to warm up. number: of its round."""
     small.setitem(memory.CHUNK, "cpu", 64 * 1024)
     measurement = msgspec.structs.replace(SHORT, warm_up_iterations=1, iterations=visits - 1)
     assign = assignment(PROBE, Workload.MEMORY, cache, batch_size=1, measurement=measurement)
     cell = msgspec.structs.replace(assign.cell, input_size=1, seed=11)
-    return run_here(msgspec.structs.replace(assign, cell=cell, injection=injection))
+    return run_here(msgspec.structs.replace(assign, cell=cell, injection=injection, round=number))
 
 
 def test_a_launch_says_what_it_verified(tmp_path: Path, small: pytest.MonkeyPatch) -> None:
@@ -313,7 +351,7 @@ def test_a_launch_says_what_it_verified(tmp_path: Path, small: pytest.MonkeyPatc
     assert (found.mismatches, found.kept) == (0, ())
     assert (found.checks, found.verified_bytes) == (5 * 3 * CHUNKS, 5 * 3 * 1024 * 1024)
     assert list(found.not_tested) == ["memory"]
-    assert found.method.endswith("own address 1, moving inversions 1, walking ones and zeros 1, modulo 20 1, random 1")
+    assert found.patterns == dict.fromkeys(PATTERNS, 1)
     assert found.key
     assert result.bytes_per_iteration == {"iteration": 64 * 1024}
     assert len(result.times_ms("iteration")) == 5 * MARCH - 1
@@ -322,11 +360,23 @@ def test_a_launch_says_what_it_verified(tmp_path: Path, small: pytest.MonkeyPatc
     assert codec.decode(sent, Outcome).result == result
 
 
-def test_a_pattern_that_was_cut_short_is_not_tested(tmp_path: Path, small: pytest.MonkeyPatch) -> None:
+def test_a_pattern_that_was_cut_short_never_came_to_its_end(tmp_path: Path, small: pytest.MonkeyPatch) -> None:
     """By a single visit."""
     found = launch(tmp_path, small, visits=5 * MARCH - 1).verification
     assert found is not None
-    assert set(found.not_tested) == {"memory", "pattern random"}
+    assert [name for name, times in found.patterns.items() if not times] == ["random"]
+
+
+def test_a_launch_goes_on_from_the_rounds_before(tmp_path: Path, small: pytest.MonkeyPatch) -> None:
+    """It writes what the march of its round writes, and says which patterns it ended."""
+    found = launch(tmp_path, small, MARCH, Injection(flip_bits=1), number=1).verification
+    assert found is not None
+    assert found.patterns == {name: int(name == "walking ones and zeros") for name in PATTERNS}
+    (first,) = found.kept[0].first
+    turn = Turn(patterns.first_march(1) // len(PATTERNS), 11)
+    assert turn.number == 3
+    written = Content("walking ones and zeros", turn, complement=False).words(Span(first.offset, 1), CPU)
+    assert int(first.expected, 16) == int(written)
 
 
 @pytest.mark.parametrize("count", [1, 4])

@@ -9,8 +9,8 @@ import pytest
 
 from protocol.cell import Workload
 from protocol.messages import Assign, LoadSteps
-from tests.fakes.assignments import PROBE, SHORT, assignment, run_here
-from worker.verify import products
+from tests.fakes.assignments import PROBE, SHORT, Listener, assignment, run_here
+from worker.verify import burning, products
 from worker.workloads import steps
 
 
@@ -87,6 +87,17 @@ def test_its_products_are_those_of_any_load(tmp_path: Path) -> None:
     found = [run_here(launch(tmp_path, LoadSteps(on_s=on, off_s=0.01))).verification for on in (0.05, 0.2)]
     assert None not in found
     assert len({one.digests for one in found if one is not None}) == 1
+
+
+def test_its_blocks_are_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long those of the burn-in are: it begins to rest at the end of one."""
+    asked: list[float] = []
+    monkeypatch.setattr(burning, "run", lambda assign, *_args, **_more: asked.append(assign.measurement.block_s))
+    for block_s in (0.25, 0.01):
+        told = launch(tmp_path, LoadSteps(on_s=1, off_s=1))
+        measurement = msgspec.structs.replace(told.measurement, block_s=block_s)
+        steps.run(msgspec.structs.replace(told, measurement=measurement), Listener().stage, "exec")
+    assert asked == [0.05, 0.01]
 
 
 def test_a_cell_without_times_is_refused(tmp_path: Path) -> None:

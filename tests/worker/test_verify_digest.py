@@ -4,7 +4,10 @@ import os
 import random
 import subprocess
 import sys
+from collections.abc import Callable
 from importlib.util import find_spec
+from types import ModuleType
+from typing import Any
 
 import pytest
 import torch
@@ -12,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.fakes.assignments import ROOT
+from worker import verify
 from worker.verify import bits, digest, seeded
 from worker.verify.digest import Digester
 from worker.verify.flips import places
@@ -94,7 +98,7 @@ def test_no_two_equal_bits_cancel_out(bit: int) -> None:
 
 
 @given(data=st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_any_other_words_give_another_digest(data: st.DataObject) -> None:
     """Whatever a few words are changed to, wherever they are."""
     right = output("fp32", 16)
@@ -107,7 +111,7 @@ def test_any_other_words_give_another_digest(data: st.DataObject) -> None:
 
 
 @given(first=st.integers(0, 255), second=st.integers(0, 255), bit=st.integers(0, 31), seed=st.integers(0, 50))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_the_same_bit_of_two_words(first: int, second: int, bit: int, seed: int) -> None:
     """A plain sum or an exclusive or misses half of these, or all."""
     right = output("fp32", 16)
@@ -117,7 +121,7 @@ def test_the_same_bit_of_two_words(first: int, second: int, bit: int, seed: int)
 
 
 @given(seed=st.integers(0, 2**32), side=st.sampled_from([4, 8, 16]))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_words_that_changed_places_are_found(seed: int, side: int) -> None:
     """Rows, columns, or two words: the sum of the words is the same."""
     right = torch.arange(side * side, dtype=torch.float32).view(side, side)
@@ -186,6 +190,66 @@ def test_triton_counts_the_same() -> None:
         env={**os.environ, "TRITON_INTERPRET": "1"},
     )
     assert done.returncode == 0, done.stderr
+
+
+def stock(*given: Any) -> None:
+    """A kernel that does as it should."""
+    digest.add_stock(*given)
+
+
+def without_the_last_row(matrix: torch.Tensor, rows: torch.Tensor, *rest: Any) -> None:
+    """A kernel that leaves words out."""
+    digest.add_stock(matrix[:-1], rows[:-1], *rest)
+
+
+def without_signs(matrix: torch.Tensor, *rest: Any) -> None:
+    """A kernel that takes words for numbers without a sign: right for half of them, and for every flip."""
+    digest.add_stock(matrix.to(torch.int64) & 0xFFFF_FFFF, *rest)
+
+
+def by_rote() -> Callable[..., None]:
+    """A kernel that gives the first digest again, whatever the words."""
+    first: list[torch.Tensor] = []
+
+    def add(matrix: torch.Tensor, rows: torch.Tensor, columns: torch.Tensor, totals: torch.Tensor, slot: int) -> None:
+        own = torch.zeros(1, dtype=torch.int64)
+        digest.add_stock(matrix, rows, columns, own, 0)
+        first.append(own[0])
+        totals[slot] += first[0]
+
+    return add
+
+
+def broken(*_: Any) -> None:
+    """A kernel that does not compile."""
+    raise RuntimeError("no compiler")
+
+
+@pytest.mark.parametrize(
+    ("add", "method"),
+    [
+        (stock, "Triton, in one pass"),
+        (without_the_last_row, "stock operators (Triton: another digest)"),
+        (without_signs, "stock operators (Triton: another digest)"),
+        (by_rote(), "stock operators (Triton: another digest)"),
+        (broken, "stock operators (Triton: RuntimeError)"),
+    ],
+)
+def test_a_kernel_that_counts_otherwise_is_not_used(
+    monkeypatch: pytest.MonkeyPatch, add: Callable[..., None], method: str
+) -> None:
+    """It is tried on words of the output's own shape, and after a flip; the report says why it is not used."""
+    module = ModuleType("triton_digest")
+    monkeypatch.setattr(module, "add", add, raising=False)
+    monkeypatch.setitem(sys.modules, "worker.verify.triton_digest", module)
+    monkeypatch.setattr(verify, "triton_digest", module, raising=False)
+    right = output("bf16")
+    digester = Digester(right, 5)
+    expected = digester.of(right)
+    digester._try_triton(right, 5)
+    assert digester.method == method
+    assert digester.of(right) == expected
+    assert torch.equal(right, output("bf16"))
 
 
 def test_random_words_are_splitmix64() -> None:

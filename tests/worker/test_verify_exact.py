@@ -135,7 +135,7 @@ def test_a_fraction_is_counted_though_its_sum_may_be_right() -> None:
 
 
 @given(row=st.integers(0, SIDE - 1), data=st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_whole_but_wrong_rows_are_found(row: int, data: st.DataObject) -> None:
     """By Freivalds' check alone, also where the differences add up to zero."""
     limits = exact.bounds(SIDE, torch.float32, torch.float32)

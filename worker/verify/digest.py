@@ -24,8 +24,8 @@ import torch
 
 from worker.verify import seeded
 
-_ROWS, _COLUMNS = 101, 102
-"""Streams of the seed."""
+_ROWS, _COLUMNS, _TRIED = 101, 102, 103
+"""Streams of the seed: of the weights, and of the words with which a path is tried."""
 _CHUNK: Final = 1 << 23
 """Words that the stock operators take at once: their products are 64 MiB."""
 _WORD: Final = 1 << 64
@@ -45,7 +45,7 @@ class Digester:
         self._add: Add = add_stock
         self.method = "stock operators"
         if like.is_cuda and not stock:
-            self._try_triton(like)
+            self._try_triton(like, seed)
 
     def add(self, output: torch.Tensor, totals: torch.Tensor, slot: int) -> None:
         """Add the output's digest to totals[slot], an int64 that was zero. Does not wait for the device."""
@@ -57,16 +57,31 @@ class Digester:
         self.add(output, total, 0)
         return int(total.item()) % _WORD
 
-    def _try_triton(self, like: torch.Tensor) -> None:
+    def _try_triton(self, like: torch.Tensor, seed: int) -> None:
+        """Triton's path, where there is one that gives the digests of the stock operators."""
         try:
             from worker.verify import triton_digest
 
             self._add = triton_digest.add
-            self.of(like)
-            self.method = "Triton, in one pass"
+            reason = "" if self._is_as_stock(like, seed) else "another digest"
         except Exception as error:  # noqa: BLE001 - a missing package, compiler or cache raises anything; stock works
+            reason = type(error).__name__
+        if reason:
             self._add = add_stock
-            self.method = f"stock operators (Triton: {type(error).__name__})"
+        self.method = f"stock operators (Triton: {reason})" if reason else "Triton, in one pass"
+
+    def _is_as_stock(self, like: torch.Tensor, seed: int) -> bool:
+        """Whether random words have the digest of the stock operators, and another one after a flip of their last bit.
+
+        With a kernel that was compiled wrong, or that leaves words out, wrong outputs would look right all night.
+        """
+        output, stock = torch.empty_like(like), Digester(like, seed, stock=True)
+        matrix = words(output)
+        matrix.copy_(seeded.bits(seed, _TRIED, matrix.numel(), like.device).view_as(matrix))  # their lower 32 bits
+        before = self.of(output)
+        expected = stock.of(output)
+        matrix[-1, -1] ^= 1
+        return before == expected != stock.of(output) == self.of(output)
 
 
 def words(output: torch.Tensor) -> torch.Tensor:

@@ -16,10 +16,17 @@ Which fault is found by which pattern, of a memory that is otherwise sound:
     ... in the same group                                     all          -       line < 6    all      all
 
 "all": whichever bits, word or line; tests/worker/test_memory_patterns.py tries them. Faults that need a certain
-neighbourhood of bits (coupling) are found by some round or other: from round to round the moving inversions take the
+neighbourhood of bits (coupling) are found by some turn or other: from turn to turn the moving inversions take the
 next of seven backgrounds, the walking bit moves on by one of 64 places, modulo 20 by one of 20, random by its seed.
+
+Marches are numbered over a whole burn-in, the five patterns in turn, and a launch begins where its round does:
+
+    round 0    march 0 ▶ 1 ▶ 2 ▶ …        own address 0, moving inversions 0, walking 0, …
+    round 1    march 17 ▶ 18 ▶ 19 ▶ …     walking 3, modulo 20 3, random 3, own address 4, …
 """
 
+import itertools
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -37,7 +44,11 @@ _BACKGROUNDS: Final = tuple(bits.signed(_ALL // ((1 << run) + 1), _WORD_BITS) fo
 """Runs of so many equal bits: all zeros first, then 01 01, 0011 0011, and so on."""
 _EVERY_TWENTIETH: Final = _BACKGROUNDS[1]
 _STREAM: Final = 301
-"""Of the seed; rounds count on from it."""
+"""Of the seed; turns count on from it."""
+_MARCHES_A_ROUND: Final = 17
+"""About as many as a launch of a minute holds on an H200, where one of 20 s holds five. It has no divisor in common
+with the five patterns, nor with their 7 backgrounds, 64 and 20 places: so launches that hold a single march come to all
+of these too, and those that hold two, or three, have ended every pattern after three rounds, or two."""
 
 
 @dataclass(frozen=True)
@@ -49,14 +60,14 @@ class Span:
 
 
 @dataclass(frozen=True)
-class Round:
+class Turn:
     """Which time a pattern is marched, counted from 0, and the seed of its random numbers."""
 
     number: int
     seed: int
 
 
-Words = Callable[[Span, Round, torch.device], torch.Tensor]
+Words = Callable[[Span, Turn, torch.device], torch.Tensor]
 """What the words of a span must hold: new int64 of shape (count,), on the device, in memory for two or three of it."""
 
 
@@ -81,30 +92,30 @@ VISITS: Final = sum((stroke.check is not None) + (stroke.write is not None) for 
 """Times that a march comes to each chunk."""
 
 
-def own_address(span: Span, _: Round, device: torch.device) -> torch.Tensor:
+def own_address(span: Span, _: Turn, device: torch.device) -> torch.Tensor:
     """Each word holds its own number."""
     return torch.arange(span.first, span.first + span.count, device=device)
 
 
-def moving_inversions(span: Span, turn: Round, device: torch.device) -> torch.Tensor:
+def moving_inversions(span: Span, turn: Turn, device: torch.device) -> torch.Tensor:
     """The same in every word."""
     background = _BACKGROUNDS[turn.number % len(_BACKGROUNDS)]
     return torch.full((span.count,), background, dtype=torch.int64, device=device)
 
 
-def walking_ones_and_zeros(span: Span, turn: Round, device: torch.device) -> torch.Tensor:
+def walking_ones_and_zeros(span: Span, turn: Turn, device: torch.device) -> torch.Tensor:
     """One bit set, a place further in each word; the complement is the walking zero."""
     places = own_address(span, turn, device).add_(turn.number).remainder_(_WORD_BITS)
     return torch.bitwise_left_shift(1, places)
 
 
-def modulo_20(span: Span, turn: Round, device: torch.device) -> torch.Tensor:
+def modulo_20(span: Span, turn: Turn, device: torch.device) -> torch.Tensor:
     """Every twentieth word is the complement of all others."""
     chosen = own_address(span, turn, device).remainder_(_APART) == turn.number % _APART
     return chosen.to(torch.int64).neg_().bitwise_xor_(~_EVERY_TWENTIETH)
 
 
-def random(span: Span, turn: Round, device: torch.device) -> torch.Tensor:
+def random(span: Span, turn: Turn, device: torch.device) -> torch.Tensor:
     """Random words, others in each round."""
     return seeded.bits(turn.seed, _STREAM + turn.number, span.count, device, start=span.first)
 
@@ -123,7 +134,7 @@ class Content:
     """What a memory must hold during a walk: the pattern, its round, and whether it is the complement."""
 
     pattern: str
-    turn: Round
+    turn: Turn
     complement: bool
 
     def words(self, span: Span, device: torch.device) -> torch.Tensor:
@@ -142,20 +153,24 @@ class Visit:
     last: bool
 
 
-def visits(chunks: int, group: int, seed: int) -> Iterator[Visit]:
-    """All patterns, one after the other, round after round, without end: VISITS times `chunks` for each march.
+def first_march(round_: int) -> int:
+    """The number of the march with which a launch of this round begins; both are counted from 0."""
+    return _MARCHES_A_ROUND * round_
 
-    group: chunks that are checked before any of them is written.
+
+def visits(chunks: int, group: int, seed: int, first: int = 0) -> Iterator[Visit]:
+    """All patterns, one after the other, turn after turn, without end: VISITS times `chunks` for each march.
+
+    group: chunks that are checked before any of them is written. first: number of the march to begin with.
     """
-    number = 0
-    while True:
-        for pattern in PATTERNS:
-            for stroke in MARCH:
-                yield from _walk(stroke, pattern, Round(number, seed), _groups(chunks, group))
-        number += 1
+    names = list(PATTERNS)
+    for march in itertools.count(first):
+        number, at = divmod(march, len(names))
+        for stroke in MARCH:
+            yield from _walk(stroke, names[at], Turn(number, seed), _groups(chunks, group))
 
 
-def _walk(stroke: Stroke, pattern: str, turn: Round, groups: Sequence[range]) -> Iterator[Visit]:
+def _walk(stroke: Stroke, pattern: str, turn: Turn, groups: Sequence[range]) -> Iterator[Visit]:
     for group in reversed(groups) if stroke.downwards else groups:
         order = group[::-1] if stroke.downwards else group
         for wanted, check in ((stroke.check, True), (stroke.write, False)):
@@ -168,10 +183,11 @@ def _groups(chunks: int, group: int) -> list[range]:
     return [range(first, min(first + group, chunks)) for first in range(0, chunks, group)]
 
 
-def marches(done: int, chunks: int) -> dict[str, int]:
-    """Pattern → how often it was marched from beginning to end, when so many visits were made."""
+def marches(done: int, chunks: int, first: int = 0) -> dict[str, int]:
+    """Pattern → how often it was marched from beginning to end by so many visits. first: as in `visits`."""
     whole, names = done // (VISITS * chunks), list(PATTERNS)
-    return {name: (whole + len(names) - 1 - at) // len(names) for at, name in enumerate(names)}
+    ended = Counter(march % len(names) for march in range(first, first + whole))
+    return {name: ended[at] for at, name in enumerate(names)}
 
 
 class Memory:

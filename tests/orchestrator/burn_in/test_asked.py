@@ -12,7 +12,8 @@ from orchestrator.burn_in.injections import Asked
 from orchestrator.configuration import catalogue
 from orchestrator.configuration.resolved import Configuration
 from orchestrator.errors import ConfigError
-from protocol.cell import DeviceKind, Workload
+from protocol.cell import DeviceKind, Mode, Workload
+from tests.fakes.configurations import configuration
 from tests.fakes.runs import FakeRun, gpus
 
 TABLE = levels.load()
@@ -29,6 +30,19 @@ def fake(tmp_path: Path) -> FakeRun:
 def test_durations(text: str, seconds: float) -> None:
     """As people write them."""
     assert asked.seconds(text) == seconds
+    assert asked.seconds(asked.written(seconds)) == seconds
+
+
+def test_durations_are_written_as_people_write_them() -> None:
+    """The shortest way, without what is zero."""
+    assert [asked.written(seconds) for seconds in (30, 150, 600, 5400, 28_800, 3661)] == [
+        "30s",
+        "2m30s",
+        "10m",
+        "1h30m",
+        "8h",
+        "1h1m1s",
+    ]
 
 
 @pytest.mark.parametrize("text", ["", "8", "h", "8 h", "8hours", "-1h", "10s", "15d", "1h30", "nanh", "1e9h"])
@@ -58,6 +72,13 @@ def configured(tmp_path: Path, duration: str = "10m", level: str | None = None) 
     """The configuration of a burn-in."""
     base = msgspec.structs.replace(fake(tmp_path).stored.configuration, probes=catalogue.load().probes)
     return asked.configured(base, duration, level, catalogue.load(), TABLE)
+
+
+@pytest.mark.parametrize("modes", [(Mode.SOLO,), (Mode.LOADED, Mode.SOLO)])
+def test_a_burn_in_loads_all_devices_at_once(modes: tuple[Mode, ...]) -> None:
+    """One at a time, they would be idle for most of the night."""
+    with pytest.raises(ConfigError, match="it loads all devices at once; with --solo"):
+        asked.configured(configuration(modes=modes), "10m", None, catalogue.load(), TABLE)
 
 
 def test_an_unknown_level_is_refused_with_the_nearest(tmp_path: Path) -> None:
@@ -132,6 +153,16 @@ def test_injections_are_parsed_and_taint_the_run(tmp_path: Path) -> None:
         "flip:0:1:0",
         "flip:0:1:65",
         "flip:0:x",
+        "flip:0:inf",
+        "flip:0:nan",
+        "flip:0:1.9",
+        "flip:0:1:2.7",
+        "flip:0:1e12",
+        "flip:0:-1",
+        "slow:0:inf",
+        "slow:0:1001",
+        "hot:0:90.5",
+        "hot:0:inf",
         "slow:0:0",
         "slow:0:-5",
         "hot:0",
@@ -146,6 +177,31 @@ def test_injections_that_make_no_sense(tmp_path: Path, text: str) -> None:
     """Refused, with the forms there are."""
     with pytest.raises(ConfigError, match="--inject"):
         asked.with_injections(configured(tmp_path), [text], fake(tmp_path).stored.devices)
+
+
+def test_a_fault_says_what_it_does(tmp_path: Path) -> None:
+    """To whom, and how much."""
+    device = fake(tmp_path).stored.devices[0]
+    faults = ("flip:0:2", "slow:0:12.5", "hot:0:95")
+    assert [injections.told(injections.parse(text, [device]), device) for text in faults] == [
+        f"{device.label} flips 1 bit of one output in every check of round 2",
+        f"{device.label} takes 12.5 % longer for all that it does by itself",
+        f"{device.label} is read as 95 degrees C hot, all the time",
+    ]
+
+
+def test_no_profile_says_how_long_a_cell_measures(tmp_path: Path) -> None:
+    """Nor anything else that run.yaml has of it: a cell lasts its time, in blocks of which a window holds many."""
+    quick = fake(tmp_path).stored.configuration
+    slow = msgspec.structs.replace(quick.measurement, block_s=0.05, warm_up_cap_s=60, give_up=True, min_s=9, max_s=9)
+    other = msgspec.structs.replace(quick, measurement=slow)
+    made = [asked.configured(one, "10m", None, catalogue.load(), TABLE) for one in (quick, other)]
+    assert made[0] == made[1]
+    assert made[0].burn_in is not None
+    for kind, cell_s in made[0].burn_in.cell_s.items():
+        measurement = made[0].measurement_on(kind)
+        assert (measurement.block_s, measurement.min_s, measurement.max_s) == (0.25, cell_s, cell_s)
+        assert measurement.relative_half_width == 0
 
 
 def test_a_fault_that_there_is_not_is_named(tmp_path: Path) -> None:

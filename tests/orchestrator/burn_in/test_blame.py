@@ -4,6 +4,7 @@ import pytest
 
 from orchestrator.burn_in.blame import blamed
 from protocol.verification import Mismatch, Verification
+from tests.fakes.findings import mismatch
 
 OWN = "own"
 SUM = "sum"
@@ -14,21 +15,8 @@ def seen(devices: tuple[str, ...], *wrong: tuple[str, str]) -> dict[str, Verific
     """What each device found; wrong: who found it, and what: of its own, in a sum, or from another device."""
     found: dict[str, list[Mismatch]] = {device: [] for device in devices}
     for device, what in wrong:
-        found[device].append(
-            Mismatch(
-                what=what,
-                at_ns=1,
-                iteration=0,
-                elements=1,
-                bits=1,
-                first=(),
-                same_when_read_again=True,
-                repeated=10,
-                wrong_again=0,
-                sender=what if what in devices else None,
-                of_all=what == SUM,
-            )
-        )
+        sender = what if what in devices else None
+        found[device].append(mismatch(what=what, sender=sender, of_all=what == SUM))
     return {
         device: Verification(key=(), method="m", checks=9, mismatches=len(own), kept=tuple(own))
         for device, own in found.items()
@@ -48,9 +36,10 @@ def seen(devices: tuple[str, ...], *wrong: tuple[str, str]) -> dict[str, Verific
         ((("a", "b"), ("a", "c")), {"a"}, set()),
         # between two of them alone
         ((("a", "b"),), {"a", "b"}, set()),
-        # a sum that one of them has wrong, that all have wrong, and those that may follow from a copy
+        # a sum that one of them has wrong, that two or all have wrong, and those that may follow from a copy
         ((("c", SUM),), {"c"}, set()),
-        ((("a", SUM), ("b", SUM), ("c", SUM)), {"a", "b", "c"}, set()),
+        ((("a", SUM), ("b", SUM)), set(), {"a", "b"}),
+        ((("a", SUM), ("b", SUM), ("c", SUM)), set(), {"a", "b", "c"}),
         ((("a", "b"), ("c", "b"), ("a", SUM)), {"b"}, {"a"}),
         ((("b", "a"), ("c", SUM)), {"a", "b"}, {"c"}),
         ((("b", "a"), ("a", SUM), ("b", SUM)), {"a", "b"}, set()),

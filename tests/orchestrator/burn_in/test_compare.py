@@ -1,9 +1,11 @@
 """burn_in/compare.py: who gave other bits than most, and when nobody can tell."""
 
+import dataclasses
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.burn_in.compare import Sample, compare
+from orchestrator.burn_in.compare import Sample, compare, not_tested, undecided
 
 RIGHT, WRONG, OTHER = ("aa", "bb"), ("aa", "cc"), ("dd", "bb")
 
@@ -23,6 +25,7 @@ def test_gpus_that_agree_have_nothing_said_of_them() -> None:
     assert found.deviations == ()
     assert found.undecided == {}
     assert found.compared == {"a": 3, "b": 3}
+    assert not_tested("a", found, 1) == {}
 
 
 def test_a_launch_that_differs_is_blamed_on_its_gpu_and_round() -> None:
@@ -45,6 +48,14 @@ def test_two_gpus_that_disagree_are_both_undecided() -> None:
     found = compare(nights(a=[RIGHT] * 2, b=[WRONG] * 2))
     assert found.deviations == ()
     assert found.undecided == {"soak": ("a", "b")}
+    assert [*undecided("b", found)] == ["soak: GPUs of one kind disagree, and no majority says which is right"]
+    assert [*undecided("c", found)] == []
+
+
+def test_a_gpu_that_disagrees_with_itself_is_said_to() -> None:
+    """Alone, with other bits in each round: no other GPU is named."""
+    (words,) = undecided("a", compare(nights(a=[RIGHT, WRONG])))
+    assert words == "soak: its rounds disagree, and no majority of them says which is right"
 
 
 def test_without_a_majority_of_gpus_a_gpu_is_held_against_itself() -> None:
@@ -71,6 +82,21 @@ def test_other_keys_are_never_compared() -> None:
     one, other = nights(a=[RIGHT])[0], nights(b=[WRONG])[0]
     found = compare([one, Sample(other.device, "soak", 0, 5, ("H200", "590"), WRONG)])
     assert (found.deviations, found.undecided, found.compared) == ((), {}, {})
+    for device in ("a", "b"):
+        (why,) = not_tested(device, found, 1).values()
+        assert why == "no other one has its model, driver and libraries here, and its own in one round alone"
+
+
+def test_what_was_compared_with_no_other_gpu_is_named() -> None:
+    """One GPU alone is held against its own rounds; cells that others did too are left out of what is named."""
+    alone = nights(a=[RIGHT] * 2)
+    (why,) = not_tested("a", compare(alone), 1).values()
+    assert why == "no other one has its model, driver and libraries here"
+    both = [dataclasses.replace(one, cell="replay") for one in nights(a=[RIGHT] * 2, b=[RIGHT] * 2)]
+    found = compare([*alone, *both])
+    (why,) = not_tested("a", found, 2).values()
+    assert why.startswith("soak: no other one")
+    assert not_tested("b", found, 1) == {}
 
 
 def test_a_launch_without_digests_says_nothing() -> None:

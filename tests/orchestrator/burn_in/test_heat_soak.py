@@ -6,6 +6,7 @@ from orchestrator.burn_in import levels
 from orchestrator.burn_in.heat_soak import Ending, HeatSoak, heat_soak
 from orchestrator.burn_in.levels import HeatSoakRule
 from orchestrator.sampling.climate import Climate
+from orchestrator.stats.windows import WINDOW_NS
 
 RULE = HeatSoakRule(rise_c=1.0, windows=3, most_s=600, most_share=0.5)
 LONG_S = 36_000
@@ -71,6 +72,15 @@ def test_only_the_windows_of_this_work_count() -> None:
     before, after = work(90, 90, 90, begin=90), work(20, 20, begin=110)
     found = heat_soak([*before, *work(30, 40, 50, 60, 60, 60, 60), *after], 100, 106, LONG_S, RULE)
     assert (found.until, found.reached_c) == (107, 60)
+
+
+def test_what_is_left_out_is_told_by_the_window_or_by_the_round() -> None:
+    """Up to the first window that is judged, whatever the round; without temperatures, the first round."""
+    by_window, by_round = soak(30, 40, 50, 60, 60, 60, 60), soak(None, None)
+    assert by_window.until == 107
+    judged_ns = 107 * WINDOW_NS
+    assert [by_window.leaves_out(9, at_ns) for at_ns in (judged_ns - 1, judged_ns)] == [True, False]
+    assert [by_round.leaves_out(number, judged_ns) for number in (0, 1)] == [True, False]
 
 
 def test_the_rule_that_ships_leaves_time_to_be_judged() -> None:

@@ -13,6 +13,7 @@ from orchestrator.errors import ConfigError
 from orchestrator.processes import assignments
 from orchestrator.stats.windows import WINDOW_NS
 from protocol.cell import DeviceKind, Workload
+from protocol.failure import Phase
 from protocol.messages import LaunchSpec, LoadSteps
 from tests.fakes.configurations import configuration
 from tests.fakes.runs import cpus, gpus
@@ -74,6 +75,17 @@ def test_steps_are_a_cell_of_every_round() -> None:
         assert assignments.assignment(burn_in(), following, SPEC, device).steps is None
 
 
+def test_every_device_is_told_its_round() -> None:
+    """The same on all of them, and another one each time: the test of memory goes on by it."""
+    devices = gpus(2)
+    made = plan.make(burn_in(), devices, TABLE)
+    for device in devices:
+        cell = next(cell for cell in made.cells if cell.devices == (device.uuid,))
+        for number in (0, 3):
+            following = NextLaunch(slot=(cell.id, number), cell=cell, launch=1, attempt=1, scans=False)
+            assert assignments.assignment(burn_in(), following, SPEC, device).round == number
+
+
 def test_a_temperature_to_stop_at() -> None:
     """Kept with the run, so that a resume stops there too."""
     stopping = asked.with_temperature_stop(burn_in(), 83).burn_in
@@ -97,6 +109,30 @@ def test_a_cpu_device_cannot_be_hot() -> None:
     """Nobody reads its temperature, so nothing would be found."""
     with pytest.raises(ConfigError, match="cpu:1 has no temperature"):
         asked.with_injections(burn_in(), ["hot:1:95"], cpus(2))
+
+
+def test_a_cpu_device_cannot_be_slow() -> None:
+    """Nobody judges its rates, so nothing would be found; flips are."""
+    with pytest.raises(ConfigError, match="nobody judges the rates of cpu:0"):
+        asked.with_injections(burn_in(), ["flip:1:1", "slow:cpu:0:50"], cpus(2))
+    assert asked.with_injections(burn_in(), ["flip:cpu:1:1"], cpus(2)).tainted
+
+
+def test_a_round_that_never_comes_is_refused() -> None:
+    """As far as can be told: the last one that is planned is accepted, on whichever device."""
+    devices = gpus(2)
+    made = plan.make(burn_in(), devices, TABLE)
+    rounds = max(number for _, number in made.order[devices[1].uuid]) + 1
+    assert plan.make(asked.with_injections(burn_in(), [f"flip:1:{rounds}"], devices), devices, TABLE) == made
+    late = asked.with_injections(burn_in(), [f"flip:1:{rounds + 1}"], devices)
+    with pytest.raises(ConfigError, match=f"no round {rounds + 1} on .*: {rounds} are planned"):
+        plan.make(late, devices, TABLE)
+
+
+@pytest.mark.parametrize("level", TABLE.levels)
+def test_what_all_gpus_compute_wrong_alike_is_found_at_every_level(level: str) -> None:
+    """Truth has every precision in which products are made: those of soak are only ever compared."""
+    assert set(TABLE.levels[level].soak) <= set(TABLE.levels[level].truth)
 
 
 @pytest.mark.parametrize("level", TABLE.levels)
@@ -127,11 +163,13 @@ def test_a_short_burn_in_has_time_for_its_rounds_under_steps_too() -> None:
 
 
 def test_the_quick_level_has_rounds_enough(tmp_path: Path) -> None:
-    """In ten minutes, at least four of eight GPUs, process starts included."""
+    """In ten minutes three whole ones, process starts included, and two of them warm: siblings are judged by two."""
     made = plan.make(burn_in(), gpus(8), TABLE)
     per_round = len({cell for cell, _ in made.order[gpus(8)[0].uuid]})
     cell_s = TABLE.cell_s(600, DeviceKind.CUDA, "quick")
-    assert 600 / (per_round * (cell_s + 4)) >= 4
+    round_s = per_round * (cell_s + 4)
+    assert 600 / round_s >= 3
+    assert (600 - TABLE.heat_soak.most_windows(600) * WINDOW_NS / 1e9) / round_s >= 2
 
 
 def test_what_was_asked_for_survives_the_disk() -> None:
@@ -139,3 +177,24 @@ def test_what_was_asked_for_survives_the_disk() -> None:
     made = asked.with_steps(asked.with_temperature_stop(burn_in(), 80), gpus(2), TABLE, in_phase=False)
     made = asked.with_injections(made, ["hot:0:99"], gpus(2))
     assert msgspec.convert(msgspec.to_builtins(made), Configuration) == made
+
+
+@pytest.mark.parametrize(("duration", "kind", "most_s"), [("8h", DeviceKind.CUDA, 240), ("90s", DeviceKind.CPU, 63)])
+def test_deadlines_are_made_for_cells_of_a_known_length(duration: str, kind: DeviceKind, most_s: float) -> None:
+    """Measuring may take a minute, and three times as long as planned; shorter ones of a person's own stay."""
+    night = burn_in(duration)
+    allowed = night.deadlines_on(kind)
+    assert allowed.allowance(Phase.MEASURE, night.measurement_on(kind)) == most_s
+    assert (allowed.build, allowed.warm_up) == (allowed.measure, allowed.measure)
+    assert (allowed.start, allowed.import_, allowed.finish) == (
+        night.deadlines.start,
+        night.deadlines.import_,
+        night.deadlines.finish,
+    )
+    brief = msgspec.structs.replace(night.deadlines, build=1, warm_up=2, measure=3)
+    assert msgspec.structs.replace(night, deadlines=brief).deadlines_on(kind) == brief
+    assert configuration().deadlines_on(kind) == configuration().deadlines
+    (device,) = cpus(1)
+    cell = plan.make(night, (device,), TABLE).cells[0]
+    following = NextLaunch(slot=(cell.id, 0), cell=cell, launch=1, attempt=1)
+    assert assignments.assignment(night, following, SPEC, device).deadlines == night.deadlines_on(DeviceKind.CPU)

@@ -6,13 +6,14 @@ import pytest
 
 from orchestrator.burn_in.compare import Deviation, Sample
 from orchestrator.burn_in.levels import CHECKS
-from orchestrator.burn_in.verdict import Pace, Tally, Told, Work, Wrong, bound, judge
+from orchestrator.burn_in.verdict import Idle, Pace, Planned, Tally, Told, Work, Wrong, bound, judge
 from orchestrator.health.judges import Action
 from orchestrator.health.verdict import Verdict
 from orchestrator.stats.why_slower import Reason as Cause
 from orchestrator.stats.why_slower import Why
 from protocol.cell import Workload
 from protocol.verification import Mismatch
+from tests.fakes import findings
 
 DONE = Tally(launches=4, checks=100, operations=1e12, verified_bytes=0, measured_s=100.0)
 CLEAN = Work(
@@ -20,7 +21,7 @@ CLEAN = Work(
     served_s=600,
     cell_s=20,
     tallies=dict.fromkeys(CHECKS, DONE),
-    required=CHECKS,
+    planned=tuple(Planned(check, f"{check} of gemm in bf16", 100) for check in CHECKS),
     health=Verdict.PASS,
 )
 WRONG = {Workload.MEMORY: dataclasses.replace(DONE, mismatches=17)}
@@ -28,15 +29,11 @@ WRONG = {Workload.MEMORY: dataclasses.replace(DONE, mismatches=17)}
 
 def mismatch(*, beyond: bool | None = True, again: int = 0, same: bool = True, elements: int = 1) -> Mismatch:
     """One wrong product."""
-    return Mismatch(
-        what="product",
-        at_ns=1,
+    return findings.mismatch(
         iteration=7,
         elements=elements,
         bits=2,
-        first=(),
         same_when_read_again=same,
-        repeated=10,
         wrong_again=again,
         beyond_rounding=beyond,
     )
@@ -53,7 +50,7 @@ def changed(**facts: object) -> Work:
 
 
 def test_a_clean_night_passes() -> None:
-    """All required checks did their work for the time asked for, and found nothing."""
+    """Every planned cell did its work for the time asked for, and nothing was found."""
     found = judge(CLEAN)
     assert (found.verdict, found.reasons, found.action) == (Verdict.PASS, (), Action.NOTHING)
 
@@ -92,10 +89,25 @@ def test_a_clean_night_passes() -> None:
         ({"interrupted": "stopped on request"}, Verdict.UNKNOWN, "cut short: stopped on request"),
         ({"served_s": 500}, Verdict.UNKNOWN, "at work for 500 s of the 600 s"),
         ({"reboots": 1}, Verdict.UNKNOWN, "started anew"),
-        ({"undecided": ("soak",)}, Verdict.UNKNOWN, "no majority"),
+        (
+            {"idle": (Idle("01:00", 75.4),)},
+            Verdict.UNKNOWN,
+            "without load for 75 s from 01:00 on, and nothing tells why",
+        ),
+        (
+            {"idle": (Idle("01:00", 75), Idle("02:00", 99), Idle("03:00", 80))},
+            Verdict.UNKNOWN,
+            "without load for 99 s from 02:00 on, and nothing tells why, the longest of 3 such gaps",
+        ),
+        (
+            {"beside": ("PID 7", "PID 7", "PID 5")},
+            Verdict.UNKNOWN,
+            "3 launches worked beside others (PID 5, PID 7): its load was not that of the burn-in",
+        ),
+        ({"undecided": ("soak: no majority",)}, Verdict.UNKNOWN, "soak: no majority"),
         ({"failures": ("soak: crashed",)}, Verdict.UNKNOWN, "soak: crashed"),
         ({"made_up": ("soak: crashed",)}, Verdict.WARN, "another one made up for it: soak: crashed"),
-        ({"wrong": (dataclasses.replace(wrong(), doubtful=True),)}, Verdict.UNKNOWN, "while copies of others were"),
+        ({"wrong": (dataclasses.replace(wrong(), doubtful=True),)}, Verdict.UNKNOWN, "it may be one of them"),
         (
             {"tallies": CLEAN.tallies | WRONG, "wrong": (dataclasses.replace(wrong(), doubtful=True),) * 16},
             Verdict.UNKNOWN,
@@ -122,31 +134,42 @@ def test_what_each_finding_means(facts: dict[str, object], verdict: Verdict, wor
     assert words in "".join(reason.text for reason in found.reasons)
 
 
-@pytest.mark.parametrize("workload", CHECKS)
-@pytest.mark.parametrize("tally", [None, Tally(), dataclasses.replace(DONE, checks=0)])
-def test_a_check_that_did_no_work_is_no_pass(workload: Workload, tally: Tally | None) -> None:
-    """Missing, never launched, or launched without a single check: UNKNOWN, with what is missing."""
-    tallies = {kind: DONE for kind in CHECKS if kind is not workload} | ({workload: tally} if tally else {})
-    found = judge(changed(tallies=tallies))
-    assert found.verdict is Verdict.UNKNOWN
-    assert "never came to an end" in found.reasons[0].text
+@pytest.mark.parametrize("at", range(len(CHECKS)))
+def test_a_cell_that_did_no_work_is_no_pass(at: int) -> None:
+    """Whatever the other cells of its kind did: UNKNOWN, with what is missing, and why if that is known."""
+    cells = list(CLEAN.planned)
+    for why, words in (("", "no launch of it has a result"), ("no time was left", "no time was left")):
+        cells[at] = Planned(cells[at].workload, "training of vae in fp32", 0, why)
+        (reason,) = judge(changed(planned=tuple(cells))).reasons
+        told = f"training of vae in fp32 never came to an end: {words}"
+        assert (reason.verdict, reason.text) == (Verdict.UNKNOWN, told)
+
+
+@pytest.mark.parametrize(("others", "verdict"), [(0, Verdict.UNKNOWN), (7, Verdict.PASS)])
+def test_what_the_software_cannot_verify_needs_others_of_its_kind(others: int, verdict: Verdict) -> None:
+    """It is told among what was not tested; every night would be UNKNOWN for it."""
+    cell = Planned(Workload.REPLAY, "training of vae in fp32", 0, "no deterministic form", impossible=True)
+    tallies = CLEAN.tallies | {Workload.REPLAY: dataclasses.replace(DONE, checks=others)}
+    found = judge(changed(planned=(cell,), tallies=tallies))
+    assert found.verdict is verdict
+    assert ("no deterministic form" in "".join(reason.text for reason in found.reasons)) is (not others)
 
 
 def test_other_bits_than_most_gpus_fail() -> None:
     """Round, cell and how many gave the others."""
-    sample = Sample("a", "verified products", 4, 9, (), ("x",))
+    sample = Sample("a", "verified products", 4, 9, (), ("x",), "2026-11-22T01:00:00Z")
     found = judge(changed(deviations=(Deviation(sample, 2, 7, 8, between_gpus=True),)))
     assert found.verdict is Verdict.FAIL
     assert found.action is Action.REPLACE
-    assert "round 5: other bits than 7 of 8 GPUs gave, from output 3 on" in found.reasons[0].text
+    assert "round 5, 2026-11-22T01:00:00Z: other bits than 7 of 8 GPUs gave, from output 3 on" in found.reasons[0].text
 
 
 def test_other_bits_than_in_other_rounds_fail() -> None:
     """Where no other GPU says what is right, the GPU's own launches do."""
-    sample = Sample("a", "verified products", 0, 9, (), ("x",))
+    sample = Sample("a", "verified products", 0, 9, (), ("x",), "2026-11-22T01:00:00Z")
     found = judge(changed(deviations=(Deviation(sample, 0, 3, 4, between_gpus=False),)))
     assert found.verdict is Verdict.FAIL
-    assert "round 1: other bits than 3 of 4 launches on this GPU gave, from output 1 on" in found.reasons[0].text
+    assert "round 1, 2026-11-22T01:00:00Z: other bits than 3 of 4 launches on this GPU gave" in found.reasons[0].text
 
 
 @pytest.mark.parametrize(
@@ -160,6 +183,7 @@ def test_other_bits_than_in_other_rounds_fail() -> None:
         ({"made_up": ("soak: crashed",)}, Action.MONITOR),
         ({"wrong": (dataclasses.replace(wrong(), doubtful=True),)}, Action.MONITOR),
         ({"reboots": 1}, Action.MONITOR),
+        ({"idle": (Idle("01:00", 75),)}, Action.MONITOR),
         ({"tainted": True}, Action.NOTHING),
         ({"interrupted": "stopped on request"}, Action.NOTHING),
         ({"undecided": ("soak",)}, Action.NOTHING),
@@ -176,14 +200,6 @@ def test_an_interrupted_night_is_not_also_a_short_one() -> None:
     """It says why, and once."""
     found = judge(changed(interrupted="stopped on request", served_s=10))
     assert [reason.text for reason in found.reasons] == ["the night was cut short: stopped on request"]
-
-
-def test_why_a_check_did_no_work_is_told() -> None:
-    """Where its launches said so; what another check said is no reason for it."""
-    tallies = {kind: DONE for kind in CHECKS if kind is not Workload.REPLAY}
-    said = {"soak gemm bf16: tf32": "no", "replay vae fp32: vae": "no deterministic form"}
-    found = judge(changed(tallies=tallies, not_tested=said, required=(Workload.REPLAY,)))
-    assert found.reasons[0].text == "repeated training steps never came to an end: no deterministic form"
 
 
 def test_the_gravest_wins_and_all_are_told() -> None:

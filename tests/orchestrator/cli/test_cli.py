@@ -47,9 +47,9 @@ def test_both_programs_share_their_options_and_commands() -> None:
     own = {option.name for option in orchestrate.params} - {"version"}
     assert own == {option.name for option in benchmark.commands["run"].params}
     assert set(orchestrate.commands) == set(benchmark.commands)
-    measuring = {"run", "quick", "resume"}
+    measuring = {"run", "quick", "triage", "resume"}
     looking = {"status", "watch", "stop", "report", "explain", "doctor", "info", "list-models", "completion"}
-    assert set(benchmark.commands) == measuring | looking | {"selftest", "compare", "make-baseline"}
+    assert set(benchmark.commands) == measuring | looking | {"selftest", "compare", "make-baseline", "history"}
 
 
 def test_every_option_says_what_it_is() -> None:

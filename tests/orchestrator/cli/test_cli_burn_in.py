@@ -1,5 +1,6 @@
 """What the options of a burn-in show in a dry run, and what is said of those that cannot be."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,6 +20,32 @@ def test_a_dry_run_shows_rounds_and_nothing_more(invoke: Invoke) -> None:
     assert " steps " not in shown.output
     assert "Steps of load" not in shown.output
     assert "is stopped" not in shown.output
+
+
+def test_a_dry_run_says_how_long_and_how_often(invoke: Invoke) -> None:
+    """Its level, what a round is, how often there is time for it; no profile, and no launches that have no time."""
+    shown = invoke(*NIGHT, "--seed", "7", "--level", "standard").output
+    words = " ".join(shown.split())
+    assert "Burn-in of 10m, level standard, seed 7: rounds of 12 cells of 3 s, about" in words
+    rounds = re.search(r"with time for about ([\d.]+) of them; this is the first:", words)
+    assert rounds is not None
+    assert 2 <= float(rounds[1]) <= 600 / (12 * 3)
+    assert len(re.findall(r"^ ?\d+  \w", shown, re.MULTILINE)) == 12
+    assert "It ends within 10m, reports included" in words
+    assert "Profile" not in shown
+    assert "launches" not in shown
+    assert max(map(len, shown.splitlines()[:4])) <= 80
+
+
+def test_a_dry_run_shows_the_faults_that_it_brings_about(invoke: Invoke) -> None:
+    """With what that means for the verdict; none of it where there are none."""
+    shown = invoke(*NIGHT, "--inject", "flip:cpu:1:3:2", "--inject", "flip:0:1").output
+    assert "Injected: cpu:1 flips 2 bits of one output in every check of round 3." in shown
+    assert "Injected: cpu:0 flips 1 bit of one output in every check of round 1." in shown
+    assert "The run is tainted by that: it proves the detectors, and can never pass." in shown
+    clean = invoke(*NIGHT).output
+    assert "Injected" not in clean
+    assert "tainted" not in clean
 
 
 @pytest.mark.parametrize(
@@ -45,8 +72,12 @@ def test_a_dry_run_shows_what_was_asked_for(invoke: Invoke, options: tuple[str, 
         (("--max-temperature", "85"), "--max-temperature: it stops a GPU in a burn-in alone"),
         (("--inject", "hot:0:90"), "--inject: faults are brought about in a burn-in alone"),
         (("--burn-in", "10m", "--inject", "hot:0:90"), "cpu:0 has no temperature that is read"),
+        (("--burn-in", "10m", "--inject", "slow:0:90"), "nobody judges the rates of cpu:0"),
+        (("--burn-in", "10m", "--inject", "flip:0:inf"), "rounds are whole numbers and count from 1"),
+        (("--burn-in", "10m", "--inject", "flip:0:999"), "there is no round 999 on cpu:0"),
         (("--burn-in", "10m", "--max-temperature", "20"), "expected 30 to 120 degrees Celsius"),
         (("--burn-in", "10m", "--max-temperature", "hot"), "'hot' is not a valid integer"),
+        (("--burn-in", "10m", "--solo"), "--burn-in: it loads all devices at once; with --solo"),
     ],
 )
 def test_what_cannot_be_is_refused(invoke: Invoke, options: tuple[str, ...], words: str) -> None:
@@ -79,9 +110,15 @@ def test_what_a_burn_in_decides_itself_is_said(invoke: Invoke, given: str, optio
     assert shown.count("Note:") == 1
 
 
+def test_a_limit_of_heat_without_a_gpu_is_said(invoke: Invoke) -> None:
+    """Nobody reads the temperature of a CPU device, and nothing will be stopped."""
+    shown = " ".join(invoke(*NIGHT, "--max-temperature", "85").output.split())
+    assert shown.count("Note: --max-temperature changes nothing: it is about GPUs, and there is none in this run.") == 1
+
+
 def test_what_a_burn_in_listens_to_has_no_note(invoke: Invoke) -> None:
-    """Its seed, its devices one by one, and how processes are made."""
-    shown = invoke(*NIGHT, "--seed", "7", "--solo", "--isolation", "exec")
+    """Its seed, and how processes are made."""
+    shown = invoke(*NIGHT, "--seed", "7", "--isolation", "exec")
     assert (shown.exit_code, "Note:" in shown.output) == (0, False), shown.output
 
 

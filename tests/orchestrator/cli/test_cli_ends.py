@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 from click.testing import Result
 from msgspec.structs import replace
@@ -20,7 +21,9 @@ from orchestrator.disk import archive, reporting
 from orchestrator.errors import StorageError, UserError
 from orchestrator.health.verdict import Verdict as Health
 from orchestrator.machine import seen
+from orchestrator.report.comparisons import Standing
 from orchestrator.report.model import Report, Verdict
+from orchestrator.stats.siblings import Verdict as Straggling
 from protocol.exit_codes import ExitCode
 from protocol.paths import RunPaths
 from tests.fakes.commands import TINY
@@ -214,11 +217,11 @@ def test_strict_counts_what_did_not_fit(
 
 
 @pytest.mark.parametrize("strict", [False, True])
-@pytest.mark.parametrize("who", ["a GPU", "the machine", "the night"])
+@pytest.mark.parametrize("who", ["a GPU", "the machine", "the night", "a straggler"])
 def test_strict_counts_what_warns(
     invoke: Invoke, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, who: str, strict: bool
 ) -> None:
-    """WARN passes unless --strict is given: that of a GPU's health, of the machine's, and of a burn-in."""
+    """WARN passes unless --strict is given: of a GPU, of the machine, and of a burn-in; so does a straggler."""
     told = replace(warned(tmp_path / "pretended", who), verdict=PASSED)
     monkeypatch.setattr(run, "execute", lambda *_: told)
     ended = invoke(*TINY, "--quiet", *(["--strict"] if strict else []))
@@ -234,10 +237,25 @@ def warned(folder: Path, who: str) -> Report:
     night.finish()
     told = night.report()
     assert told.burn_in is not None
-    warns = {"a GPU": 0, "the machine": 1, "the night": 2}[who]
+    warns = ["a GPU", "the machine", "the night", "a straggler"].index(who)
     gpu, node, whole = (Health.WARN if number == warns else Health.PASS for number in range(3))
     (only,) = told.health.gpus
     health = replace(told.health, gpus=(replace(only, verdict=gpu),), node=replace(told.health.node, verdict=node))
     cells = replace(told.summary.cells, degraded=0, referred=0, does_not_fit=0)
     summary = replace(told.summary, cells=cells)
-    return replace(told, summary=summary, health=health, burn_in=replace(told.burn_in, verdict=whole))
+    slow = (standing(Straggling.STRAGGLER),) if who == "a straggler" else ()
+    night_over = replace(told.burn_in, verdict=whole)
+    return replace(told, summary=summary, health=health, burn_in=night_over, stragglers=slow)
+
+
+def standing(verdict: Straggling) -> Standing:
+    """How a GPU stands beside its siblings."""
+    nothing = dict.fromkeys(("percent", "low_percent", "high_percent", "p", "reason", "launches_wanted"))
+    return msgspec.convert(
+        {
+            **{"gpu_uuid": "GPU-a", "gpu_id": 0, "gpu_name": "a GPU", "verdict": verdict, "why": "", "identical": 8},
+            **{"effects": (), "slowest_cells": (), "reason_text": "", "next_step": "", "not_comparable": {}},
+            **nothing,
+        },
+        Standing,
+    )

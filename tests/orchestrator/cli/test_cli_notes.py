@@ -120,7 +120,7 @@ def test_on_gpus_their_options_have_an_effect() -> None:
     devices = (gpu(0), gpu(1))
     keys = ("monitoring.enabled", "monitoring.interval_ms", "gpu.allow_busy", "health.require", "benchmark.precision")
     given = Said(Settings(), {key: key for key in keys})
-    params = RunParams(multi_gpu=True, gpu_ids=None, allow_code=False, steps=False, in_phase=False)  # type: ignore[typeddict-item]  # what is looked at
+    params = RunParams(multi_gpu=True, gpu_ids=None, allow_code=False, steps=False, in_phase=False, max_temperature=85)  # type: ignore[typeddict-item]  # what is looked at
     tf32 = msgspec.structs.replace(asked, precisions=(Precision.TF32,))
     assert list(without_effect.sentences(given, params, tf32, plan.make(tf32, devices), devices)) == []
     off = msgspec.structs.replace(asked, monitor=False)
@@ -186,8 +186,8 @@ def test_no_help_is_wider_than_a_terminal(program: click.Group) -> None:
 def test_quick_has_the_defaults_of_its_presets() -> None:
     """Those of `run` do not hold there, so its help says what configs/presets.yaml has."""
     helps = {option.name: str(getattr(option, "help", "")) for option in benchmark.commands["quick"].params}
-    for preset in yaml.safe_load((configs_folder() / "presets.yaml").read_text()).values():
-        said = preset["settings"]
+    shipped = yaml.safe_load((configs_folder() / "presets.yaml").read_text())
+    for said in (shipped[name]["settings"] for name in ("light", "standard", "extensive")):
         sizes = {"batch_sizes": [said["batch_sizes"], said.get("training_batch_sizes", said["batch_sizes"])]}
         for name, values in ({key: [value] for key, value in said["benchmark"].items()} | sizes).items():
             assert helps[name].endswith(f" [default: {DEFAULTS[name]}]")

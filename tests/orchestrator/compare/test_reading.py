@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from orchestrator import report as reports
-from orchestrator.compare import as_junit, as_markdown, as_text, baselines, reading, side
+from orchestrator.compare import as_html, as_junit, as_markdown, as_text, baselines, reading, side
 from orchestrator.compare.comparison import compare
 from orchestrator.compare.side import Side
 from orchestrator.configuration import catalogue
@@ -106,7 +106,7 @@ def damaged(report: bytes) -> dict[str, tuple[bytes, str]]:
         "empty": (b"", "damaged: it is cut off"),
         "not JSON": (b"Model,Type\n", "damaged: it is not JSON"),
         "binary": (b"\x93NUMPY\x01\x00", "damaged: it is not JSON"),
-        "not UTF-8": (b'{"schema_version": 4, "\xff": 1}', "damaged"),
+        "not UTF-8": (b'{"schema_version": 5, "\xff": 1}', "damaged"),
         "unrelated": (b'{"name": "package", "version": "1.0"}', "neither a report of gpubench nor a baseline"),
         "a list": (b"[1, 2]", "not as gpubench writes it"),
         "older": (json.dumps({**made, "schema_version": other}).encode(), f"a report of schema version {other}"),
@@ -119,7 +119,7 @@ def damaged(report: bytes) -> dict[str, tuple[bytes, str]]:
         ),
         "a field more": (json.dumps({**made, "more": 1}).encode(), "unknown field `more`"),
         "a field less": (json.dumps({**made, "summary": {}}).encode(), r"missing required field .* at `\$.summary`"),
-        "nesting": (b'{"schema_version": 4, "x": ' + b"[" * 1_000_000, "nested too deeply"),
+        "nesting": (b'{"schema_version": 5, "x": ' + b"[" * 1_000_000, "nested too deeply"),
         "another baseline": (b'{"baseline_version": 99}', "a baseline of version 99; this gpubench reads version 1"),
         "half a baseline": (b'{"baseline_version": 1}', "missing required field"),
     }
@@ -224,6 +224,7 @@ def test_whatever_is_changed_in_a_report_is_compared_or_refused(tmp_path: Path, 
         assert as_text.to_text(compared, ExitCode.PASSED)
         assert as_markdown.to_markdown(compared)
         assert as_junit.to_junit(compared, ())
+        assert as_html.to_html(compared, ExitCode.PASSED)
         assert msgspec.json.encode(compared)
         assert baselines.hold(second, first)
     assert min(names.values()) > 20

@@ -29,7 +29,7 @@ def test_what_ships_is_complete() -> None:
         *("unet", "stylegan2", "stylegan2-critic", "vae", "autoencoder", "lstm"),
         *("gemm", "hbm", "h2d", "d2h"),
     }
-    assert set(shipped.profiles) == {"quick", "standard", "rigorous"}
+    assert set(shipped.profiles) == {"quick", "triage", "standard", "rigorous"}
     assert {model.type for model in shipped.models} == set(catalogue.MODEL_TYPES)
 
 

@@ -23,12 +23,18 @@ def test_the_defaults_are_those_of_the_requirements() -> None:
     assert made.precisions == (Precision.FP32,)
     assert (made.batch_sizes, made.training_batch_sizes, made.generation_batch_sizes) == ((1, 8, 32), (32,), (1,))
     assert (made.sequence_lengths, made.input_sizes, made.memory_format) == ((), (), None)
-    assert (made.gpu_ids, made.mode, made.isolation) == ("all", Mode.LOADED, Isolation.FORK)
+    assert (made.gpu_ids, made.modes, made.isolation) == ("all", (Mode.LOADED,), Isolation.FORK)
     assert (made.profile, made.launches) == ("quick", 1)
     assert (made.measurement.iterations, made.measurement.warm_up_iterations) == (None, None)
     assert (made.monitor, made.monitor_interval_ms, made.allow_busy) == (True, 100, False)
     assert (made.output_path, made.formats) == ("/current/benchmark_report.json", (ReportFormat.JSON,))
     assert (made.runs_folder, made.cache_folder) == ("/current/runs", "/cache")
+
+
+def test_a_file_may_ask_for_both_modes(night: Write) -> None:
+    """In the order in which each round has them."""
+    assert resolved(night("benchmark: {mode: [solo, loaded]}")).modes == (Mode.SOLO, Mode.LOADED)
+    assert resolved(night("benchmark: {mode: solo}")).modes == (Mode.SOLO,)
 
 
 def test_what_is_measured_on_request_is_measured_where_it_is_named() -> None:

@@ -24,7 +24,7 @@ def read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Read:
 
     def call(text: str) -> tuple[ModelSpec, ...]:
         Path("mine.yaml").write_text(text, encoding="utf-8")
-        return models_file.read(Path("mine.yaml"), (), allowed=True)
+        return models_file.read(Path("mine.yaml"), (), allowed=True)[0]
 
     return call
 
@@ -70,7 +70,7 @@ models:
 
 def test_the_example_of_the_docs_is_read() -> None:
     """Paths in it are seen from its own folder."""
-    models = models_file.read(ROOT / "docs" / "examples" / "own_models.yaml", (), allowed=True)
+    models, _ = models_file.read(ROOT / "docs" / "examples" / "own_models.yaml", (), allowed=True)
     assert [model.name for model in models] == ["bert_small", "resnet18", "towers"]
     assert models[-1].own is not None
     assert models[-1].own.target == f"{ROOT}/docs/examples/own_model.py:TwoTowers"

@@ -163,6 +163,40 @@ def test_a_models_file_alone_means_its_models(planned: Callable[..., list[str]])
     assert "bert-base" in everything
 
 
+def _joined(text: str) -> str:
+    """Without its spaces: a long path is broken where a line ends."""
+    return "".join(text.split())
+
+
+def test_a_mistake_in_a_model_that_was_not_chosen_refuses_nothing(
+    invoke: Invoke, planned: Callable[..., list[str]]
+) -> None:
+    """It is said, once, where the others are measured; whoever names the model is refused, wherever it is named."""
+    Path("mine.yaml").write_text(f"{MINE}    typo: 1\n  - name: third\n    class: nothing:build\n", encoding="utf-8")
+    given = ("--models-file", "mine.yaml", "--allow-code")
+    file = f"{Path.cwd()}/mine.yaml"
+    typo = f"{file}, line 7, models[1].typo: there is no such key"
+    assert planned(*given, "-m", "lstm,resnet50") == ["lstm", "resnet50"]
+    shown = _joined(invoke("run", "--gpu-ids", "cpu:0", *given, "-m", "lstm", "--dry-run").output)
+    assert shown.count(_joined(f"Note: other is not measured, and could not be: {typo}")) == 1
+    note = f"Note: third is not measured, and could not be: {file}, line 9, models[2].class:"
+    assert shown.count(_joined(note)) == 1
+    Path("night.yaml").write_text("models: other\n", encoding="utf-8")
+    chosen = (("-m", "lstm,other"), ("-m", "all"), (), ("--config", "night.yaml", "-m", "lstm"))
+    for words in chosen:
+        refused = invoke("run", "--gpu-ids", "cpu:0", *given, *words)
+        assert (refused.exit_code, typo in refused.output) == (2, True)
+
+
+def test_code_of_a_model_that_was_not_chosen_needs_no_permission(
+    invoke: Invoke, planned: Callable[..., list[str]]
+) -> None:
+    """It is not run, and there is nothing to say."""
+    assert planned("--models-file", "mine.yaml", "-m", "resnet50") == ["resnet50"]
+    shown = invoke("run", "--gpu-ids", "cpu:0", "--models-file", "mine.yaml", "-m", "resnet50", "--dry-run")
+    assert "is not measured, and could not be" not in " ".join(shown.output.split())
+
+
 def test_a_configuration_file_can_name_them_and_cannot_allow_them(
     invoke: Invoke, planned: Callable[..., list[str]]
 ) -> None:
@@ -171,7 +205,7 @@ def test_a_configuration_file_can_name_them_and_cannot_allow_them(
     assert planned("--config", "night.yaml", "--allow-code") == ["other"]
     refused = invoke("run", "--gpu-ids", "cpu:0", "--config", "night.yaml")
     assert refused.exit_code == 2
-    assert "mine.yaml, line 4, models[0].class: net.py:Net is code in" in refused.output
+    assert "mine.yaml, line 6, models[1].class: net.py:build is code in" in refused.output
     Path("night.yaml").write_text("models_file: mine.yaml\nallow_code: true\n", encoding="utf-8")
     refused = invoke("run", "--gpu-ids", "cpu:0", "--config", "night.yaml")
     assert "night.yaml, line 2, allow_code: there is no such key" in refused.output

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from orchestrator.configuration import catalogue
-from orchestrator.configuration.resolved import Plan
+from orchestrator.configuration.resolved import BurnIn, Plan
 from orchestrator.deciding import state
 from orchestrator.deciding.budget import CLOSING_S, SHARE, Budget
 from orchestrator.deciding.slots import (
@@ -24,7 +24,7 @@ from orchestrator.deciding.slots import (
 from orchestrator.planning import estimate, plan
 from orchestrator.planning.scan import Figures
 from protocol import floats
-from protocol.cell import AUTO, Cell, Device, Workload
+from protocol.cell import AUTO, Cell, Device, DeviceKind, Mode, Workload
 from protocol.failure import Category, Failure, Phase
 from protocol.result import Result
 from tests.fakes.configurations import configuration, cpu, gpu
@@ -193,6 +193,17 @@ def test_the_forecast_is_what_would_be_measured() -> None:
     assert 0 < foreseen < len(run.planned.cells)
 
 
+def test_the_forecast_counts_that_all_others_wait_for_what_works_alone() -> None:
+    """On four GPUs that take turns there is time for about a quarter of what each does beside the others."""
+    machine = tuple(map(gpu, range(4)))
+    foreseen = {}
+    for mode in Mode:
+        asked = msgspec.structs.replace(ASKED, modes=(mode,))
+        budget = Budget(asked, machine, 60.0, began=0.0)
+        foreseen[mode] = budget.forecast(plan.make(asked, machine), gpu(0))
+    assert foreseen[Mode.SOLO] == pytest.approx(foreseen[Mode.LOADED] / 4, abs=1.5)
+
+
 def test_one_slow_launch_does_not_cost_all_the_others() -> None:
     """After a quarter of the limit it is ended if cheaper ones wait, and dropped."""
     planned = plan.make(ASKED, (gpu(0),))
@@ -208,6 +219,21 @@ def test_one_slow_launch_does_not_cost_all_the_others() -> None:
     ((slot, why),) = budget.decide(now, 27.2)
     assert slot == first.slot
     assert "ended after 15 s, because others waited" in why
+
+
+def test_no_launch_of_a_burn_in_is_ended_for_others() -> None:
+    """All its cells are of one length: what takes longer hangs, for which there are deadlines, or the host is busy."""
+    night = BurnIn(duration_s=60.0, level="quick", cell_s=dict.fromkeys(DeviceKind, 1.0))
+    asked = msgspec.structs.replace(ASKED, burn_in=night)
+    planned = plan.make(ASKED, (gpu(0),))
+    now, (first,) = state.next_launches(state.begin(planned))
+    now = state.step(now, Started(first.launch, first.slot, first.device, first.cell.batch_size))
+    budget = Budget(asked, (gpu(0),), 60.0, began=0.0)
+    assert not budget.takes_too_long(now, first.slot, began=1.0, now=30.0)
+    for _ in range(8):  # its launches turn out to take a third of the time
+        budget.finished(first.cell, 20.0)
+    assert budget.expected_s(first.cell) > 60.0 * SHARE
+    assert list(budget.decide(state.begin(planned), 1.0)) == []
 
 
 def test_the_last_launch_may_take_all_the_time_that_is_left() -> None:

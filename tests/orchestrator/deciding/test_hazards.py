@@ -1,6 +1,7 @@
 """What the driver says of a GPU, and what it means for the launches there."""
 
 import pytest
+from msgspec import structs
 
 from orchestrator.deciding.hazards import Hazards
 from protocol.failure import Category, Failure, Phase
@@ -39,11 +40,21 @@ def test_the_first_grave_failure_of_a_gpu_is_known() -> None:
     """Of that GPU alone, and not what leaves it usable."""
     hazards = Hazards()
     hazards.heard(xid(13))
-    assert hazards.grave(GPU) is None
+    assert hazards.grave((GPU,)) is None
     first = hazards.heard(xid(79))
     hazards.heard(GpuBroken(uuid=GPU, reason="it is lost", at_ns=0, lost=True))
-    assert hazards.grave(GPU) == first
-    assert hazards.grave("GPU-2") is None
+    assert hazards.grave((GPU,)) == first
+    assert hazards.grave(("GPU-2",)) is None
+
+
+def test_the_first_grave_failure_of_several_gpus_names_its_own() -> None:
+    """Whichever of them leads, and not what came later to another one."""
+    hazards = Hazards()
+    first = hazards.heard(xid(79))
+    hazards.heard(GpuBroken(uuid="GPU-2", reason="it is lost", at_ns=0, lost=True))
+    assert first is not None
+    assert hazards.grave(("GPU-2", GPU)) == structs.replace(first, device=GPU)
+    assert hazards.grave(("GPU-3", "GPU-4")) is None
 
 
 def test_a_gpu_that_is_too_hot_ends_what_runs_there() -> None:
@@ -53,7 +64,7 @@ def test_a_gpu_that_is_too_hot_ends_what_runs_there() -> None:
     assert failure is not None
     assert (failure.category, failure.message) == (Category.TOO_HOT, "too hot")
     assert hazards.is_news(hot)
-    assert hazards.grave(GPU) == failure
+    assert hazards.grave((GPU,)) == failure
     assert hazards.broken_beside("GPU-0") == ()
 
 

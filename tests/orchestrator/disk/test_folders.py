@@ -1,5 +1,6 @@
 """Folders that a run writes to: chosen, tried and made before anything starts."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,15 @@ def test_resume_finds_the_newest_run(tmp_path: Path) -> None:
         (tmp_path / name / "run.yaml").touch()
     (tmp_path / "20260103-000000-ffffff").mkdir()
     assert folders.existing_run(None, str(tmp_path)).folder.name == "20260102-000000-000000"
+
+
+def test_of_two_runs_of_one_second_the_later_one_is_the_newest(tmp_path: Path) -> None:
+    """Behind the second, the names are chance."""
+    for at_ns, name in ((1, "20260101-000000-bbbbbb"), (2, "20260101-000000-aaaaaa")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "run.yaml").touch()
+        os.utime(tmp_path / name / "run.yaml", ns=(at_ns, at_ns))
+    assert folders.existing_run(None, str(tmp_path)).folder.name == "20260101-000000-aaaaaa"
 
 
 @pytest.mark.parametrize("name", [None, "missing", ".", "", "file"])

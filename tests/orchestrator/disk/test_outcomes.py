@@ -259,7 +259,7 @@ def simulate(planned: Plan, seed: int, steps: int) -> tuple[slots.RunState, list
     return now, attempts
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     seed=st.integers(0, 10**6),
     launches=st.integers(1, 3),

@@ -22,6 +22,7 @@ from orchestrator.disk.records import Finished, Segment, Skipped, StopAsked, Tak
 from orchestrator.disk.standing import Standing, Status
 from orchestrator.errors import RunFolderError
 from orchestrator.machine import host
+from protocol.cell import Mode
 from protocol.failure import Category
 from tests.fakes.node import ROOT
 from tests.fakes.runs import FakeRun, gpus
@@ -152,6 +153,19 @@ def test_no_time_is_told_before_every_device_has_ended_something(tmp_path: Path)
         journal.append(TakenOut(device=run.stored.devices[1].uuid, at_ns=run.now_ns, reason="memory not freed"))
     assert look(run).taken_out == {"GPU 1": "memory not freed"}
     assert look(run).eta_s is not None
+
+
+def test_what_devices_do_alone_takes_the_time_of_each(tmp_path: Path) -> None:
+    """Two launches side by side are still to come; in both modes, six more one after the other."""
+    found = {}
+    for modes in ((Mode.LOADED,), (Mode.LOADED, Mode.SOLO)):
+        run = FakeRun(tmp_path / str(len(modes)), devices=gpus(2), batch_sizes=(1,), launches=3, modes=modes)
+        for device in (0, 1):
+            run.measured(run.cell(batch_size=1, device=device), noise=0.0)
+        held_by(run)
+        found[len(modes)] = look(run).eta_s
+    assert found[1]
+    assert found[2] == pytest.approx(4 * found[1])
 
 
 def test_a_model_that_is_skipped_is_settled(tmp_path: Path) -> None:

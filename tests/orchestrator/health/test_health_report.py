@@ -14,6 +14,7 @@ from protocol import codec
 from protocol.failure import Category
 from protocol.messages import XidSeen
 from tests.fakes.health import WELL
+from tests.fakes.nights import Night
 from tests.fakes.runs import BOOT, SECOND_NS, FakeRun, cpus, gpus
 
 HEARS_ALL = Watch(at_ns=SECOND_NS, boot_id=BOOT, kernel_log=True)
@@ -274,6 +275,18 @@ def test_a_gpu_without_work_of_its_own_is_judged_over_all_work(tmp_path: Path) -
     run.telemetry_ended()
     run.measured(run.cell(batch_size=1, device=0))
     assert [device.verdict for device in run.report().health.gpus] == [Verdict.UNKNOWN, Verdict.UNKNOWN]
+
+
+def test_a_launch_on_several_gpus_is_work_of_each(tmp_path: Path) -> None:
+    """Telemetry ended before it did: that is a gap for all of them, not for the GPU that leads alone."""
+    night = Night(tmp_path, gpus(2))
+    cells = night.stored.plan.cells
+    for device in night.stored.devices:
+        night.measured(next(cell for cell in cells if cell.devices == (device.uuid,)))
+    night.well()
+    night.telemetry_ended()
+    night.measured(next(cell for cell in cells if len(cell.devices) == 2))
+    assert all(gpu.note.endswith("telemetry ended too early") for gpu in night.report().health.gpus)
 
 
 def test_cpu_devices_have_no_health(tmp_path: Path) -> None:

@@ -147,7 +147,7 @@ def test_a_program_that_reads_standard_error_is_not_told_of_waiting(fake: FakeNv
     """With --log-format json a line that is none would be in its way; --quiet means it too."""
     fake.set({"delay.nvmlInit": 600})
     for option in (("--log-format", "json"), ("--quiet",), ()):
-        shown = command(fake, tmp_path, "run", "--dry-run", "-m", "lstm", *option)
+        shown = command(fake, tmp_path, "run", "--dry-run", "-m", "lstm", *option, change="seen.TIMEOUT_S = 60.0")
         assert shown.returncode == ExitCode.PASSED, shown.stderr
         assert ("still waiting" in shown.stderr) == (not option)
 

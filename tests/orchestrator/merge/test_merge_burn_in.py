@@ -19,7 +19,7 @@ from orchestrator.report.burn_in import BurnInReport, GpuBurnIn, PaceReport
 from orchestrator.stats.why_slower import Reason
 from protocol.cell import Device, Workload
 from protocol.failure import Category
-from protocol.verification import Mismatch
+from tests.fakes.findings import mismatch
 from tests.fakes.nights import Night, same, sound
 from tests.fakes.runs import cpus, gpus
 
@@ -105,18 +105,7 @@ def test_wrong_bits_of_the_heat_soak_count(tmp_path: Path) -> None:
     """A product is right or wrong at any temperature."""
     night = Night(tmp_path, gpus(1))
     cell = next(cell for cell in night.stored.plan.cells if cell.workload is Workload.SOAK)
-    wrong = Mismatch(
-        what="product",
-        at_ns=night.now_ns,
-        iteration=0,
-        elements=1,
-        bits=1,
-        first=(),
-        same_when_read_again=True,
-        repeated=10,
-        wrong_again=0,
-        beyond_rounding=True,
-    )
+    wrong = mismatch(at_ns=night.now_ns, beyond_rounding=True)
     found = msgspec.structs.replace(sound(cell), mismatches=3, kept=(wrong,))
     night.work(verified={(0, Workload.SOAK, 0): found})
     night.climate(0)
@@ -162,6 +151,16 @@ def test_a_cpu_device_has_no_heat_soak(tmp_path: Path) -> None:
     assert [(gpu.heat_soak, gpu.paces) for gpu in told(night).gpus] == [(None, ()), (None, ())]
 
 
+@pytest.mark.parametrize(("devices", "said"), [(1, True), (2, False)])
+def test_bits_that_nobody_was_held_against_are_not_tested(tmp_path: Path, devices: int, said: bool) -> None:
+    """One device alone has no other to be compared with."""
+    night = Night(tmp_path, cpus(devices))
+    night.work()
+    night.finish()
+    for gpu in told(night).gpus:
+        assert ("bits against other devices'" in gpu.not_tested) is said
+
+
 def test_each_time_the_run_is_taken_up_a_gpu_warms_up_again(tmp_path: Path) -> None:
     """An hour's pause in the middle: both beginnings are left out."""
     night = Night(tmp_path, gpus(1))
@@ -192,7 +191,7 @@ def test_a_gpu_that_was_too_hot_fails(tmp_path: Path, resumed: bool) -> None:
     night.finish()
     first, second = told(night).gpus
     assert second.verdict is Verdict.FAIL
-    assert second.reasons[0].text == "too hot: for 10 s at 90"
+    assert re.fullmatch(r"too hot: for 10 s at 90; first at 20\d\d-\S+Z", second.reasons[0].text)
     assert all("too hot" not in reason.text for reason in first.reasons)
     assert any("was taken out" in reason.text for reason in second.reasons) is not resumed
 

@@ -17,6 +17,7 @@ from protocol.cell import Cell, Workload
 from protocol.failure import Category, Phase
 from protocol.result import Result
 from protocol.verification import Mismatch, Verification
+from tests.fakes import findings
 from tests.fakes.nights import Night, sound
 from tests.fakes.runs import cpus, gpus
 
@@ -26,19 +27,8 @@ FIRST, SECOND, THIRD = (device.uuid for device in DEVICES)
 
 def mismatch(sender: str | None, *, of_all: bool = False) -> Mismatch:
     """One that a device has found in what came to it, or in its own numbers."""
-    return Mismatch(
-        what="its own numbers" if sender is None else f"copy from {sender}",
-        at_ns=1,
-        iteration=0,
-        elements=1,
-        bits=2,
-        first=(),
-        same_when_read_again=True,
-        repeated=10,
-        wrong_again=0,
-        sender=sender,
-        of_all=of_all,
-    )
+    what = "its own numbers" if sender is None else f"copy from {sender}"
+    return findings.mismatch(what=what, bits=2, sender=sender, of_all=of_all)
 
 
 def found(cell: Cell, *kept: Mismatch, more: int = 0) -> Verification:
@@ -147,9 +137,26 @@ def test_a_sum_that_is_wrong_beside_copies_of_others_is_left_open(tmp_path: Path
     first, second, third = night.gpus
     assert (first.verdict, second.verdict, third.verdict) == (Verdict.FAIL, Verdict.FAIL, Verdict.UNKNOWN)
     assert "UNKNOWN: transfers between devices in fp32, round 1" in reasons(third)
-    assert "its sum was wrong while copies of others were, which may be why" in reasons(third)
+    assert "sums or copies of others were wrong too, so it may be one of them" in reasons(third)
     assert "FAIL" not in reasons(third)
     assert third.checks[0].error_bound is None
+
+
+@pytest.mark.parametrize(
+    ("devices", "verdicts"),
+    [
+        ((FIRST, SECOND, THIRD), [Verdict.UNKNOWN] * 3),
+        ((THIRD,), [Verdict.UNKNOWN, Verdict.UNKNOWN, Verdict.FAIL]),
+    ],
+)
+def test_a_sum_that_is_wrong_everywhere_takes_nobody_out(
+    tmp_path: Path, devices: tuple[str, ...], verdicts: list[Verdict]
+) -> None:
+    """What one device gave to it is in all of them, so nobody is blamed; one that has it wrong alone is."""
+    total = msgspec.structs.replace(mismatch(None, of_all=True), what="sum over all devices")
+    night = a_night(tmp_path, dict.fromkeys(devices, (total,)))
+    assert [gpu.verdict for gpu in night.gpus] == verdicts
+    assert ["take it out of service" in gpu.action for gpu in night.gpus] == [one == "FAIL" for one in verdicts]
 
 
 def test_rates_are_told_of_all_devices_together(tmp_path: Path) -> None:
@@ -172,7 +179,7 @@ def test_a_launch_that_failed_is_a_gap_for_every_device(tmp_path: Path) -> None:
     assert report.burn_in is not None
     for gpu in report.burn_in.gpus:
         assert words in reasons(gpu)
-        assert "UNKNOWN: transfers between devices never came to an end" in reasons(gpu)
+        assert "UNKNOWN: transfers between devices of peers in fp32 never came to an end" in reasons(gpu)
     assert [(one.gpu_uuid, one.gpu_id) for one in report.failures] == [(SECOND, 1)]
 
 
@@ -186,7 +193,7 @@ def test_a_device_that_was_taken_out_leaves_the_links_of_the_others_untested(tmp
     first, _, third = report.gpus
     for gpu in (first, third):
         assert "GPU 1 was taken out, and all of them are needed" in str(gpu.not_tested)
-        assert "transfers between devices never came to an end: GPU 1 was taken out" in reasons(gpu)
+        assert "transfers between devices of peers in fp32 never came to an end: GPU 1 was taken out" in reasons(gpu)
 
 
 def test_what_has_no_links_needs_none() -> None:

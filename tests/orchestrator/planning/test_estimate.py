@@ -23,7 +23,16 @@ def test_devices_work_beside_each_other_unless_solo() -> None:
     one = total(configuration(), gpu(0))
     assert total(configuration(), *everything) == pytest.approx(one)
     start = estimate.ZYGOTE_S[gpu(0).kind]
-    assert total(configuration(mode=Mode.SOLO), *everything) == pytest.approx(start + 8 * (one - start))
+    assert total(configuration(modes=(Mode.SOLO,)), *everything) == pytest.approx(start + 8 * (one - start))
+
+
+def test_both_modes_take_as_long_as_each() -> None:
+    """Loaded once, for all devices together, and solo for each of them."""
+    everything = tuple(gpu(number) for number in range(4))
+    start = estimate.ZYGOTE_S[gpu(0).kind]
+    each = [total(configuration(modes=(mode,)), *everything) - start for mode in (Mode.LOADED, Mode.SOLO)]
+    assert each[1] == pytest.approx(4 * each[0])
+    assert total(configuration(modes=tuple(Mode)), *everything) == pytest.approx(start + sum(each))
 
 
 def test_estimate_of_the_default_run_is_what_an_h200_took() -> None:

@@ -41,7 +41,7 @@ configurations = st.builds(
     memory_format=st.none() | st.sampled_from(MemoryFormat),
     launches=st.integers(1, 5),
     seed=st.integers(0, 10**9),
-    mode=st.sampled_from(Mode),
+    modes=lists(st.sampled_from(Mode)),
 )
 devices = st.integers(1, 8).map(lambda count: tuple(gpu(number) for number in range(count)))
 
@@ -158,8 +158,23 @@ def test_one_device_alone_is_solo() -> None:
     """Nothing else of the run is at work, so its numbers compare with those of --solo and not with a full node's."""
     assert {cell.mode for cell in plan.make(DEFAULTS, (gpu(0),)).cells} == {Mode.SOLO}
     assert {cell.mode for cell in plan.make(DEFAULTS, (gpu(0), gpu(1))).cells} == {Mode.LOADED}
-    solo = configuration(mode=Mode.SOLO)
+    solo = configuration(modes=(Mode.SOLO,))
     assert {cell.mode for cell in plan.make(solo, (gpu(0), gpu(1))).cells} == {Mode.SOLO}
+
+
+def test_a_round_has_each_mode_by_itself() -> None:
+    """Every cell in both, in the order of the modes that was asked for; on one device alone there is one."""
+    asked = configuration(modes=(Mode.LOADED, Mode.SOLO), launches=2)
+    made = plan.make(asked, (gpu(0), gpu(1)))
+    cells = {cell.id: cell for cell in made.cells}
+    order = [(number, cells[cell].mode) for cell, number in made.order[gpu(0).uuid]]
+    assert list(dict.fromkeys(order)) == [
+        *[(0, Mode.LOADED), (0, Mode.SOLO)],
+        *[(1, Mode.LOADED), (1, Mode.SOLO)],
+    ]
+    assert order == sorted(order)
+    assert {msgspec.structs.replace(cell, mode=Mode.SOLO).id for cell in made.cells} <= cells.keys()
+    assert {cell.mode for cell in plan.make(asked, (gpu(0),)).cells} == {Mode.SOLO}
 
 
 def test_precision_and_mode_do_not_change_the_numbers_worked_on() -> None:

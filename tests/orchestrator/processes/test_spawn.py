@@ -6,7 +6,9 @@ import sys
 from pathlib import Path
 
 import psutil
+import pytest
 
+from orchestrator.processes import spawn
 from tests.fakes.commands import ROOT, python
 
 ORPHANS = """
@@ -44,7 +46,7 @@ from pathlib import Path
 from orchestrator.processes import spawn
 from protocol.messages import LaunchSpec
 
-zygote = spawn.Zygote((), Path("zygote.log"))
+zygote = spawn.Zygote((), Path("zygote.log"), spawn.ONE_THREAD)
 os.kill(zygote.pid, signal.SIGKILL)
 os.waitid(os.P_PID, zygote.pid, os.WEXITED | os.WNOWAIT)
 zygote.fork(LaunchSpec(launch=0, token="t", endpoint="ipc://nowhere", parent_pid=os.getpid(), folder=".",
@@ -67,7 +69,7 @@ STOPPED_ZYGOTE = """
 import os, signal, time
 from pathlib import Path
 from orchestrator.processes import spawn
-zygote = spawn.Zygote((), Path("zygote.log"))
+zygote = spawn.Zygote((), Path("zygote.log"), spawn.ONE_THREAD)
 os.kill(zygote.pid, signal.SIGSTOP)
 print(zygote.pid, flush=True)
 time.sleep(60)
@@ -89,7 +91,7 @@ NOT_TO_BE_REAPED = """
 import os, signal, subprocess
 from pathlib import Path
 from orchestrator.processes import spawn
-zygote = spawn.Zygote((), Path("zygote.log"))
+zygote = spawn.Zygote((), Path("zygote.log"), spawn.ONE_THREAD)
 os.kill(zygote.pid, signal.SIGKILL)
 os.waitid(os.P_PID, zygote.pid, os.WEXITED | os.WNOWAIT)
 subprocess.run(["true"])  # which looks after whatever subprocess has started and nobody waited for
@@ -101,3 +103,14 @@ def test_how_a_child_ended_is_left_to_who_started_it(tmp_path: Path) -> None:
     """The standard library reaps children of its own that nobody holds any more; ours are none of these."""
     done = python("-W", "error", "-c", NOT_TO_BE_REAPED, cwd=tmp_path)
     assert (done.stdout, done.stderr) == ("killed by SIGKILL\n", "")
+
+
+def test_what_torch_compiles_is_kept_beside_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless the user has said where, or nothing can be written there: then torch's own place holds."""
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
+    told = spawn.environment_of_workers(tmp_path / "not" / "yet")
+    assert told == spawn.ONE_THREAD | {"TORCHINDUCTOR_CACHE_DIR": f"{tmp_path}/not/yet/inductor"}
+    assert list(tmp_path.iterdir()) == []
+    assert spawn.environment_of_workers(Path("/proc/cache")) == spawn.ONE_THREAD
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "/theirs")
+    assert spawn.environment_of_workers(tmp_path) == spawn.ONE_THREAD

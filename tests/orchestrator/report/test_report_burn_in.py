@@ -10,7 +10,7 @@ import pytest
 from orchestrator.report.as_text import to_text
 from protocol.cell import Workload
 from protocol.failure import Category
-from protocol.verification import Mismatch
+from tests.fakes.findings import mismatch
 from tests.fakes.nights import Night, sound
 from tests.fakes.runs import gpus
 
@@ -54,7 +54,8 @@ def test_a_healthy_node_of_eight_fits_one_page(tmp_path: Path) -> None:
     for words in ("soak: ", "truth: ", "memory: ", "replay: ", "errors a check (95 %)"):
         assert words in whole
     assert "rates: judged without 2 min of warming up, until it had taken as long as it may" in whole
-    assert "health: GPU 0 to GPU 7: PASS (19 of 19 signals were read); the machine: PASS" in whole
+    health = "health: GPU 0 to GPU 7: PASS (19 of 19 applicable signals were read); the machine: PASS"
+    assert health in " ".join(whole.split())
     assert "Verdict: COMPLETE" in whole
 
 
@@ -62,18 +63,8 @@ def test_a_node_with_two_bad_gpus_fits_one_page(tmp_path: Path) -> None:
     """One with wrong bits, in two rounds, and one that lost a launch: both with the board to look for."""
     night = eight(tmp_path)
     cell = next(cell for cell in night.stored.plan.cells if cell.workload is Workload.SOAK)
-    wrong = Mismatch(
-        what="product of 8192 x 8192 in bf16",
-        at_ns=night.now_ns,
-        iteration=0,
-        elements=1,
-        bits=1,
-        first=(),
-        same_when_read_again=True,
-        repeated=10,
-        wrong_again=10,
-        beyond_rounding=True,
-    )
+    what = "product of 8192 x 8192 in bf16"
+    wrong = mismatch(what=what, at_ns=night.now_ns, wrong_again=10, beyond_rounding=True)
     bad = msgspec.structs.replace(sound(cell), mismatches=100, kept=(wrong,) * 16)
     mine = night.stored.plan.order[night.stored.devices[5].uuid]
     night.work(verified={(3, Workload.SOAK, round_): bad for round_ in (0, 1)}, last=len(mine) - 1)
@@ -86,9 +77,49 @@ def test_a_node_with_two_bad_gpus_fits_one_page(tmp_path: Path) -> None:
     serials = [device.serial for device in night.stored.devices]
     assert f"GPU 3, serial {serials[3]}, at 00000000:1B:00.0: FAIL (take it out of service)" in whole
     assert f"GPU 5, serial {serials[5]}, at" in whole
-    assert re.search(r"GPU 5, serial .* a launch has no result: \w.* of \w+ in \w+, round \d: crashed: SIGSEGV", whole)
+    lost_words = r"a launch has no result: \w.* of \w+ in \w+, round \d, 20\d\d-\S+Z: crashed: SIGSEGV"
+    assert re.search(f"GPU 5, serial .* {lost_words}", whole)
     assert "launches without a result: 1; where" in whole
     assert "1 bit wrong; wrong again in 10 of 10 repetitions (16 times)" in whole
+
+
+def test_eight_gpus_with_wrong_bits_fit_one_page(tmp_path: Path) -> None:
+    """Each with its gravest reason and its board; how many more there are; no bound where something was found."""
+    night = eight(tmp_path)
+    cell = next(cell for cell in night.stored.plan.cells if cell.workload is Workload.SOAK)
+    wrong = mismatch(what="product of 8192 x 8192 in bf16", at_ns=night.now_ns, wrong_again=10, beyond_rounding=True)
+    found = {}
+    for gpu in range(8):
+        bad = msgspec.structs.replace(sound(cell), mismatches=100 + gpu, kept=(wrong,) * 16)
+        found |= {(gpu, Workload.SOAK, round_): bad for round_ in range(gpu % 2 + 1)}
+    night.work(verified=found)
+    lines = text(night)
+    assert on_one_page(lines), "\n".join(lines)
+    for device in night.stored.devices:
+        assert any(f"serial {device.serial}" in line for line in lines)
+    assert "  all reasons, in full, are in the JSON report" in lines
+    (soak,) = [line for line in lines if line.startswith("soak: ")]
+    assert soak.endswith("of them wrong")
+
+
+def test_eight_gpus_that_slow_alike_fit_one_page(tmp_path: Path) -> None:
+    """Each by another figure, so that none are told of together."""
+    night = Night(tmp_path, gpus(8), "1h")
+    night.work(rate=lambda gpu, hours: 1 - (0.1 + 0.001 * gpu) * hours)
+    lines = text(night)
+    assert on_one_page(lines), "\n".join(lines)
+    assert sum("| WARN " in line for line in lines) == 8
+    assert sum("all slow alike, the room perhaps" in line for line in lines) == 8
+
+
+def test_links_are_counted_once_for_all_devices(tmp_path: Path) -> None:
+    """A launch of links is one of eight processes."""
+    night = eight(tmp_path)
+    night.work()
+    cells = {cell.id for cell in night.stored.plan.cells if cell.workload is Workload.LINKS}
+    first = night.stored.devices[0].uuid
+    launched = sum(cell in cells for cell, _ in night.stored.plan.order[first])
+    assert any(re.match(rf"links: [\d,]+ checks in {launched} launches", line) for line in text(night))
 
 
 @pytest.mark.parametrize("gpu", [0, 7])

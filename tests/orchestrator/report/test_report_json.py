@@ -110,7 +110,7 @@ def test_formats_are_written_into_the_run(tmp_path: Path) -> None:
     for _ in range(2):
         report.write(run.report(), run.paths, ReportFormat)
     names = sorted(path.name for path in run.paths.folder.iterdir() if "report" in path.name)
-    assert names == ["report.csv", "report.json", "report.txt"]
+    assert names == sorted(f"report.{kind}" for kind in ReportFormat)
 
 
 def test_an_existing_report_is_kept(tmp_path: Path) -> None:

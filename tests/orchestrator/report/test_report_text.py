@@ -59,6 +59,13 @@ def test_the_layout_is_that_of_the_requirements(tmp_path: Path) -> None:
     assert widest(text) == 80
 
 
+def test_a_stack_that_nobody_told_has_its_reason(tmp_path: Path) -> None:
+    """Versions are those that workers reported with their results."""
+    run = FakeRun(tmp_path)
+    run.finish(interrupted=True, reason="SIGINT")
+    assert "Stack: unknown, because no cell was measured" in to_text(run.report()).splitlines()
+
+
 def test_eight_gpus_with_trouble_fit_into_80_columns(tmp_path: Path) -> None:
     """One GPU has its tables, all stand in the spread, failures have their words; the verdict stands last."""
     run = FakeRun(
@@ -208,4 +215,10 @@ def test_numbers_have_as_many_digits_as_mean_something(value: float | None, text
 def test_counts_and_durations_are_short() -> None:
     """As people say them."""
     assert [count(value) for value in (109_514_298, 25_557_032, 5_216_208, 999)] == ["110M", "25.6M", "5.2M", "999"]
-    assert [duration(seconds) for seconds in (42, 180, 28_680)] == ["42 seconds", "3 minutes", "7 h 58 min"]
+    assert [duration(seconds) for seconds in (42, 150, 180, 750, 28_680)] == [
+        "42 seconds",
+        "2 min 30 s",
+        "3 minutes",
+        "12 minutes",
+        "7 h 58 min",
+    ]

@@ -3,18 +3,17 @@
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from orchestrator.processes.ending import Exit
-from orchestrator.sampling.telemetry import Telemetry, read_samples
+from orchestrator.sampling.telemetry import read_samples
 from protocol.messages import DeviceFree, Digest, FromSampler, Unavailable
 from protocol.paths import RunPaths
 from tests.fakes.nvml import FakeNvml, uuid
-from tests.fakes.telemetry import hear
+from tests.fakes.telemetry import digest, hear, sampling
 
 GIB = 2**30
 
@@ -25,21 +24,6 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeNvml:
     fake = FakeNvml(tmp_path, gpus=3)
     fake.install(monkeypatch)
     return fake
-
-
-@contextmanager
-def sampling(folder: Path, *gpus: int, interval_ms: int = 20) -> Iterator[Telemetry]:
-    """Telemetry of some GPUs of the fake, stopped at the end."""
-    telemetry = Telemetry.start(map(uuid, gpus), folder, interval_ms)
-    try:
-        yield telemetry
-    finally:
-        telemetry.stop()
-
-
-def digest(message: FromSampler) -> bool:
-    """Whether it is a digest."""
-    return isinstance(message, Digest)
 
 
 def about(gpu: int) -> Callable[[FromSampler], bool]:

@@ -7,8 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,10 +14,10 @@ import pytest
 from orchestrator import run
 from orchestrator.processes.ending import Exit
 from orchestrator.sampling.telemetry import Telemetry
-from orchestrator.view import CellEnded, Notice, Snapshot
-from protocol.messages import Digest, FromSampler
+from orchestrator.view import Notice
+from tests.fakes.conducting import Quiet
 from tests.fakes.nvml import FakeNvml, uuid
-from tests.fakes.telemetry import PATIENCE_S, hear
+from tests.fakes.telemetry import PATIENCE_S, digest, hear, sampling
 
 PARENT = """
 import sys, time
@@ -34,45 +32,12 @@ time.sleep(60)
 """
 
 
-class Told:
-    """A display that keeps what it is told."""
-
-    def __init__(self) -> None:
-        self.notices: list[Notice] = []
-
-    def tell(self, event: CellEnded | Notice) -> None:
-        """Keep notices."""
-        assert isinstance(event, Notice)
-        self.notices.append(event)
-
-    def show(self, _: Snapshot) -> None:
-        """Of no interest."""
-
-    def close(self) -> None:
-        """Nothing to close."""
-
-
 @pytest.fixture
 def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeNvml:
     """Three GPUs, seen by the children of this process."""
     fake = FakeNvml(tmp_path, gpus=3)
     fake.install(monkeypatch)
     return fake
-
-
-@contextmanager
-def sampling(folder: Path, *gpus: int, interval_ms: int = 20) -> Iterator[Telemetry]:
-    """Telemetry of some GPUs of the fake, stopped at the end."""
-    telemetry = Telemetry.start(map(uuid, gpus), folder, interval_ms)
-    try:
-        yield telemetry
-    finally:
-        telemetry.stop()
-
-
-def digest(message: FromSampler) -> bool:
-    """Whether it is a digest."""
-    return isinstance(message, Digest)
 
 
 def descriptors() -> set[Path]:
@@ -103,9 +68,9 @@ def test_what_cannot_be_written_at_the_end_is_said_all_the_same(fake: FakeNvml, 
         assert sum(reason.startswith("the health of the GPUs cannot be written: ") for reason in told) == 1
         assert telemetry.stop() == Exit(code=0, signal=None)
         assert telemetry.last_words == told
-    display = Told()
+    display = Quiet()
     run._end_telemetry(telemetry, display)
-    assert [(notice.level, notice.message) for notice in display.notices] == [
+    assert [(notice.level, notice.message) for notice in display.told if isinstance(notice, Notice)] == [
         ("warning", f"no GPU readings: {reason}") for reason in told
     ]
 

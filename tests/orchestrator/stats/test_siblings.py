@@ -244,7 +244,7 @@ def shape(found: Sequence[Sibling]) -> dict[str, tuple[Verdict, float]]:
     return {one.gpu: (one.verdict, round(one.ratio or 0, 9)) for one in found}
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.permutations(range(6)), st.floats(min_value=1e-6, max_value=1e6), st.integers(0, 1000))
 def test_names_order_and_units_change_nothing(order: list[int], unit: float, seed: int) -> None:
     """GPUs given in another order, cells in another order, rates in another unit: the same verdicts and ratios."""
@@ -280,3 +280,19 @@ def test_the_reference_varies_no_more_than_is_allowed_for() -> None:
                 medians.append((values[(number - 1) // 2] + values[number // 2]) / 2)
             centre = sum(medians) / len(medians)
             assert sum((one - centre) ** 2 for one in medians) / len(medians) <= bound * 1.12
+
+
+def test_asking_twice_needs_twice_the_evidence() -> None:
+    """Cells of two modes are two questions to the same GPU: each p counts double, and what was just enough is not."""
+    cells = node(random.Random(5), [0.941, *[1.0] * 7], bounds=POWER, cells=2, noise=0.005)
+    once, twice = (judge(cells, MARGINS, asked=asked)[0] for asked in (1, 2))
+    assert once.p is not None
+    assert twice.p == pytest.approx(min(1.0, 2 * once.p))
+    assert (once.ratio, once.effects) == (twice.ratio, twice.effects)
+
+
+def test_every_cell_is_told_by_itself() -> None:
+    """Those beyond their margin, and those that are not."""
+    slow = judge(node(random.Random(5), [0.9, *[1.0] * 7]), MARGINS)[0]
+    assert set(slow.alone) == {f"cell{number}" for number in range(6)} >= set(slow.slow_cells)
+    assert all(slow.alone[name] == effect for name, effect in slow.slow_cells.items())

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from orchestrator.stats import launch, series
 from protocol import floats
 from protocol.cell import Cell, Precision, Workload
-from protocol.result import Block
+from protocol.result import Block, Result
 from tests.fakes.results import result
 
 CELL = Cell(devices=("GPU-0",), model="resnet50", workload=Workload.INFERENCE, precision=Precision.FP32, batch_size=8)
@@ -76,10 +76,15 @@ def test_throughput_is_items_over_total_time() -> None:
     assert figures.throughput == pytest.approx(200 * 8 / 4)
 
 
+def of_cell(*results: Result) -> launch.CellFigures:
+    """The figures of a cell of these launches."""
+    return launch.of_cell(results, [launch.of_launch(one) for one in results])
+
+
 def test_a_cell_is_the_median_of_its_launches() -> None:
     """Three launches, one of them slow: the cell's figures are those of the middle one, not of all iterations."""
     results = [result(CELL, forward_ms=forward_ms) for forward_ms in (10.0, 10.1, 30.0)]
-    figures = launch.of_cell(results)
+    figures = of_cell(*results)
     alone = [launch.of_launch(one) for one in results]
     assert figures.launches == 3
     assert figures.means_ms["forward"] == median(one.means_ms["forward"] for one in alone)
@@ -95,8 +100,8 @@ def test_one_drifting_launch_makes_the_cell_drift() -> None:
     climbing = [10.0] * 200 + [10.5] * 200
     packed = {name: floats.pack(climbing) for name in ("forward", "iteration")}
     drifting = msgspec.structs.replace(result(CELL), series=packed)
-    assert launch.of_cell([result(CELL), drifting, result(CELL)]).drifting is True
-    assert launch.of_cell([result(CELL)]).drifting is False
+    assert of_cell(result(CELL), drifting, result(CELL)).drifting is True
+    assert of_cell(result(CELL)).drifting is False
 
 
 def test_few_values_have_no_interval() -> None:

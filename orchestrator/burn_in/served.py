@@ -1,0 +1,77 @@
+"""For how long a device was at work, and when it was not though nothing tells why. Pure.
+
+    segment begins ├─ start ─┤▓▓ launch ▓▓├ gap ┤▓▓ launch ▓▓├──── a long gap ────┤▓▓ launch ▓▓┤  what follows: nothing
+                     counted as served:    ▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓ and of each gap at most ORDINARY_S
+
+Between two launches a device is idle for a while: a process is made, imports, allocates, and on several devices waits
+for the others. On a GPU that takes 1 to 2 s, at the start up to 20 s. What is longer was not served. Starts count for
+no more than the work that came of them, so that a run which is started and ended again and again has served little.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import Final
+
+from orchestrator.disk.records import End, Record, Segment, Start
+
+ORDINARY_S: Final = 20.0
+"""Of a gap, what counts as served: the import on a node took 12 s, a first context 5 s, a launch later 0.5 to 1.3 s."""
+LONG_S: Final = 60.0
+"""A gap that is longer, and in which no launch failed, is named: nothing that was planned takes so long."""
+
+Span = tuple[int, int]
+"""From when to when, in monotonic nanoseconds of one segment."""
+
+
+def seconds(segments: Iterable[tuple[int, Iterable[Span]]]) -> float:
+    """Those that were served in segments, of each its beginning and its work: that, and of gaps what is ordinary."""
+    worked_s = started_s = between_s = 0.0
+    for begin_ns, work in segments:
+        if spans := _joined(work):
+            worked_s += sum(end - start for start, end in spans) / 1e9
+            started_s += min((spans[0][0] - begin_ns) / 1e9, ORDINARY_S)
+            between_s += sum(min((later - end) / 1e9, ORDINARY_S) for end, later in _between(spans))
+    return worked_s + between_s + min(started_s, worked_s)
+
+
+def idle(work: Iterable[Span], explained: Iterable[Span]) -> Iterator[tuple[int, float]]:
+    """Long gaps in the work of a segment: since when, and how many seconds of it nothing explains.
+
+    explained: launches that failed, on this device or on another one for which it waited: a finding of their own.
+    """
+    known = _joined(explained)
+    for begin, end in _between(_joined(work)):
+        told_ns = sum(max(min(end, late) - max(begin, early), 0) for early, late in known)
+        if (untold_s := (end - begin - told_ns) / 1e9) > LONG_S:
+            yield begin, untold_s
+
+
+def before(records: Iterable[Record]) -> float:
+    """Seconds that a burn-in has served before its newest segment, by its journal; launches from start to end."""
+    segments: list[tuple[int, list[Span]]] = []
+    started: dict[int, int] = {}
+    for record in records:
+        match record:
+            case Segment():
+                segments.append((record.monotonic_ns, []))
+                started = {}
+            case Start():
+                started[record.launch] = record.at_ns
+            case End() if record.launch in started:  # else an earlier segment's, whose clock may be another one
+                segments[-1][1].append((started.pop(record.launch), record.at_ns))
+    return seconds(segments[:-1])
+
+
+def _joined(spans: Iterable[Span]) -> Sequence[Span]:
+    """In order, those that overlap as one."""
+    found: list[Span] = []
+    for begin, end in sorted(spans):
+        if found and begin <= found[-1][1]:
+            found[-1] = (found[-1][0], max(found[-1][1], end))
+        else:
+            found.append((begin, end))
+    return found
+
+
+def _between(spans: Sequence[Span]) -> Iterator[Span]:
+    return ((end, later) for (_, end), (later, _) in pairwise(spans))

@@ -1,0 +1,236 @@
+"""`history`: what earlier runs found, listed, shown, as trends, exported, and taken out."""
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from orchestrator.cli import complete
+from orchestrator.cli.options import HISTORY_DB, a_file
+from orchestrator.cli.program import SETTINGS, Command, Program
+from orchestrator.cli.streams import complain, say
+from orchestrator.configuration.naming import counted
+from orchestrator.errors import ConfigError, HistoryError
+
+if TYPE_CHECKING:
+    import sqlite3
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
+EXAMPLES: Final = """\b
+Examples:
+  {command} --gpu GPU-5317350e --since 2026-11-01
+  {command} trend resnet50 -p bf16
+  {command} export --format csv -o runs.csv
+"""
+_JSON: Final = click.option("--json", "as_json", is_flag=True, help="As JSON.")
+_GPU: Final = click.option("--gpu", metavar="GPU", help="The beginning of a UUID, or a part of the name of a GPU.")
+_SINCE: Final = click.option("--since", metavar="DATE", help="Runs that began then or later: 2026-11-01.")
+
+
+@click.group(
+    "history",
+    cls=Program,
+    invoke_without_command=True,
+    context_settings=SETTINGS,
+    short_help="What earlier runs found.",
+    epilog=EXAMPLES,
+)
+@_GPU
+@click.option("--model", metavar="NAME", shell_complete=complete.models, help="Runs that measured this model or probe.")
+@_SINCE
+@click.option("--limit", metavar="N", type=click.IntRange(min=1), help="So many runs at most. [default: all]")
+@click.option(
+    "--verdict",
+    metavar="WORD",
+    help="Of the run, of its health or of its burn-in: complete, incomplete, FAIL, WARN, ...",
+)
+@HISTORY_DB
+@_JSON
+@click.pass_context
+def command(
+    context: click.Context,
+    /,
+    *,
+    gpu: str | None,
+    model: str | None,
+    since: str | None,
+    limit: int | None,
+    verdict: str | None,
+    history_db: str | None,
+    as_json: bool,
+) -> None:
+    """List the runs that are recorded, newest first."""
+    if context.invoked_subcommand is not None:
+        _refuse_misplaced(context)
+        return
+    from orchestrator.cli import history_text
+    from orchestrator.history import reading
+    from orchestrator.history.records import Filter
+
+    wanted = Filter(gpu=gpu, model=model, since=_moment(since, "--since"), verdict=verdict, limit=limit)
+    with _opened(history_db) as connection:
+        found = reading.lines(connection, wanted)
+    say(_json(found) if as_json else history_text.lines(found))
+
+
+@command.command("show", cls=Command, short_help="All that is kept of a run.")
+@click.argument("run")
+@HISTORY_DB
+@_JSON
+def show(*, run: str, history_db: str | None, as_json: bool) -> None:
+    """Show all that is kept of RUN, the id of a run, of which a unique beginning is enough."""
+    from orchestrator.cli import history_text
+    from orchestrator.history import reading
+
+    with _opened(history_db) as connection:
+        found = reading.run(connection, run)
+    say(_json(found) if as_json else history_text.in_full(found))
+
+
+@command.command("trend", cls=Command, short_help="A figure over all runs, and where it changed.")
+@click.argument("model", shell_complete=complete.models)
+@_GPU
+@click.option("-b", "--batch-size", metavar="N", type=click.IntRange(min=1), help="Cells of this batch size alone.")
+@click.option("-p", "--precision", metavar="NAME", shell_complete=complete.precisions, help="Of this precision alone.")
+@click.option(
+    "--figure",
+    metavar="NAME",
+    help="A figure by its name in the report: peak_memory_mb, power_draw_w. [default: what runs are compared by]",
+)
+@_SINCE
+@HISTORY_DB
+@_JSON
+def trend(
+    *,
+    model: str,
+    gpu: str | None,
+    batch_size: int | None,
+    precision: str | None,
+    figure: str | None,
+    since: str | None,
+    history_db: str | None,
+    as_json: bool,
+) -> None:
+    """Plot what runs measured of MODEL, a model or a probe, on each GPU: a line a run, changes of the level marked."""
+    from orchestrator.cli import history_text
+    from orchestrator.history import reading
+    from orchestrator.history import trend as trending
+    from orchestrator.stats import margins
+
+    moment = _moment(since, "--since")
+    with _opened(history_db) as connection:
+        points = reading.points(connection, model, gpu=gpu, precision=precision, batch_size=batch_size, since=moment)
+        names = reading.models(connection)
+    if not points:
+        raise HistoryError(f"no such cell of {model} is recorded.{_near(model, names)}")
+    found = trending.trends(points, margins.load(), figure)
+    if not found:
+        raise HistoryError(
+            f"none of these cells has a figure {figure or 'to compare runs by'}."
+            f"{_near(figure or '', trending.figures(points))}"
+        )
+    encoding = getattr(sys.stdout, "encoding", None) or ""
+    say(_json(found) if as_json else history_text.trends(found, ascii_only=not encoding.lower().startswith("utf")))
+
+
+@command.command("export", cls=Command, short_help="Everything, as a file.")
+@click.option("--format", "kind", metavar="NAME", default="csv", help="csv or json. [default: csv]")
+@click.option("-o", "--output", metavar="FILE", required=True, type=click.Path(), callback=a_file, help="The file.")
+@HISTORY_DB
+def export(*, kind: str, output: str, history_db: str | None) -> None:
+    """Write all runs into a file, oldest first: CSV has a row for each cell of each run, JSON all that is kept."""
+    from orchestrator.configuration.yaml_schema import did_you_mean
+    from orchestrator.disk import folders
+    from orchestrator.disk.journal import write_durably
+    from orchestrator.history import export as exporting
+    from orchestrator.history import reading
+    from orchestrator.history.records import Filter
+
+    formats = {"csv": exporting.to_csv, "json": exporting.to_json}
+    if kind not in formats:
+        raise ConfigError(f"--format: there is no format '{kind}'.{did_you_mean(kind, formats)} There is csv and json.")
+    folders.require_file(Path(output), "-o/--output")
+    with _opened(history_db) as connection:
+        found = [reading.in_full(connection, line) for line in reversed(reading.lines(connection, Filter()))]
+    write_durably(Path(output), formats[kind](found))
+    say(f"{output}: {counted(len(found), 'run')}")
+
+
+@command.command("prune", cls=Command, short_help="Take old runs out.")
+@click.option("--before", metavar="DATE", help="Runs that began before then: 2026-01-01.")
+@click.option("--keep", metavar="N", type=click.IntRange(min=0), help="All but the newest N.")
+@click.option("--dry-run", is_flag=True, help="Say which; take none out.")
+@HISTORY_DB
+def prune(*, before: str | None, keep: int | None, dry_run: bool, history_db: str | None) -> None:
+    """Take runs out of the history, and say which. Their folders and reports stay as they are."""
+    from orchestrator.history import place, reading, store, writing
+    from orchestrator.history.records import Filter
+
+    moment = _moment(before, "--before")
+    if (moment is None) == (keep is None):
+        raise ConfigError("expected either --before DATE or --keep N: which runs are to be taken out?")
+    with _opened(history_db) as connection:
+        runs = reading.lines(connection, Filter())
+    gone = runs[keep:] if keep is not None else [run for run in runs if moment is not None and run.test_date < moment]
+    if gone and not dry_run:
+        with store.writing(place.find(history_db, os.environ)) as opened:
+            writing.remove(opened, [run.run_id for run in gone])
+    for run in gone:
+        say(run.run_id)
+    what = "would be taken out" if dry_run else "taken out"
+    complain(f"note: {counted(len(gone), 'run')} of {len(runs)} {what}")
+
+
+def _refuse_misplaced(context: click.Context) -> None:
+    """Options of the list have no effect on the commands below it. Raises ConfigError."""
+    for parameter in context.command.params:
+        source = context.get_parameter_source(parameter.name or "")
+        if source is click.core.ParameterSource.COMMANDLINE:
+            raise ConfigError(
+                f"{parameter.opts[-1]} stands before {context.invoked_subcommand}; options go behind a command"
+            )
+
+
+@contextmanager
+def _opened(history_db: str | None) -> "Iterator[sqlite3.Connection]":
+    """The history, to be read. Raises HistoryError, also where there is none yet."""
+    from orchestrator.history import place, store
+
+    if history_db == "":
+        raise ConfigError("--history-db: expected a file, got an empty text")
+    found = place.find(history_db, os.environ)
+    with store.reading(found) as connection:
+        if connection is None:
+            raise HistoryError(f"{found.path}: no run is recorded yet; `run` records each, but with --no-history")
+        yield connection
+
+
+def _moment(text: str | None, option: str) -> str | None:
+    """A date, or a time on it, as the history has times. Raises ConfigError."""
+    if text is None:
+        return None
+    import datetime
+
+    from orchestrator.merge.times import iso
+
+    try:
+        return iso(datetime.datetime.fromisoformat(text).timestamp())
+    except (ValueError, OverflowError, OSError):
+        raise ConfigError(f"{option}: expected a date such as 2026-11-01, got '{text}'") from None
+
+
+def _near(name: str, names: "list[str] | tuple[str, ...]") -> str:
+    from orchestrator.configuration.yaml_schema import did_you_mean, listed
+
+    return did_you_mean(name, names) or (f" There is {listed(names, 'and')}." if names else "")
+
+
+def _json(value: object) -> str:
+    import msgspec
+
+    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()

@@ -1,0 +1,120 @@
+"""The history for people: a line a run, all of one run, and a trend as a plot of blocks, a line a run."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from orchestrator.cli.program import table
+from orchestrator.configuration.naming import counted
+from orchestrator.history.records import CellRecord, DeviceRecord, RunLine, RunRecord
+from orchestrator.history.trend import Trend, TrendPoint
+from orchestrator.report.layout import cut
+from orchestrator.report.numbers import duration
+from orchestrator.report.plain import plain
+from protocol.cell import DeviceKind
+
+BAR: Final = 24
+NAME_WIDTH: Final = 28
+_EIGHTHS: Final = " ▏▎▍▌▋▊▉█"
+_ROOM: Final = 0.25
+"""Bars begin so far below the least value, as a share of what the values differ by: the least has a bar too."""
+
+
+def lines(runs: Sequence[RunLine]) -> str:
+    """Runs in a table."""
+    if not runs:
+        return "No such run is recorded."
+    header = ("Run", "Host", "Devices", "Profile", "Verdict", "Health", "Burn-in", "Cells")
+    return table(header, [tuple(cut(text, NAME_WIDTH) for text in _row(run)) for run in runs])
+
+
+def _row(run: RunLine) -> tuple[str, ...]:
+    verdict = f"{run.verdict}{', tainted' if run.tainted else ''}"
+    host, devices = run.hostname.partition(".")[0], ", ".join(run.devices)
+    return (run.run_id, host, devices, run.profile, verdict, run.health, run.burn_in, f"{run.ok} of {run.planned}")
+
+
+def in_full(record: RunRecord) -> str:
+    """All that is kept of a run."""
+    run = record.run
+    tainted = "; tainted: faults were injected on purpose" if run.tainted else ""
+    ended = "" if run.finished else "; it did not come to its end"
+    head = {
+        "Run": run.run_id,
+        "Begun": run.test_date,
+        "Folder": run.folder,
+        "Took": duration(run.seconds),
+        "Verdict": f"{run.verdict}, exit code {run.exit_code}{ended}{tainted}",
+        "Health": run.health,
+        "Burn-in": run.burn_in,
+        "Cells": f"{run.ok} of {run.planned} ok",
+        "Stack": ", ".join(f"{name} {value}" for name, value in run.stack.items()),
+    }
+    told = [f"{name:8}  {plain(value)}" for name, value in head.items() if value]
+    devices = [line for judged in record.devices for line in _device(judged)]
+    labels = {one.device.gpu_uuid: one.device.label for one in record.devices}
+    header = ("GPU", "Cell", "Figure", "Value", "Launches", "Remark")
+    cells = [_cell(cell, labels[cell.gpu_uuid]) for cell in record.cells]
+    return "\n".join((*told, "", *devices, "", table(header, cells, numbers=frozenset({3, 4}))))
+
+
+def _device(judged: DeviceRecord) -> Iterator[str]:
+    device = judged.device
+    yield plain(f"{device.label}: {device.gpu_name} ({device.gpu_uuid})")
+    for what, verdict, words in (
+        ("health", judged.health, judged.health_words),
+        ("burn-in", judged.burn_in, judged.burn_in_words),
+    ):
+        if verdict:
+            yield f"    {what} {verdict}{f': {plain(words)}' if words else ''}"
+
+
+def _cell(cell: CellRecord, label: str) -> tuple[str, ...]:
+    value = cell.figures.get(cell.metric)
+    shown = "" if value is None else f"{value:.6g}"
+    words = (label, cell.key.words, cell.metric, shown, str(len(cell.launches)), cell.doubt)
+    return tuple(plain(word) for word in words)
+
+
+def trends(found: Sequence[Trend], *, ascii_only: bool) -> str:
+    """A plot for each cell on each device."""
+    return "\n".join(line for one in found for line in (*_trend(one, ascii_only=ascii_only), "")).rstrip("\n")
+
+
+def _trend(trend: Trend, *, ascii_only: bool) -> Iterator[str]:
+    on_cpu = trend.kind == DeviceKind.CPU
+    where = f"{trend.gpu_uuid} of {trend.hostname}" if on_cpu else f"{trend.gpu_name}, {trend.gpu_uuid}"
+    key = trend.key
+    sizes = [f"input {key.input_size}"] if key.input_size is not None else []
+    details = ", ".join([key.mode, *sizes, *([key.memory_format] if key.memory_format else [])])
+    yield plain(f"{trend.cell} ({details}) on {where}: {trend.figure} of {counted(len(trend.points), 'run')}")
+    known = [point for point in trend.points if point.value is not None]
+    # A run that does not count, such as a throttled one, would make the others look alike.
+    counted_runs = [point for point in known if not point.left_out] or known
+    values = [point.value for point in counted_runs if point.value is not None]
+    low, high = min(values), max(values)
+    start = low - _ROOM * ((high - low) or abs(high))
+    span = (high - start) or 1.0
+    for point in trend.points:
+        shown = "-" if point.value is None else f"{point.value:.5g}"
+        bar = _bar(0.0 if point.value is None else (point.value - start) / span, ascii_only=ascii_only)
+        yield f"  {plain(point.run_id):22}  {shown:>10}  {bar}  {plain('; '.join(_marks(point)))}".rstrip()
+    judged = "a CPU device drifts, so nothing is judged" if on_cpu else f"changes beyond {trend.margin_percent:g} %"
+    yield f"  bars from {start:.5g} to {high:.5g}; {judged}"
+
+
+def _bar(share: float, *, ascii_only: bool) -> str:
+    """A bar of BAR columns, filled to an eighth of a column where the terminal can."""
+    share = min(max(share, 0.0), 1.0)
+    if ascii_only:
+        return ("#" * round(share * BAR)).ljust(BAR)
+    eighths = round(share * BAR * 8)
+    return ("█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()).ljust(BAR)
+
+
+def _marks(point: TrendPoint) -> Iterator[str]:
+    """What is to be said of a run: that the level changed with it, what was changed with it, and why it counts not."""
+    if point.change_percent is not None:
+        yield f"<< {point.change_percent:+.1f} % from here on"
+    yield from point.stack
+    if point.left_out:
+        yield f"not counted: {point.left_out}"

@@ -1,0 +1,45 @@
+"""`triage`: which of these GPUs is slow, why, and in which slot, within ten minutes."""
+
+from typing import Final, Unpack
+
+import click
+
+from orchestrator.cli import run
+from orchestrator.cli.options import RunParams, run_options
+from orchestrator.cli.program import RunCommand
+
+EXAMPLES: Final = """\b
+Examples:
+  {command}                    every GPU of the node
+  {command} --gpu-ids 0,1,2,3  four of them
+  {command} --dry-run          what is measured, how long
+"""
+
+DEFAULTS: Final = {
+    "models": "gemm,hbm,h2d,d2h,resnet50,bert-base",
+    "batch_sizes": "training: 64",
+    "precision": "bf16",
+    "profile": "triage",
+    "phases": "training",
+    "solo": "both: all at once, and one device at a time",
+}
+"""What the preset of configs/presets.yaml says in place of a run's defaults, for --help."""
+
+
+@click.command("triage", short_help="Say which GPU is slow, and why.", cls=RunCommand, epilog=EXAMPLES)
+@run_options
+@click.pass_context
+def command(context: click.Context, /, **params: Unpack[RunParams]) -> None:
+    """Say which GPU is slower than its identical siblings, why, and in which slot. Ends within ten minutes.
+
+    Probes and two models, three launches each, all GPUs at once and one GPU at a time. The report begins with a verdict
+    on each GPU; a verdict needs four identical GPUs. Options change what is measured, not how long.
+    """
+    from orchestrator.configuration import presets
+
+    context.exit(run.measure(context, params, preset=presets.TRIAGE))
+
+
+for _option in command.params:
+    if isinstance(_option, click.Option) and _option.name in DEFAULTS:
+        _option.help = f"{(_option.help or '').partition(' [default:')[0]} [default: {DEFAULTS[_option.name]}]"

@@ -1,0 +1,302 @@
+"""Comparisons as one HTML file that needs no network, in the look of the report.
+
+Comparison, several ── Page (report/html/view.py) ── report/html/binding.py ──▶ bytes
+
+Verdict and exit code come first, then what changed, the speed of each cell on the band of what counts as the same, what
+has no verdict and why, and all cells. Of several runs against one, the reader chooses which is drawn.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from orchestrator.compare import wording
+from orchestrator.compare.as_text import LEGEND, MEANS
+from orchestrator.compare.comparison import ComparedCell, Comparison
+from orchestrator.configuration.naming import counted
+from orchestrator.report.html.binding import bound
+from orchestrator.report.html.cells import MOST_CELLS, batch
+from orchestrator.report.html.view import (
+    Badge,
+    Card,
+    Cells,
+    Chart,
+    Column,
+    Entry,
+    Kind,
+    Page,
+    Ratio,
+    Ratios,
+    Section,
+    Table,
+    Tone,
+    numbers,
+    table,
+    texts,
+)
+from orchestrator.report.numbers import NOT_AVAILABLE, number
+from orchestrator.report.text_spread import UNITS
+from orchestrator.stats.two_runs import Verdict
+from protocol.exit_codes import ExitCode
+
+MOST_DRAWN: Final = 60
+"""Cells of one chart, the gravest."""
+MOST_NAMES: Final = 30
+"""Of cells that one fact keeps from a verdict."""
+TOGETHER: Final = "all together"
+_ELSEWHERE: Final = "--format json"
+_ENDS: Final = {
+    ExitCode.PASSED: Badge("PASSED", Tone.GOOD),
+    ExitCode.MISSED: Badge("FAILED", Tone.BAD),
+    ExitCode.INCOMPLETE: Badge("INCOMPLETE", Tone.WARN),
+}
+_TONES: Final = {
+    Verdict.SLOWER: Tone.BAD,
+    Verdict.FASTER: Tone.GOOD,
+    Verdict.INCONCLUSIVE: Tone.WARN,
+    Verdict.SAME: Tone.PLAIN,
+    Verdict.NOT_COMPARABLE: Tone.QUIET,
+}
+_WITHOUT_VERDICT: Final = (Verdict.NOT_COMPARABLE, Verdict.INCONCLUSIVE)
+_COLUMNS: Final[Mapping[str, bool]] = {
+    "Second run": False,
+    "GPU": False,
+    "Model": False,
+    "Phase": False,
+    "Precision": False,
+    "Batch": True,
+    "Verdict": False,
+    "Speed": True,
+    "95% from": True,
+    "95% to": True,
+    "Margin %": True,
+    "First": True,
+    "Second": True,
+    "Unit": False,
+    "Launches": False,
+    "p": True,
+    "d": True,
+    "delta": True,
+    "Remarks": False,
+}
+"""And whether they hold numbers."""
+_FILTERED: Final = ("Second run", "GPU", "Phase", "Verdict")
+
+
+def to_html(comparisons: Sequence[Comparison], code: ExitCode) -> bytes:
+    """The whole page, of one comparison or more."""
+    return bound(page(comparisons, code))
+
+
+def page(comparisons: Sequence[Comparison], code: ExitCode) -> Page:
+    """What the page says."""
+    first = comparisons[0]
+    several = len(comparisons) > 1
+    heading = f"{len(comparisons)} runs against {first.before}" if several else first.title
+    return Page(
+        title=f"{_ENDS[code].text}: {heading}",
+        heading=heading,
+        verdict=_ENDS[code],
+        meaning=f"Exit code {int(code)}: {MEANS[code]}",
+        reasons=tuple(f"{_runs(one)}: {wording.headline(one)}" for one in comparisons),
+        notices=tuple(dict.fromkeys(words for one in comparisons for words in one.notes)),
+        elsewhere=_ELSEWHERE,
+        facts_title="Runs and margins",
+        facts=tuple(_facts(comparisons)),
+        cards=tuple(_card_of_run(one) for one in comparisons) if several else tuple(_cards(first)),
+        sections=(_changes(comparisons), _speed(comparisons), _without_verdict(comparisons)),
+        cells=_cells(comparisons),
+        file_name="gpubench-comparison.csv",
+        footer=f"Made by gpubench from the runs named here. Every value is in {_ELSEWHERE}.",
+    )
+
+
+def _runs(one: Comparison) -> str:
+    return f"{one.before} -> {one.after}"
+
+
+def _facts(comparisons: Sequence[Comparison]) -> Iterator[tuple[str, str]]:
+    yield "First run", comparisons[0].before
+    yield from (("Second run", one.after) for one in comparisons)
+    margins = sorted({cell.margin_percent for one in comparisons for cell in one.cells if cell.margin_percent})
+    if margins:
+        yield "Margin, by cell", f"{', '.join(number(margin) for margin in margins)} %"
+
+
+def _cards(one: Comparison) -> Iterator[Card]:
+    """The mean, and how many cells got which word."""
+    yield Card("Geometric mean of the speed", *_mean(one))
+    for verdict in wording.GRAVEST_FIRST:
+        if count := one.counts.get(verdict, 0):
+            yield Card(verdict, str(count), f"of {counted(len(one.cells), 'cell')}", _TONES[verdict])
+
+
+def _card_of_run(one: Comparison) -> Card:
+    figure, detail = _mean(one)
+    return Card(f"Geometric mean, {one.after}", figure, "; ".join((wording.verdicts(one), detail)))
+
+
+def _mean(one: Comparison) -> tuple[str, str]:
+    """As figure and detail."""
+    if one.mean is None:
+        return NOT_AVAILABLE, "no cell compares"
+    interval = "" if one.mean.low is None else f"{one.mean.low:.3f} to {one.mean.high:.3f} (95%), "
+    return f"{one.mean.ratio:.3f}", f"{interval}over {counted(one.mean.cells, 'cell')}; above 1 is faster"
+
+
+def _changes(comparisons: Sequence[Comparison]) -> Section:
+    """What differs in the stack."""
+    tables = [
+        table(
+            one.title if len(comparisons) == 1 else f"{_runs(one)}: {one.title}",
+            texts("Fact", "First", "Second"),
+            [(change.name, change.before or "unknown", change.after or "unknown") for change in one.changes],
+            elsewhere=_ELSEWHERE,
+        )
+        for one in comparisons
+        if one.changes
+    ]
+    alike = [f"{_runs(one)}: {one.title}." for one in comparisons if not one.changes]
+    return Section("changes", "What changed in the stack", tuple(alike), tables=tuple(tables))
+
+
+def _speed(comparisons: Sequence[Comparison]) -> Section:
+    """The chart of all cells that have a ratio."""
+    compared = [(one, _with_ratio(one)) for one in comparisons]
+    plots = tuple(Ratios(_runs(one), tuple(_drawn(one, cells))) for one, cells in compared if cells)
+    rows = [row for one, cells in compared for row in _said(one, cells, several=len(comparisons) > 1)]
+    header = (*texts("Cell"), *numbers("Speed", "95% interval", "Margin %"), *texts("Verdict"))
+    cut = any(len(cells) > MOST_DRAWN for _, cells in compared)
+    note = f"The chart has the first {MOST_DRAWN} cells of each pair of runs." if cut else ""
+    chart = Chart(
+        "ratios",
+        "Speed of the second run over the first",
+        Kind.RATIOS,
+        "Each cell with its 95 % interval; the band is the margin, within which it counts as the same. What matters "
+        "comes first. An interval without an end goes beyond the chart.",
+        plots,
+        table("Speed of the second run over the first", header, rows, note, _ELSEWHERE),
+        "" if plots else f"There is nothing to draw: {wording.NOTHING}, or nothing that was compares.",
+        "Runs" if len(comparisons) > 1 else "",
+    )
+    return Section("speed", "Speed of each cell", (LEGEND,), charts=(chart,), wide=True)
+
+
+def _with_ratio(one: Comparison) -> list[tuple[ComparedCell, float]]:
+    """What can be drawn, the gravest first."""
+    return [(cell, cell.ratio) for cell in wording.ordered(one.cells) if cell.ratio is not None]
+
+
+def _drawn(one: Comparison, cells: Sequence[tuple[ComparedCell, float]]) -> Iterator[Ratio]:
+    """The mean, then the gravest cells."""
+    name = wording.naming(one)
+    if one.mean is not None:
+        mean = one.mean
+        yield Ratio("geometric mean", TOGETHER, mean.ratio, mean.low, mean.high, None, None, (wording.mean(one),))
+    for cell, ratio in cells[:MOST_DRAWN]:
+        # The same width both ways on the logarithm, as the test has it.
+        share = None if cell.margin_percent is None else 1 - cell.margin_percent / 100
+        said = (cell.verdict, f"speed {wording.ratio(cell)}", _interval(cell), _margin(cell), wording.remark(cell))
+        yield Ratio(
+            name(cell),
+            cell.verdict,
+            ratio,
+            cell.low,
+            cell.high,
+            share,
+            None if share is None else 1 / share,
+            tuple(filter(None, said)),
+        )
+
+
+def _interval(cell: ComparedCell) -> str:
+    return f"95 % interval {wording.interval(cell)}" if cell.low is not None else ""
+
+
+def _margin(cell: ComparedCell) -> str:
+    return "" if cell.margin_percent is None else f"margin {number(cell.margin_percent)} %"
+
+
+def _said(
+    one: Comparison, cells: Sequence[tuple[ComparedCell, float]], *, several: bool
+) -> Iterator[tuple[Entry, ...]]:
+    """Rows that say the same as the chart, the mean included."""
+    name, of = wording.naming(one), f", {one.after}" if several else ""
+    if one.mean is not None:
+        interval = "" if one.mean.low is None else f"{one.mean.low:.3f} to {one.mean.high:.3f}"
+        yield f"geometric mean{of}", f"{one.mean.ratio:.3f}", interval, "", ""
+    for cell, _ in cells:
+        margin = "" if cell.margin_percent is None else number(cell.margin_percent)
+        yield f"{name(cell)}{of}", wording.ratio(cell), wording.interval(cell), margin, _badge(cell.verdict)
+
+
+def _without_verdict(comparisons: Sequence[Comparison]) -> Section:
+    """What is not comparable, with the fact; and what stands against a verdict, or would settle it."""
+    several = len(comparisons) > 1
+    rows: list[tuple[Entry, ...]] = [
+        (*((_runs(one),) if several else ()), _badge(verdict), words, str(len(names)), _names(names))
+        for one in comparisons
+        for verdict in _WITHOUT_VERDICT
+        for words, names in wording.grouped(one, verdict).items()
+    ]
+    apart = tuple(f"{words}." for one in comparisons for words in wording.apart(one))
+    header = (*texts(*(("Runs",) if several else ()), "Verdict", "Fact"), *numbers("Cells"), *texts("Which"))
+    tables = (table("Cells without a verdict, and why", header, rows, elsewhere=_ELSEWHERE),) if rows else ()
+    words = apart if rows or apart else ("Every cell has a verdict.",)
+    return Section("apart", "Not comparable, or not settled", words, tables=tables)
+
+
+def _names(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return f"{', '.join(names[:MOST_NAMES])}{more}"
+
+
+def _badge(verdict: Verdict) -> Badge:
+    return Badge(verdict, _TONES[verdict])
+
+
+def _cells(comparisons: Sequence[Comparison]) -> Cells:
+    """Every cell that both runs have; of several runs with the name of the second."""
+    left_out = {"Second run"} if len(comparisons) == 1 else set()
+    titles = [title for title in _COLUMNS if title not in left_out]
+    found = [(one, cell) for one in comparisons for cell in wording.ordered(one.cells)]
+    note = ""
+    if len(found) > MOST_CELLS:
+        found.sort(key=lambda each: wording.GRAVEST_FIRST.index(each[1].verdict))
+        note = f"{len(found) - MOST_CELLS} more cells are in {_ELSEWHERE}; what matters is here first."
+    entries = [_row(one, cell) for one, cell in found[:MOST_CELLS]]
+    rows = tuple(tuple(row[title] for title in titles) for row in entries)
+    chosen = tuple(
+        (titles.index(title), tuple(dict.fromkeys(_words(row[title]) for row in entries)))
+        for title in _FILTERED
+        if title not in left_out
+    )
+    return Cells(Table("All cells", tuple(Column(title, _COLUMNS[title]) for title in titles), rows, note), chosen)
+
+
+def _words(entry: Entry) -> str:
+    return entry.text if isinstance(entry, Badge) else entry
+
+
+def _row(one: Comparison, cell: ComparedCell) -> dict[str, Entry]:
+    moved = "" if cell.gpu_before == cell.gpu_after else f" -> {cell.gpu_after}"
+    return {
+        "Second run": one.after,
+        "GPU": f"{cell.gpu_before}{moved}",
+        "Model": cell.model_name,
+        "Phase": cell.phase,
+        "Precision": cell.precision,
+        "Batch": batch(cell.phase, cell.batch_size),
+        "Verdict": _badge(cell.verdict),
+        "Speed": wording.ratio(cell),
+        "95% from": "" if cell.low is None else f"{cell.low:.3f}",
+        "95% to": "" if cell.high is None else f"{cell.high:.3f}",
+        "Margin %": "" if cell.margin_percent is None else number(cell.margin_percent),
+        "First": number(cell.before),
+        "Second": number(cell.after),
+        "Unit": UNITS.get(cell.metric, ""),
+        "Launches": f"{cell.launches_before} and {cell.launches_after}",
+        "p": "" if cell.p is None else f"{cell.p:.3g}",
+        "d": wording.effect(cell.cohens_d),
+        "delta": wording.effect(cell.cliffs_delta),
+        "Remarks": wording.remark(cell),
+    }

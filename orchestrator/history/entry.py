@@ -1,0 +1,98 @@
+"""From a report to what the history keeps of it. Pure."""
+
+import math
+import os
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from orchestrator.compare import facts, side
+from orchestrator.compare.facts import Place
+from orchestrator.compare.side import Side
+from orchestrator.health.verdict import Verdict
+from orchestrator.history.records import CellRecord, DeviceRecord, RunLine, RunRecord
+from orchestrator.report import keys
+from orchestrator.report.burn_in import GpuBurnIn
+from orchestrator.report.cells import Measured
+from orchestrator.report.health import DeviceHealth
+from orchestrator.report.model import Report
+
+OFFENCES: Final = frozenset({Verdict.FAIL, Verdict.WARN})
+UNSTEADY: Final = "times were not steady after warm-up"
+
+
+def of_report(report: Report, folder: Path, *, tainted: bool) -> RunRecord:
+    """The run of that report. folder: where it is. tainted: nothing in it is a measurement."""
+    reduced = side.of_report(report, report.metadata.run_id)
+    devices = tuple(_devices(report, reduced))
+    counts = Counter(one.device.gpu_name for one in devices)
+    line = RunLine(
+        run_id=report.metadata.run_id,
+        test_date=report.metadata.test_date,
+        folder=os.fsencode(folder.absolute()).decode(errors="replace"),
+        hostname=report.metadata.hostname,
+        profile=report.test_configuration.preset or report.test_configuration.profile,
+        seconds=report.metadata.test_duration_seconds,
+        verdict=report.verdict.word,
+        exit_code=report.verdict.exit_code,
+        finished=report.metadata.finished,
+        tainted=tainted,
+        health=report.health.verdict,
+        burn_in="" if report.burn_in is None else report.burn_in.verdict,
+        planned=report.summary.cells.planned,
+        ok=report.summary.cells.ok,
+        stack=reduced.stack,
+        devices=tuple(f"{number} x {name}" for name, number in counts.items()),
+    )
+    return RunRecord(run=line, devices=devices, cells=tuple(_cells(report, reduced)))
+
+
+def _devices(report: Report, reduced: Side) -> Iterator[DeviceRecord]:
+    health = {one.gpu_uuid: one for one in report.health.gpus}
+    nights = {one.gpu_uuid: one for one in report.burn_in.gpus} if report.burn_in is not None else {}
+    for device in reduced.devices:
+        judged, night = health.get(device.gpu_uuid), nights.get(device.gpu_uuid)
+        yield DeviceRecord(
+            device=device,
+            health="" if judged is None else judged.verdict,
+            health_words="" if judged is None else _why_of_health(judged),
+            burn_in="" if night is None else night.verdict,
+            burn_in_words="" if night is None else _why_of_night(night),
+        )
+
+
+def _why_of_health(judged: DeviceHealth) -> str:
+    """What led to its verdict, where that is FAIL or WARN."""
+    if judged.verdict not in OFFENCES:
+        return ""
+    return "; ".join(one.words for one in judged.signals if one.state.value == judged.verdict.value)
+
+
+def _why_of_night(night: GpuBurnIn) -> str:
+    if night.verdict not in OFFENCES:
+        return ""
+    return "; ".join(dict.fromkeys(one.text for one in night.reasons if one.verdict is night.verdict))
+
+
+def _cells(report: Report, reduced: Side) -> Iterator[CellRecord]:
+    """In the order of side.of_report, which has a cell for each of these metrics."""
+    metrics: list[Measured] = [metric for result in report.results for _, metric in keys.of_model(result)]
+    devices = {device.gpu_uuid: device for device in reduced.devices}
+    for cell, metric in zip(reduced.cells, [*metrics, *report.probes], strict=True):
+        fault = facts.fault(Place(devices[cell.gpu_uuid], cell))
+        yield CellRecord(
+            gpu_uuid=cell.gpu_uuid,
+            key=cell.key,
+            status=cell.status,
+            doubt=fault or ("" if cell.steady else UNSTEADY),
+            metric=cell.metric,
+            launches=cell.values,
+            figures=_figures(metric),
+        )
+
+
+def _figures(metric: Measured) -> dict[str, float]:
+    """Every figure of it, by its name in the report."""
+    values = {name: getattr(metric, name) for name in metric.__struct_fields__}
+    return {name: value for name, value in values.items() if isinstance(value, float) and math.isfinite(value)}

@@ -1,0 +1,46 @@
+"""The history for other programs: JSON with all that is kept, or CSV with a row for each cell of each run."""
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from orchestrator.history.migrations import MIGRATIONS
+from orchestrator.history.records import CellRecord, DeviceRecord, RunLine, RunRecord
+from orchestrator.report.as_csv import harmless
+
+COLUMNS: Final = (
+    *("Run", "Date", "Host", "Profile", "Verdict", "Tainted", "Driver", "Torch", "CUDA", "GPU_UUID", "GPU_Name"),
+    *("Health", "Burn_In", "Model", "Phase", "Precision", "Batch", "Input_Size", "Memory_Format", "New_Tokens", "Mode"),
+    *("Status", "Doubt", "Figure", "Value", "Launches"),
+)
+
+
+def to_json(runs: Sequence[RunRecord]) -> bytes:
+    """Everything that is kept of these runs."""
+    document = {"history_version": len(MIGRATIONS), "runs": runs}
+    return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
+
+
+def to_csv(runs: Sequence[RunRecord]) -> bytes:
+    """A row for each cell, with the figure that runs are compared by, and its launches with semicolons between."""
+    text = io.StringIO()
+    written = csv.writer(text, lineterminator="\n")
+    written.writerow(COLUMNS)
+    for made in runs:
+        devices = {one.device.gpu_uuid: one for one in made.devices}
+        for cell in made.cells:
+            written.writerow(harmless(value) for value in _row(made.run, devices[cell.gpu_uuid], cell))
+    return text.getvalue().encode()
+
+
+def _row(run: RunLine, judged: DeviceRecord, cell: CellRecord) -> Iterator[str | int | float | bool | None]:
+    key, device = cell.key, judged.device
+    yield from (run.run_id, run.test_date, run.hostname, run.profile, run.verdict, run.tainted)
+    yield from (run.stack.get(name) for name in ("driver", "torch", "CUDA"))
+    yield from (device.gpu_uuid, device.gpu_name, judged.health, judged.burn_in)
+    yield from (key.model_name, key.phase, key.precision, key.batch_size, key.input_size, key.memory_format)
+    yield from (key.new_tokens, key.mode, cell.status, cell.doubt)
+    yield from (cell.metric, cell.figures.get(cell.metric), ";".join(f"{value:.6g}" for value in cell.launches))

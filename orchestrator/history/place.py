@@ -1,0 +1,34 @@
+"""Where the history is kept: the file that somebody named, else one in the user's data folder, else nowhere."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from orchestrator.errors import HistoryError
+
+NOWHERE: Final = (
+    "there is no folder for the history of runs: neither XDG_DATA_HOME nor HOME names one. --history-db FILE names a "
+    "file, --no-history keeps none"
+)
+
+
+@dataclass(frozen=True)
+class Place:
+    """The history's file. default: it lies in our own folder, so whatever is there is ours to set aside."""
+
+    path: Path
+    default: bool
+
+
+def find(file: str | None, environment: Mapping[str, str]) -> Place:
+    """Where the history is. file: that somebody named. Raises HistoryError where there is no folder for it."""
+    if file is not None:
+        return Place(Path(file), default=False)
+    data_home = Path(environment.get("XDG_DATA_HOME", ""))
+    if not data_home.is_absolute():  # a relative one is to be ignored, says the XDG Base Directory Specification
+        home = Path(environment.get("HOME", ""))
+        if not (home.is_absolute() and home.is_dir()):
+            raise HistoryError(NOWHERE)
+        data_home = home / ".local" / "share"
+    return Place(data_home / "gpubench" / "history.db", default=True)

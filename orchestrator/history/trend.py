@@ -1,0 +1,142 @@
+"""From the points of many runs to trends: one series for each cell on each GPU, with the places where it changed. Pure.
+
+    Points ── by GPU and cell ── the figure of each run ── sound runs alone ── stats/change_points.py ──▶ changes
+                                                        └─ what differs in the stack from the run before ──▶ notes
+
+A run that is tainted, or whose cell was throttled, contaminated or measured at a smaller batch, is shown and judged no
+part of the series. A CPU device is shown and gets no changes: the machine drifts.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from orchestrator.compare.comparison import END_TO_END
+from orchestrator.history.records import Point
+from orchestrator.report.keys import CellKey
+from orchestrator.report.parts import Part
+from orchestrator.stats import change_points
+from orchestrator.stats.margins import Margins
+from protocol.cell import DeviceKind
+
+TAINTED: Final = "tainted: faults were injected on purpose"
+_QUIET: Final = frozenset({"seed"})
+"""Facts of a run that are no part of the stack that it ran on."""
+
+
+class TrendPoint(Part, frozen=True, kw_only=True):
+    """A run. value: null where it has none. left_out: why it is no part of the series, empty where it is one.
+
+    stack: what differs from the run before, in words. change_percent: of the level from this run on against the one
+    before it; null where it did not change here.
+    """
+
+    run_id: str
+    test_date: str
+    value: float | None
+    launches: int
+    left_out: str
+    stack: tuple[str, ...]
+    change_percent: float | None
+
+
+class Trend(Part, frozen=True, kw_only=True):
+    """A cell on one device, oldest run first. figure: what is shown. margin_percent: what counts as the same."""
+
+    cell: str
+    key: CellKey
+    gpu_uuid: str
+    gpu_name: str
+    kind: str
+    hostname: str
+    figure: str
+    margin_percent: float
+    points: tuple[TrendPoint, ...]
+
+
+def trends(points: Sequence[Point], margins: Margins, figure: str | None = None) -> tuple[Trend, ...]:
+    """One for each cell on each device that ever had the figure. points: of runs from the oldest on.
+
+    figure: None for the one that runs are compared by.
+    """
+    series: dict[tuple[str, str, CellKey], list[Point]] = {}
+    for point in points:
+        # A GPU is the same one in another host; CPU devices are called alike on every host.
+        host = point.hostname if point.device.kind == DeviceKind.CPU else ""
+        series.setdefault((point.cell.gpu_uuid, host, point.cell.key), []).append(point)
+    made = (_trend(of_one, margins, figure) for of_one in series.values())
+    return tuple(one for one in made if any(point.value is not None for point in one.points))
+
+
+def figures(points: Sequence[Point]) -> tuple[str, ...]:
+    """The names of all figures that any of these cells has."""
+    return tuple(sorted({name for point in points for name in point.cell.figures}))
+
+
+def _trend(points: Sequence[Point], margins: Margins, figure: str | None) -> Trend:
+    newest = points[-1]
+    shown = figure or next((one.cell.metric for one in reversed(points) if one.cell.launches), newest.cell.metric)
+    margin = margins.runs.end_to_end if newest.cell.key.phase in END_TO_END else margins.runs.cell
+    values = [point.cell.figures.get(shown) for point in points]
+    left_out = [_left_out(point, value) for point, value in zip(points, values, strict=True)]
+    changed = dict(_changes(values, left_out, margin.share)) if newest.device.kind == DeviceKind.CUDA else {}
+    return Trend(
+        cell=newest.cell.key.words,
+        key=newest.cell.key,
+        gpu_uuid=newest.cell.gpu_uuid,
+        gpu_name=newest.device.gpu_name,
+        kind=newest.device.kind,
+        hostname=newest.hostname,
+        figure=shown,
+        margin_percent=margin.percent,
+        points=tuple(
+            TrendPoint(
+                run_id=point.run_id,
+                test_date=point.test_date,
+                value=value,
+                launches=len(point.cell.launches),
+                left_out=why,
+                stack=tuple(_differences(points[place - 1], point)) if place else (),
+                change_percent=changed.get(place),
+            )
+            for place, (point, value, why) in enumerate(zip(points, values, left_out, strict=True))
+        ),
+    )
+
+
+def _left_out(point: Point, value: float | None) -> str:
+    if point.tainted:
+        return TAINTED
+    return point.cell.doubt or ("" if value is not None else "no such figure")
+
+
+def _changes(values: Sequence[float | None], left_out: Sequence[str], margin: float) -> Iterator[tuple[int, float]]:
+    """Places at which the level changes, and by how many percent. Of what can be zero, no ratio can be told."""
+    sound = [
+        (place, value)
+        for place, (value, why) in enumerate(zip(values, left_out, strict=True))
+        if value is not None and not why
+    ]
+    if any(value <= 0 for _, value in sound):
+        return
+    for change in change_points.find([math.log(value) for _, value in sound], margin):
+        yield sound[change.at][0], math.expm1(change.log_ratio) * 100
+
+
+def _differences(before: Point, after: Point) -> Iterator[str]:
+    """What is not as it was in the run before: the stack of the run, then facts of the device."""
+    yield from _changed(before.stack, after.stack)
+    yield from _changed(_facts(before), _facts(after))
+
+
+def _facts(point: Point) -> Mapping[str, str]:
+    device = point.device
+    limits = {"power limit in W": device.power_limit_w, "memory in MB": device.memory_mb}
+    return {**device.stack, **{name: f"{value:g}" for name, value in limits.items() if value is not None}}
+
+
+def _changed(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[str]:
+    for name in dict.fromkeys([*before, *after]):
+        old, new = before.get(name, "unknown"), after.get(name, "unknown")
+        if old != new and name not in _QUIET:
+            yield f"{name} {old} -> {new}"

@@ -1,0 +1,101 @@
+"""What a node loses when it is full: the same cell with one device at work, and with all of them. Pure.
+
+A run that measured in both modes has each cell twice on each device; their ratio is a result. What differs in more than
+the mode has none: the fact is said instead. The variance of launches is pooled as between two runs (stats/two_runs.py).
+"""
+
+from collections.abc import Iterator, Sequence
+from statistics import median
+from typing import Final, NamedTuple
+
+import msgspec
+
+from orchestrator.merge.cross_gpu import FIGURES
+from orchestrator.report import keys
+from orchestrator.report.cells import Measured, ModelResult, ProbeMetrics
+from orchestrator.report.comparisons import FullNode
+from orchestrator.report.keys import CellKey
+from orchestrator.stats import margins, two_runs
+from orchestrator.stats.two_runs import Judged, Pair
+from protocol.cell import Device, Mode, Workload
+
+_TIMES: Final = frozenset({Workload.LOAD})
+"""What measures a time: less is faster."""
+
+
+class _Both(NamedTuple):
+    """A cell on one device, in both modes."""
+
+    device: Device
+    key: CellKey
+    solo: Measured
+    loaded: Measured
+
+
+def full_node(
+    devices: Sequence[Device], results: Sequence[ModelResult], probes: Sequence[ProbeMetrics]
+) -> tuple[FullNode, ...]:
+    """Each cell that a device was to measure in both modes, in the order of the results; none for a run of one mode."""
+    found = list(_both(devices, results, probes))
+    reasons = [_not_comparable(one) for one in found]
+    pairs = [_pair(one) for one, reason in zip(found, reasons, strict=True) if reason is None]
+    judged = iter(two_runs.judge(pairs))
+    return tuple(
+        _told(one, reason, next(judged) if reason is None else None) for one, reason in zip(found, reasons, strict=True)
+    )
+
+
+def _both(devices: Sequence[Device], results: Sequence[ModelResult], probes: Sequence[ProbeMetrics]) -> Iterator[_Both]:
+    known = {device.uuid: device for device in devices}
+    cells: dict[tuple[str, CellKey], Measured] = {}
+    for result in results:
+        cells |= {(result.gpu_uuid, key): metric for key, metric in keys.of_model(result)}
+    cells |= {(probe.gpu_uuid, keys.of_probe(probe)): probe for probe in probes}
+    for (uuid, key), metric in cells.items():
+        loaded = cells.get((uuid, msgspec.structs.replace(key, mode=Mode.LOADED.value)))
+        if key.mode == Mode.SOLO and loaded is not None:
+            yield _Both(known[uuid], key, metric, loaded)
+
+
+def _not_comparable(one: _Both) -> str | None:
+    for mode, metric in ((Mode.SOLO, one.solo), (Mode.LOADED, one.loaded)):
+        if not metric.launch_values or min(metric.launch_values) <= 0:
+            return f"{mode}: no result: {metric.status}"
+        if metric.contaminated:
+            return f"{mode}: contaminated by another process"
+        if metric.throttled:
+            return f"{mode}: throttled"
+    if one.solo.batch_size != one.loaded.batch_size:
+        return f"ran at batch size {one.solo.batch_size} alone, {one.loaded.batch_size} with all at work"
+    return None
+
+
+def _pair(one: _Both) -> Pair:
+    return Pair(before=_rates(one, one.loaded), after=_rates(one, one.solo), margin=margins.load().runs.cell.share)
+
+
+def _rates(one: _Both, metric: Measured) -> list[float]:
+    """Of each launch, more is faster."""
+    return [1 / value if one.key.phase in _TIMES else value for value in metric.launch_values]
+
+
+def _told(one: _Both, reason: str | None, judged: Judged | None) -> FullNode:
+    names = FIGURES[one.key.phase]
+    return FullNode(
+        gpu_uuid=one.device.uuid,
+        gpu_id=one.device.gpu_id,
+        cell=one.key.words,
+        phase=one.key.phase,
+        model_name=one.key.model_name,
+        precision=one.key.precision,
+        input_size=one.key.input_size,
+        batch_size_requested=one.key.batch_size,
+        metric=next((name for name in names if getattr(one.solo, name) is not None), names[0]),
+        solo=median(one.solo.launch_values) if one.solo.launch_values else None,
+        loaded=median(one.loaded.launch_values) if one.loaded.launch_values else None,
+        ratio=None if judged is None else judged.ratio,
+        low=None if judged is None else judged.low,
+        high=None if judged is None else judged.high,
+        lost_percent=None if judged is None else (1 - 1 / judged.ratio) * 100,
+        not_comparable=reason,
+    )

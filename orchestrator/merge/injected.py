@@ -1,0 +1,69 @@
+"""What became of the faults that a burn-in was asked to bring about: each one found, or not, and where not. Pure.
+
+    flipped bits ──▶ in each launch of the round, on the device: did a check find wrong bits?
+    slowed       ──▶ is the device slower, over the night or beside its siblings?
+    hot          ──▶ was its load ended?
+
+A launch without a result brought nothing about that could be found: it is left out.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from orchestrator.burn_in import injections
+from orchestrator.burn_in.injections import Asked
+from orchestrator.burn_in.verdict import Pace, Told, named
+from orchestrator.configuration.naming import counted
+from orchestrator.disk.evidence import LaunchEvidence
+from orchestrator.merge.paces import Launched
+from orchestrator.report.burn_in import InjectedReport
+from protocol.cell import Device, Workload
+
+
+def injected(
+    asked: Sequence[Asked],
+    devices: Sequence[Device],
+    good: Sequence[Launched],
+    paces: Mapping[str, Mapping[str, Told]],
+    too_hot: Collection[str],
+) -> Iterator[InjectedReport]:
+    """Each fault, in the order in which they were asked for. good: launches with a result."""
+    known = {device.uuid: device for device in devices}
+    for one in asked:
+        mine = [launch for launch in good if one.device in launch[1].devices]
+        if one.hot_c is not None:
+            found, outcome = _hot(ended=one.device in too_hot)
+        elif one.slow_percent:
+            found, outcome = _slowed(mine, paces.get(one.device, {}))
+        else:
+            found, outcome = _flipped([launch for launch in mine if launch[0].start.round == one.round])
+        fault = injections.told(one, known[one.device])
+        yield InjectedReport(gpu_uuid=one.device, fault=fault, found=found, outcome=outcome)
+
+
+def _flipped(mine: Sequence[Launched]) -> tuple[bool, str]:
+    if not mine:
+        return False, "not brought about: no launch of that round has a result"
+    missed = dict.fromkeys(named(cell) for _, cell, evidence in mine if not _is_wrong(evidence))
+    number = sum(_is_wrong(evidence) for _, _, evidence in mine)
+    words = f"brought about in {counted(len(mine), 'launch', 'launches')}, found in {number}"
+    return not missed, f"{words}, not in {', '.join(missed)}" if missed else words
+
+
+def _is_wrong(evidence: LaunchEvidence) -> bool:
+    """Whether anything wrong was found, by any of the launch's devices."""
+    seen = [evidence.verification, *evidence.others.values()]
+    return any(one is not None and one.mismatches > 0 for one in seen)
+
+
+def _slowed(mine: Sequence[Launched], paces: Mapping[str, Told]) -> tuple[bool, str]:
+    launches = sum(1 for _, cell, _ in mine if cell.workload is not Workload.LINKS)
+    words = f"brought about in {counted(launches, 'launch', 'launches')}"
+    shown = [kind for kind, told in paces.items() if told.pace is Pace.SLOWER]
+    if shown:
+        return True, f"{words}, found {' and '.join(shown)}"
+    why = "; ".join(f"{kind}: {told.words}" for kind, told in paces.items()) or "rates of a CPU device are not judged"
+    return False, f"{words}, not found: {why}"
+
+
+def _hot(*, ended: bool) -> tuple[bool, str]:
+    return ended, "found: its load was ended" if ended else "not found: it was never at a limit for ten seconds"

@@ -1,0 +1,105 @@
+"""Launches of a burn-in that came to no result, and what they say of a device. Pure.
+
+    failed by itself ────────────────────────────────┬─ nobody made up for it ──▶ UNKNOWN
+    ended with the run or its time                   ├─ another launch did ─────▶ WARN
+     ├─ it should have been over for long: it hung ──┘
+     └─ before that ─────────────────────────────────────────────────────────────▶ no finding
+
+Of the last, whether the time was served says the rest.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from orchestrator.burn_in.verdict import named
+from orchestrator.configuration.resolved import BurnIn
+from orchestrator.disk.archive import Archive, Attempt
+from orchestrator.merge.times import iso
+from protocol.cell import Cell, Device
+from protocol.failure import Category, Failure
+
+_WITH_THE_RUN: Final = frozenset({Category.STOPPED, Category.INTERRUPTED})
+_FROM_OUTSIDE: Final = frozenset({Category.KILLED, Category.ZYGOTE_DIED, Category.CONTAMINATED})
+"""What a sound device may meet with, and no finding where another launch made up for it."""
+HUNG_CELLS: Final = 3
+HUNG_S: Final = 20.0
+"""A launch that is still at work after so many times its planned length, and so much for its start, hangs."""
+_AS_OTHERS: Final = 2
+"""Unless others of its kind took that long: not longer than so many times the longest of them."""
+
+
+class Lost(NamedTuple):
+    """A launch without a result, and why there is none."""
+
+    attempt: Attempt
+    cell: Cell
+    failure: Failure
+
+
+def lost(archive: Archive, asked: BurnIn) -> tuple[Lost, ...]:
+    """All that are a finding on a device, of the whole run."""
+    cells = {cell.id: cell for cell in archive.stored.plan.cells}
+    kinds = {device.uuid: device.kind for device in archive.stored.devices}
+    longest_s = _longest_s(archive.attempts, cells)
+    found = []
+    for attempt in archive.attempts:
+        cell, failure = cells[attempt.start.cell], attempt.failure
+        if failure is not None and failure.category in _WITH_THE_RUN:
+            planned_s = HUNG_CELLS * asked.cell_s[kinds[cell.devices[0]]] + HUNG_S
+            failure = _hung(attempt, max(planned_s, _AS_OTHERS * longest_s[named(cell)]))
+        if failure is not None:
+            found.append(Lost(attempt, cell, failure))
+    return tuple(found)
+
+
+def cut_off(archive: Archive, launches: Sequence[Lost], device: Device) -> Iterator[Attempt]:
+    """Those of a device that ended with the run or its time, and are no finding."""
+    cells = {cell.id: cell for cell in archive.stored.plan.cells}
+    findings = {one.attempt.start.launch for one in launches}
+    for attempt in archive.attempts:
+        ended = attempt.failure is not None and attempt.start.launch not in findings
+        if ended and device.uuid in cells[attempt.start.cell].devices:
+            yield attempt
+
+
+def failures(launches: Sequence[Lost], done: Collection[tuple[str, int]], device: Device) -> Iterator[str]:
+    """Those of a device that nobody made up for in their round. done: cells and rounds of which there is a result."""
+    for attempt, cell, failure in launches:
+        start = attempt.start
+        if device.uuid in cell.devices and (start.cell, start.round) not in done:
+            when = iso(attempt.segment.at((attempt.end or start).at_ns))
+            yield f"{named(cell)}, round {start.round + 1}, {when}: {failure.category}: {failure.message}"
+
+
+def made_up(launches: Sequence[Lost], done: Collection[tuple[str, int]], device: Device) -> Iterator[str]:
+    """Those of a device that another launch of their round has made up for.
+
+    Of several devices it is the one that is blamed, else all of them. What comes from outside says nothing of it, and
+    stands among the report's failures alone.
+    """
+    for attempt, cell, failure in launches:
+        start, blamed = attempt.start, failure.device or device.uuid
+        ours = device.uuid in cell.devices and blamed == device.uuid
+        if ours and (start.cell, start.round) in done and failure.category not in _FROM_OUTSIDE:
+            assert attempt.end is not None
+            when = iso(attempt.segment.at(attempt.end.at_ns))
+            yield f"{named(cell)}, round {start.round + 1}, {when}: {failure.category}: {failure.message}"
+
+
+def _longest_s(attempts: Sequence[Attempt], cells: Mapping[str, Cell]) -> Mapping[str, float]:
+    """How long the longest launch with a result took, on any device, by what a cell is called there."""
+    found: dict[str, float] = defaultdict(float)
+    for one in attempts:
+        if one.promised is not None and one.lasted_ms is not None:
+            name = named(cells[one.start.cell])
+            found[name] = max(found[name], one.lasted_ms / 1000)
+    return found
+
+
+def _hung(attempt: Attempt, most_s: float) -> Failure | None:
+    """What a launch that was ended with the run is, had it been at work for longer than that; None had it not."""
+    if attempt.failure is None or attempt.lasted_ms is None or attempt.lasted_ms <= most_s * 1000:
+        return None
+    words = f"still at work after {attempt.lasted_ms / 1000:.0f} s, when the run ended it; {most_s:.0f} s are enough"
+    return Failure(category=Category.DEADLINE, message=words, phase=attempt.failure.phase)

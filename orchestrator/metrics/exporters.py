@@ -1,0 +1,183 @@
+"""The ways out: a file for node_exporter's textfile collector, and a port of this machine that Prometheus asks.
+
+Each has one thread, which no run waits for. A disk that hangs keeps the file from being written, somebody who connects
+and says nothing keeps others from being answered; the run goes on, and ends.
+"""
+
+import errno
+import socketserver
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+
+from prometheus_client import CollectorRegistry, make_wsgi_app, write_to_textfile
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from orchestrator.configuration.resolved import StoredRun
+from orchestrator.disk import folders
+from orchestrator.errors import ConfigError
+from orchestrator.metrics.families import FAMILIES, Family, Kind
+from orchestrator.metrics.follower import Follower
+from orchestrator.metrics.view import View
+from orchestrator.report.model import Report
+from orchestrator.view import Display
+
+EVERY_S: Final = 10.0
+"""How often the file is written: Prometheus asks node_exporter every 15 s or less often."""
+PATIENCE_S: Final = 5.0
+"""For the last write, and for somebody who is connected and silent."""
+_GOODBYE_S: Final = 0.5
+"""For somebody who is being answered when the run ends."""
+_HOST: Final = "127.0.0.1"
+_LONGEST_PID: Final = 30
+"""What write_to_textfile adds to the name while it writes: two numbers."""
+
+
+class Exporters:
+    """What was asked for on the command line. problem: why the file was not written, the last time that was tried."""
+
+    def __init__(self, path: Path | None, server: "_Server | None") -> None:
+        self.problem = ""
+        self._follower: Follower | None = None
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._registry.register(_Collected(self))
+        self._path = path
+        self._server = server
+        self._over = threading.Event()
+        self._writer: threading.Thread | None = None
+        if server is not None:
+            server.set_app(make_wsgi_app(self._registry))
+            threading.Thread(target=server.serve_forever, args=(0.1,), name="metrics port", daemon=True).start()
+
+    def follow(self, stored: StoredRun, display: Display) -> Follower:
+        """A display to be used in place of `display`: from now on the metrics are those of this run."""
+        self._follower = Follower(stored, display)
+        if self._path is not None:
+            self._writer = threading.Thread(target=self._write_on, args=(self._path,), name="metrics file", daemon=True)
+            self._writer.start()
+        return self._follower
+
+    def judged(self, report: Report) -> None:
+        """The report of that run is made."""
+        if self._follower is not None:
+            self._follower.judged(report)
+
+    def view(self) -> View | None:
+        """Of the run; None before there is one."""
+        return None if self._follower is None else self._follower.view()
+
+    def close(self) -> None:
+        """The run is over: write the file a last time, and answer nobody any more."""
+        self._over.set()
+        if self._writer is not None:
+            self._writer.join(PATIENCE_S)
+            if self._writer.is_alive():
+                self.problem = f"it took longer than {PATIENCE_S:.0f} s"
+        if self._server is not None:
+            # Whoever is connected and silent would be waited for, one after the other.
+            closing = threading.Thread(target=self._server.end, name="metrics port closing", daemon=True)
+            closing.start()
+            closing.join(_GOODBYE_S)
+
+    def _write_on(self, path: Path) -> None:
+        while True:
+            over = self._over.is_set()
+            try:
+                write_to_textfile(str(path), self._registry)
+                self.problem = ""
+            except OSError as error:
+                self.problem = error.strerror or str(error)
+            if over:
+                return
+            self._over.wait(EVERY_S)
+
+
+def opened(file: str | None, port: int | None) -> Exporters:
+    """Make what was asked for. Raises ConfigError where the file cannot be written, or the port is not free."""
+    path = None if file is None else _path(file)
+    return Exporters(path, None if port is None else _bound(port))
+
+
+def _path(file: str) -> Path:
+    path, origin = Path(file), "--metrics-file"
+    if path.suffix != ".prom":
+        raise ConfigError(f"{origin}: {file} does not end in .prom, so node_exporter would not read it")
+    folders.require_file(path, origin)
+    try:
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=path.name, suffix="." * _LONGEST_PID):
+            pass
+    except OSError as error:
+        raise ConfigError(f"{origin}: {file} cannot be written: {error.strerror}") from error
+    return path.absolute()
+
+
+def _bound(port: int) -> "_Server":
+    origin = "--metrics-port"
+    try:
+        return make_server(_HOST, port, _no_app, server_class=_Server, handler_class=_Handler)
+    except OSError as error:
+        match error.errno:
+            case errno.EADDRINUSE:
+                raise ConfigError(f"{origin}: port {port} of {_HOST} is in use; choose another") from error
+            case errno.EACCES:
+                raise ConfigError(f"{origin}: port {port} is not for every user; choose one from 1024 on") from error
+            case _:
+                raise ConfigError(f"{origin}: port {port} of {_HOST} cannot be opened: {error.strerror}") from error
+
+
+def _no_app(_environment: object, _start: object) -> list[bytes]:
+    return []
+
+
+class _Server(WSGIServer):
+    """One connection at a time: who opens thousands takes neither threads nor descriptors from the run."""
+
+    request_queue_size = 5
+
+    def server_bind(self) -> None:
+        """Without asking DNS for the name of this machine, which may take long: nobody is told it."""
+        socketserver.TCPServer.server_bind(self)
+        self.server_name, self.server_port = _HOST, self.server_address[1]
+        self.setup_environ()
+
+    def end(self) -> None:
+        """Answer the one who is connected, and nobody after."""
+        self.shutdown()
+        self.server_close()
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Somebody has hung up, or said nothing: nothing to be told in the middle of a run."""
+
+
+class _Handler(WSGIRequestHandler):
+    """Answers without a word on standard error, and waits for nobody for long."""
+
+    timeout = PATIENCE_S
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Every scrape would be a line."""
+
+
+class _Collected(Collector):
+    """The families of the run as prometheus_client wants them."""
+
+    def __init__(self, exporters: Exporters) -> None:
+        self._exporters = exporters
+
+    def collect(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
+        view = self._exporters.view()
+        if view is not None:
+            yield from (converted(family, view) for family in FAMILIES)
+
+
+def converted(family: Family, view: View) -> GaugeMetricFamily | CounterMetricFamily:
+    """A family and its samples as prometheus_client wants them."""
+    make = GaugeMetricFamily if family.kind is Kind.GAUGE else CounterMetricFamily
+    made = make(family.name, family.help, labels=family.labels)
+    for labels, value in family.rows(view):
+        made.add_metric(labels, value)
+    return made

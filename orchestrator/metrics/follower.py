@@ -1,0 +1,101 @@
+"""A display that remembers what it is told, for the metrics, and passes everything on to the display of people."""
+
+import threading
+import time
+from collections import Counter
+
+import msgspec
+
+from orchestrator.configuration.resolved import StoredRun
+from orchestrator.metrics.view import Figure, RunStands, View
+from orchestrator.report.model import Report
+from orchestrator.view import CellEnded, Display, Notice, Snapshot
+from protocol.failure import Category
+
+
+class Follower:
+    """Of one run. Told by the loop, asked for its view by the threads of the exporters. cells: of the plan, by id."""
+
+    def __init__(self, stored: StoredRun, display: Display) -> None:
+        self._display = display
+        self._lock = threading.Lock()
+        self.cells = {cell.id: cell for cell in stored.plan.cells}
+        self._figures: dict[str, Figure] = {}
+        self._failures: Counter[Category] = Counter()
+        self._retries = 0
+        now = time.time()
+        self._view = View(
+            run_id=stored.run_id,
+            tool_version=stored.tool_version,
+            profile=stored.configuration.profile,
+            devices=stored.devices,
+            began=now,
+            at=now,
+            boot=now - time.monotonic(),
+        )
+
+    def view(self) -> View:
+        """All that is known now. Copies what grows, so that the loop may go on."""
+        with self._lock:
+            return msgspec.structs.replace(
+                self._view, figures=dict(self._figures), failures=dict(self._failures), retries=self._retries
+            )
+
+    def show(self, snapshot: Snapshot) -> None:
+        """Where the run stands."""
+        self._know(snapshot=snapshot)
+        self._display.show(snapshot)
+
+    def tell(self, event: CellEnded | Notice) -> None:
+        """What happened."""
+        with self._lock:
+            if isinstance(event, CellEnded):
+                self._ended(event)
+            elif event.event == "result_withdrawn":
+                self._figures.pop(event.fields["cell_id"], None)
+                self._failed(event.fields["category"], again=event.fields["again"])
+        if isinstance(event, Notice) and event.event == "run_ended":
+            broken = event.fields["verdict"] is None
+            stands = RunStands.BROKEN_OFF if broken else RunStands.OVER
+            self._know(stands=stands, exit_code=event.fields["exit_code"])
+        self._display.tell(event)
+
+    def judged(self, report: Report) -> None:
+        """The report of the run is made: its verdicts."""
+        night = () if report.burn_in is None else report.burn_in.gpus
+        self._know(
+            health={gpu.gpu_uuid: gpu.verdict for gpu in report.health.gpus},
+            node=report.health.node.verdict,
+            burn_in={gpu.gpu_uuid: gpu.verdict for gpu in night},
+        )
+
+    def close(self) -> None:
+        """The display has nothing more to show; the view stays."""
+        self._display.close()
+
+    def _know(self, **changes: object) -> None:
+        now = time.time()
+        with self._lock:
+            self._view = msgspec.structs.replace(self._view, at=now, boot=now - time.monotonic(), **changes)
+
+    def _ended(self, event: CellEnded) -> None:
+        if event.failure is not None:
+            self._failed(event.failure.category, again=event.again)
+            return
+        cell = self.cells.get(event.cell_id or "")
+        if cell is None:
+            return
+        self._figures[cell.id] = Figure(
+            label=event.label,
+            uuid=cell.devices[0],
+            model=cell.model,
+            workload=cell.workload,
+            precision=cell.precision,
+            batch_size=event.batch_size,
+            iteration_s=None if event.iteration_ms is None else event.iteration_ms / 1e3,
+            items_per_second=event.items_per_second,
+        )
+
+    def _failed(self, category: Category, *, again: bool) -> None:
+        self._failures[category] += 1
+        self._retries += again

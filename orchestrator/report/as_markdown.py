@@ -1,0 +1,226 @@
+"""The report as Markdown, for a ticket or a pull request.
+
+    verdict and its reasons ─ GPUs ─ every cell in a row ─ spread between identical GPUs ─ thresholds, baseline
+    ─ launches without a result
+    verdict and its reasons ─ GPUs ─ what a burn-in says of each                              of a burn-in
+
+Figures in their digits are those of the text report (numbers.py).
+"""
+
+import datetime
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from orchestrator.deciding.stopping import how_it_ended
+from orchestrator.report.cells import GenerationMetrics, LoadMetrics, Measured, PhaseMetrics, ProbeMetrics
+from orchestrator.report.comparisons import Met
+from orchestrator.report.lines import Line, lines
+from orchestrator.report.markup import escaped, table
+from orchestrator.report.model import FailureReport, Report
+from orchestrator.report.numbers import NOT_AVAILABLE, duration, number, share, unit
+from orchestrator.report.text_gpus import label
+from protocol.cell import Mode, Workload
+
+UNITS: Final = {
+    "model_load_time_ms": "ms",
+    "throughput_samples_per_sec": "smp/s",
+    "tokens_per_second": "tok/s",
+    "sustained_tflops": "TFLOP/s",
+    "copy_gb_per_sec": "GB/s",
+    "transfer_gb_per_sec": "GB/s",
+}
+"""Of the figures that cells are compared by."""
+_CELLS: Final = ("Cell", "GPU", "Batch", "Status", "Rate", "Time", "95% interval", "Launch spread", "Peak memory")
+
+
+def to_markdown(report: Report) -> str:
+    """The whole text, ending with a newline."""
+    names = {gpu.gpu_uuid: label(gpu) for gpu in report.gpu_info}
+    middle: tuple[Iterator[str], ...]
+    if report.burn_in is None:
+        middle = (_cells(report, names), _spread(report), _held_against(report))
+    else:
+        middle = (_burn_in(report, names),)
+    parts = (_head(report), _gpus(report), *middle, _failures(report, names))
+    return "\n".join(line for part in parts for line in part).rstrip("\n") + "\n"
+
+
+def _head(report: Report) -> Iterator[str]:
+    data, verdict = report.metadata, report.verdict
+    yield f"## gpubench: {escaped(verdict.word)} (exit code {verdict.exit_code})"
+    yield ""
+    date = datetime.datetime.fromisoformat(data.test_date)
+    took = duration(data.test_duration_seconds)
+    yield escaped(f"Run {data.run_id} on {data.hostname}, {date:%Y-%m-%d %H:%M} UTC, {took}; {_stack(report)}.")
+    yield ""
+    yield from (f"- {escaped(reason)}" for reason in verdict.reasons)
+    if data.running:
+        yield "- The run still goes on: what has no result has not been measured yet."
+    yield ""
+
+
+def _stack(report: Report) -> str:
+    data = report.metadata
+    known = {
+        "driver": data.driver_version,
+        "PyTorch": data.pytorch_version,
+        "CUDA": data.cuda_version,
+        "gpubench": data.tool_version,
+    }
+    return ", ".join(f"{name} {text}" for name, text in known.items() if text)
+
+
+def _gpus(report: Report) -> Iterator[str]:
+    health = {gpu.gpu_uuid: gpu.verdict for gpu in report.health.gpus}
+    yield from table(
+        ("GPU", "Name", "Memory", "Power limit", "UUID", "Health"),
+        (
+            (
+                label(gpu),
+                gpu.gpu_name,
+                unit(gpu.gpu_memory_total_mb, "MB", digits=0),
+                unit(gpu.power_limit_w, "W", digits=0),
+                gpu.gpu_uuid,
+                str(health.get(gpu.gpu_uuid, NOT_AVAILABLE)) + (f"; {gpu.taken_out}" if gpu.taken_out else ""),
+            )
+            for gpu in report.gpu_info
+        ),
+    )
+
+
+def _cells(report: Report, names: Mapping[str, str]) -> Iterator[str]:
+    if not report.cells:
+        return
+    counts = report.summary.cells
+    yield f"{counts.planned} cells planned, {counts.ok} ok, {counts.failed} failed, {counts.missing} missing."
+    yield ""
+    yield from table(_CELLS, (_cell(line, names) for line in lines(report)))
+
+
+def _cell(line: Line, names: Mapping[str, str]) -> tuple[str, ...]:
+    entry, metric = line.entry, line.metric
+    status = entry.status.replace("_", " ") + (f": {entry.reason}" if entry.reason else "")
+    size = str(NOT_AVAILABLE if entry.batch_size is None else entry.batch_size)
+    if metric is None:
+        return (_name(line), names[entry.gpu_uuid], size, status, *(NOT_AVAILABLE,) * 5)
+    interval = metric.relative_half_width
+    return (
+        _name(line),
+        names[entry.gpu_uuid],
+        size,
+        status,
+        NOT_AVAILABLE if isinstance(metric, LoadMetrics) else unit(line.value, UNITS[line.figure]),
+        unit(time_ms(metric), "ms"),
+        NOT_AVAILABLE if interval is None else f"+/- {interval * 100:.2f}%",
+        share(metric.launch_spread_percent),
+        unit(metric.peak_memory_mb, "MB"),
+    )
+
+
+def _name(line: Line) -> str:
+    """What was measured: "resnet50 inference fp32 b8"; sizes and formats where a cell has any."""
+    entry = line.entry
+    words = [entry.model_name, entry.workload, entry.precision]
+    if entry.workload not in (Workload.LOAD, Workload.PROBE):
+        words.append(f"b{entry.batch_size_requested or 'auto'}")
+    words += ["solo"] if line.mode == Mode.SOLO else []
+    words += [f"input {entry.input_size}"] if entry.input_size is not None else []
+    words += [entry.memory_format] if entry.memory_format == "channels_last" else []
+    words += [f"{entry.new_tokens} tokens"] if entry.new_tokens is not None else []
+    return " ".join(words)
+
+
+def time_ms(metric: Measured) -> float | None:
+    """The time that people ask for: of the pass, the step, the text, the load, or one iteration of a probe."""
+    match metric:
+        case LoadMetrics():
+            return metric.model_load_time_ms
+        case PhaseMetrics():
+            return metric.forward_time_ms if metric.total_iteration_time_ms is None else metric.total_iteration_time_ms
+        case GenerationMetrics():
+            return metric.generation_time_ms
+        case ProbeMetrics():
+            return metric.total_iteration_time_ms
+        case _:
+            return None
+
+
+def _spread(report: Report) -> Iterator[str]:
+    if not report.cross_gpu:
+        return
+    yield "Identical GPUs side by side:"
+    yield ""
+    yield from table(
+        ("Cell", "Median", "Spread", "Devices", "Comparison"),
+        (
+            (
+                f"{one.model_name} {one.phase} {one.precision} b{one.batch_size_requested}",
+                unit(one.median, UNITS[one.metric]),
+                share(one.spread_percent),
+                str(len(one.values)),
+                one.comparison,
+            )
+            for one in report.cross_gpu
+        ),
+    )
+
+
+def _held_against(report: Report) -> Iterator[str]:
+    held = report.baseline_comparison
+    if held is not None:
+        score = NOT_AVAILABLE if held.overall_score is None else number(held.overall_score)
+        yield escaped(f"Against {held.baseline} ({held.baseline_gpu}): score {score}, over {held.cells} cells.")
+        yield ""
+    if report.thresholds:
+        yield from table(
+            ("Threshold", "Target", "Actual", "Status", "Cell"),
+            (
+                (one.threshold, one.target, unit(one.actual, one.unit), str(one.status), one.cell or one.note)
+                for one in sorted(report.thresholds, key=lambda one: list(Met).index(one.status), reverse=True)
+            ),
+        )
+
+
+def _burn_in(report: Report, names: Mapping[str, str]) -> Iterator[str]:
+    night = report.burn_in
+    if night is None:
+        return
+    served = f"Burn-in, level {night.level}, {duration(night.duration_seconds)} asked for: {night.verdict}."
+    yield escaped(served + (" Faults were injected on purpose." if night.tainted else ""))
+    yield ""
+    yield from table(
+        ("GPU", "Verdict", "What to do", "Under load", "Why"),
+        (
+            (
+                names[gpu.gpu_uuid],
+                str(gpu.verdict),
+                str(gpu.action),
+                duration(gpu.under_load_seconds),
+                "; ".join(reason.text for reason in gpu.reasons),
+            )
+            for gpu in night.gpus
+        ),
+    )
+
+
+def _failures(report: Report, names: Mapping[str, str]) -> Iterator[str]:
+    if not report.failures:
+        return
+    yield f"Launches without a result: {len(report.failures)}."
+    yield ""
+    yield from table(
+        ("GPU", "Cell", "Attempt", "What", "Message", "In the end", "Logs"),
+        (_failure(one, names) for one in report.failures),
+    )
+
+
+def _failure(one: FailureReport, names: Mapping[str, str]) -> tuple[str, ...]:
+    return (
+        names[one.gpu_uuid],
+        f"{one.model_name} {one.workload} {one.precision} b{one.batch_size}",
+        str(one.attempt),
+        how_it_ended(one.category or one.outcome, one.message),
+        one.message,
+        one.status.replace("_", " "),
+        one.folder,
+    )

@@ -1,0 +1,183 @@
+"""The report as JSON for PyTorch's benchmark database, schema v3: a list of records, one for each figure of a cell.
+
+The schema is that of the table oss_ci_benchmark_v3 (pytorch/test-infra, clickhouse_db_schema): benchmark, model,
+metric, runners, dependencies. Timestamp, repository, commit and job are added by whoever uploads, so they are not here.
+Values of extra_info are text there.
+
+A figure that there is a value of for each launch has all of them as benchmark_values, the others have one. Each cell
+has a record named `measured`, 1 or 0, so that one without figures is not lost.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import msgspec
+
+from orchestrator.report.lines import Line, lines
+from orchestrator.report.model import GpuInfo, Report
+
+FIGURES: Final = (
+    *("throughput_samples_per_sec", "tokens_per_second", "sustained_tflops", "copy_gb_per_sec", "transfer_gb_per_sec"),
+    *("best_tflops", "triad_gb_per_sec", "forward_time_ms", "backward_time_ms", "optimize_step_time_ms"),
+    *("total_iteration_time_ms", "inference_latency_ms", "generation_time_ms", "time_to_first_token_ms"),
+    *("time_per_output_token_ms", "model_load_time_ms", "cold_load_time_ms", "peak_memory_mb"),
+    *("peak_memory_reserved_mb", "gpu_utilization_percent", "power_draw_w", "energy_per_sample_j"),
+)
+"""By their names in the JSON report, which have their units."""
+MEASURED: Final = "measured"
+_DTYPES: Final = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
+"""As torch calls them; TF32 is a way to compute, and stays under its name."""
+
+Text = Mapping[str, str]
+
+
+class Benchmark(msgspec.Struct, frozen=True, kw_only=True):
+    """Which benchmark, and how it was run."""
+
+    name: str
+    mode: str
+    dtype: str
+    extra_info: Text
+
+
+class Model(msgspec.Struct, frozen=True, kw_only=True):
+    """What was measured."""
+
+    name: str
+    type: str
+    backend: str
+    origins: tuple[str, ...]
+    extra_info: Text
+
+
+class Metric(msgspec.Struct, frozen=True, kw_only=True):
+    """One figure."""
+
+    name: str
+    benchmark_values: tuple[float, ...]
+    extra_info: Text
+
+
+class Runner(msgspec.Struct, frozen=True, kw_only=True):
+    """The device. avail_gpu_mem_in_gb: whole GiB."""
+
+    name: str
+    type: str
+    gpu_info: str
+    gpu_count: int
+    avail_gpu_mem_in_gb: int
+    extra_info: Text
+
+
+class Dependency(msgspec.Struct, frozen=True, kw_only=True):
+    """Software that the figures depend on."""
+
+    version: str
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """One figure of one cell."""
+
+    benchmark: Benchmark
+    model: Model
+    metric: Metric
+    runners: tuple[Runner, ...]
+    dependencies: Mapping[str, Dependency]
+
+
+def to_pytorch(report: Report) -> bytes:
+    """All records as JSON."""
+    return msgspec.json.format(msgspec.json.encode(records(report)), indent=2) + b"\n"
+
+
+def records(report: Report) -> list[Record]:
+    """Of every planned cell, in the order of the plan."""
+    dependencies = _dependencies(report)
+    runners = {gpu.gpu_uuid: _runner(gpu, report) for gpu in report.gpu_info}
+    return [
+        Record(
+            benchmark=_benchmark(line, report),
+            model=_model(line),
+            metric=metric,
+            runners=(runners[line.gpu.gpu_uuid],),
+            dependencies=dependencies,
+        )
+        for line in lines(report)
+        for metric in _metrics(line)
+    ]
+
+
+def _benchmark(line: Line, report: Report) -> Benchmark:
+    data, precision = report.metadata, line.entry.precision
+    return Benchmark(
+        name="gpubench",
+        mode=line.entry.workload,
+        dtype=_DTYPES.get(precision, precision),
+        extra_info={
+            "device": line.gpu.kind,
+            "run_id": data.run_id,
+            "test_date": data.test_date,
+            "profile": report.test_configuration.profile,
+            "verdict": report.verdict.word,
+            "failures": str(len(report.failures)),
+        },
+    )
+
+
+def _model(line: Line) -> Model:
+    entry, result = line.entry, line.result
+    known = {
+        "cell": entry.cell,
+        "batch_size": entry.batch_size,
+        "batch_size_requested": entry.batch_size_requested,
+        "input_size": entry.input_size,
+        "memory_format": entry.memory_format or None,
+        "new_tokens": entry.new_tokens,
+        "parameters": None if result is None else result.parameters_count,
+        "mode": line.mode,
+    }
+    return Model(
+        name=entry.model_name,
+        type="probe" if result is None else result.model_type,
+        backend="" if result is None else result.compile_mode,
+        origins=("gpubench",),
+        extra_info={name: str(value) for name, value in known.items() if value is not None},
+    )
+
+
+def _metrics(line: Line) -> Iterator[Metric]:
+    metric, fate = line.metric, {"status": str(line.entry.status), "reason": line.entry.reason}
+    figures = {} if metric is None else {name: getattr(metric, name, None) for name in FIGURES}
+    measured = any(value is not None for value in figures.values())
+    yield Metric(name=MEASURED, benchmark_values=(float(measured),), extra_info=fate)
+    for name, value in figures.items():
+        if metric is not None and value is not None:
+            values = metric.launch_values if name == line.figure and metric.launch_values else (value,)
+            yield Metric(name=name, benchmark_values=values, extra_info=fate)
+
+
+def _runner(gpu: GpuInfo, report: Report) -> Runner:
+    memory = gpu.gpu_memory_total_mb
+    return Runner(
+        name=gpu.kind,
+        type=gpu.gpu_name,
+        gpu_info=gpu.gpu_name if gpu.kind == "cuda" else "",
+        gpu_count=int(gpu.kind == "cuda"),
+        avail_gpu_mem_in_gb=0 if memory is None else int(memory // 1024),
+        extra_info={"hostname": report.metadata.hostname, "gpu_uuid": gpu.gpu_uuid, "gpu_id": str(gpu.gpu_id)},
+    )
+
+
+def _dependencies(report: Report) -> dict[str, Dependency]:
+    data = report.metadata
+    known = {
+        "pytorch": data.pytorch_version,
+        "cuda": data.cuda_version,
+        "cudnn": data.cudnn_version,
+        "torchvision": data.torchvision_version,
+        "transformers": data.transformers_version,
+        "python": data.python_version,
+        "driver": data.driver_version,
+        "gpubench": data.tool_version,
+    }
+    return {name: Dependency(version=version) for name, version in known.items() if version}

@@ -1,0 +1,5 @@
+"""The report as one HTML file that needs no network: see page.py for how it is made."""
+
+from orchestrator.report.html.page import to_html
+
+__all__ = ["to_html"]

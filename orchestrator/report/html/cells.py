@@ -1,0 +1,147 @@
+"""The table of all cells: what became of each, and its figures, as text that agrees with the other formats."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Final
+
+from orchestrator.disk.outcomes import Status
+from orchestrator.report import keys
+from orchestrator.report.cells import LoadMetrics, Measured, ProbeMetrics
+from orchestrator.report.html.performance import throughput
+from orchestrator.report.html.view import Badge, Cells, Column, Entry, Table, Tone
+from orchestrator.report.keys import CellKey
+from orchestrator.report.model import CellEntry, Report
+from orchestrator.report.numbers import NOT_AVAILABLE, number
+from orchestrator.report.text_gpus import label
+from orchestrator.report.text_remarks import remark
+from protocol.cell import OF_NO_MODEL, Workload
+
+MOST_CELLS: Final = 1500
+"""Rows that fit into a page of 3 MB. What is not well comes first where there are more."""
+LONGEST_REMARK: Final = 300
+_TONES: Final = {
+    Status.OK: Tone.GOOD,
+    Status.DEGRADED: Tone.WARN,
+    Status.REFERRED: Tone.QUIET,
+    Status.DOES_NOT_FIT: Tone.WARN,
+    Status.FAILED: Tone.BAD,
+    Status.DROPPED: Tone.QUIET,
+    Status.MISSING: Tone.WARN,
+}
+_WITHOUT_BATCH: Final = OF_NO_MODEL | {Workload.LOAD}
+COLUMNS: Final = (
+    *(
+        Column("GPU"),
+        Column("Model"),
+        Column("Phase"),
+        Column("Precision"),
+        Column("Mode"),
+        Column("Input", number=True),
+    ),
+    *(Column("Batch", number=True), Column("Status"), Column("Figure", number=True), Column("Unit")),
+    *(Column("Time ms", number=True), Column("± %", number=True), Column("Memory MB", number=True)),
+    *(Column("Power W", number=True), Column("Temp. C", number=True), Column("SM MHz", number=True)),
+    *(Column("Attempts", number=True), Column("Remarks")),
+)
+_FILTERED: Final = (0, 2, 7)
+"""Device, phase and status: what a reader narrows the table down to."""
+
+
+def cells(report: Report) -> Cells:
+    """Every planned cell, those of models and probes with their figures."""
+    found = list(_found(report))
+    note = ""
+    if len(found) > MOST_CELLS:
+        note = f"{len(found) - MOST_CELLS} more cells are in report.csv and report.json; what is not ok is here first."
+        found = sorted(found, key=lambda one: one[0] is Status.OK)[:MOST_CELLS]
+    rows = tuple(row() for _, row in found)
+    chosen = tuple((column, tuple(dict.fromkeys(_words(row[column]) for row in rows))) for column in _FILTERED)
+    return Cells(Table("All cells", COLUMNS, rows, note), chosen)
+
+
+def _words(entry: Entry) -> str:
+    return entry.text if isinstance(entry, Badge) else entry
+
+
+def _found(report: Report) -> Iterator[tuple[Status, Callable[[], tuple[Entry, ...]]]]:
+    """What became of each cell, and what makes its row: of a run of 100,000 only few are made."""
+    names = {device.gpu_uuid: label(device) for device in report.gpu_info}
+    told = set()
+    for result in report.results:
+        for key, metric in keys.of_model(result):
+            told.add(metric.cell)
+            yield metric.status, partial(_row, names[result.gpu_uuid], key, metric)
+    for probe in report.probes:
+        told.add(probe.cell)
+        yield probe.status, partial(_row, names[probe.gpu_uuid], keys.of_probe(probe), probe)
+    for entry in report.cells:
+        if entry.cell not in told:
+            yield entry.status, partial(_without_figures, names[entry.gpu_uuid], entry)
+
+
+def _row(device: str, key: CellKey, metric: Measured) -> tuple[Entry, ...]:
+    figure, unit = _figure(key, metric)
+    half_width = metric.relative_half_width
+    memory = metric.memory_allocated_mb if isinstance(metric, LoadMetrics) else metric.peak_memory_mb
+    return (
+        *(device, key.model_name, key.phase.value, key.precision, key.mode, _size(key.input_size)),
+        batch(key.phase, key.batch_size),
+        badge(metric.status),
+        number(figure),
+        unit,
+        number(_time_ms(metric)),
+        NOT_AVAILABLE if half_width is None else f"{half_width * 100:.2f}",
+        number(memory),
+        number(metric.power_draw_w),
+        _whole(metric.temperature_c),
+        _whole(metric.sm_clock_mhz),
+        str(len(metric.attempts)),
+        remark(metric, interval=False)[:LONGEST_REMARK],
+    )
+
+
+def _size(size: int | None) -> str:
+    return "" if size is None else str(size)
+
+
+def batch(phase: str, size: int) -> str:
+    """The batch size, of phases that have one."""
+    return "" if phase in _WITHOUT_BATCH else str(size)
+
+
+def _without_figures(device: str, entry: CellEntry) -> tuple[Entry, ...]:
+    """A cell of a burn-in, or of a scan that has found nothing."""
+    which = (device, entry.model_name, entry.workload, entry.precision, "", _size(entry.input_size))
+    size = batch(entry.workload, entry.batch_size_requested)
+    unknown = (NOT_AVAILABLE, "", *(NOT_AVAILABLE,) * 6)
+    return (*which, size, badge(entry.status), *unknown, str(entry.attempts), entry.reason[:LONGEST_REMARK])
+
+
+def badge(status: Status) -> Badge:
+    """What became of a cell."""
+    return Badge(status.replace("_", " "), _TONES[status])
+
+
+def _figure(key: CellKey, metric: Measured) -> tuple[float | None, str]:
+    """What the cell is compared by, and its unit."""
+    if isinstance(metric, LoadMetrics):
+        return metric.model_load_time_ms, "ms"
+    if isinstance(metric, ProbeMetrics):
+        if metric.sustained_tflops is not None:
+            return metric.sustained_tflops, "TFLOP/s"
+        transfer = metric.copy_gb_per_sec if metric.transfer_gb_per_sec is None else metric.transfer_gb_per_sec
+        return transfer, "GB/s"
+    return throughput(metric), "tok/s" if key.phase is Workload.GENERATION else "smp/s"
+
+
+def _time_ms(metric: Measured) -> float | None:
+    """Of one iteration, of generation a whole text; of inference, where there is no more to it, the forward pass."""
+    for field in ("total_iteration_time_ms", "generation_time_ms", "forward_time_ms", "model_load_time_ms"):
+        value: float | None = getattr(metric, field, None)
+        if value is not None:
+            return value
+    return None
+
+
+def _whole(value: float | None) -> str:
+    return NOT_AVAILABLE if value is None else f"{value:.0f}"

@@ -1,0 +1,120 @@
+"""What happened when: the readings of each GPU over the run, and the launches on all devices beside each other."""
+
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from typing import Final
+
+from orchestrator.report.html.view import Bar, Chart, Course, Kind, Reading, Section, Spans, numbers, table, texts
+from orchestrator.report.model import Report
+from orchestrator.report.numbers import NOT_AVAILABLE, number
+from orchestrator.report.text_gpus import label
+from orchestrator.report.timeline import DeviceTimeline, Stretch, Timeline
+
+READINGS: Final[Mapping[str, tuple[str, str]]] = {
+    "utilization_percent": ("Utilisation", "%"),
+    "power_w": ("Power", "W"),
+    "temperature_c": ("Temperature", "C"),
+    "sm_clock_mhz": ("SM clock", "MHz"),
+    "memory_clock_mhz": ("Memory clock", "MHz"),
+}
+GAP_S: Final = 10.0
+"""From here on two points are not joined; longer where the points themselves are further apart."""
+
+Point = tuple[float, float | None, float | None, float | None]
+
+
+def course(report: Report, timeline: Timeline) -> Section:
+    """The chapter: all launches over time, and the readings of each GPU that has any."""
+    names = {device.gpu_uuid: label(device) for device in report.gpu_info}
+    known = [device for device in timeline.devices if device.gpu_uuid in names]
+    charts = (_launches(report, timeline, known, names), _readings(timeline, known, names))
+    title = "The night" if report.burn_in is not None else "The run over time"
+    return Section("course", title, charts=charts, wide=True)
+
+
+def _launches(report: Report, timeline: Timeline, known: list[DeviceTimeline], names: Mapping[str, str]) -> Chart:
+    bars = tuple(bar for row, device in enumerate(known) for bar in _bars(device, row))
+    labels = tuple(names[device.gpu_uuid] for device in known)
+    rows = [
+        (names[device.gpu_uuid], str(failed), _clock(device.spans[0].start_s), _clock(device.spans[-1].end_s))
+        for device in known
+        if device.spans
+        for failed in [sum(span.failed for span in device.spans) + device.unseen]
+    ]
+    header = (*texts("Device"), *numbers("Launches without a result", "First began", "Last ended"))
+    night = "Each launch of the burn-in" if report.burn_in is not None else "Each launch"
+    return Chart(
+        "launches",
+        "Launches on each device",
+        Kind.SPANS,
+        f"{night}, coloured by what it did; a red mark is a launch without a result. Launches that lie too close "
+        "together to be seen are drawn as one.",
+        (Spans("launches", timeline.began * 1000, labels, bars),) if bars else (),
+        table("Launches on each device", header, rows, "Times since the run began."),
+        "" if bars else "Nothing was launched, or the folder of the run is not at hand.",
+    )
+
+
+def _bars(device: DeviceTimeline, row: int) -> Iterator[Bar]:
+    for span in device.spans:
+        yield Bar(row, span.start_s, span.end_s, span.workload or "several", span.failed, span.words)
+
+
+def _readings(timeline: Timeline, known: list[DeviceTimeline], names: Mapping[str, str]) -> Chart:
+    plots, rows = [], []
+    for device in known:
+        readings = tuple(_reading(name, device.stretches) for name in READINGS if device.stretches)
+        readings = tuple(one for one in readings if any(mean is not None for _, mean, _, _ in one.points))
+        if not readings:
+            continue
+        who = names[device.gpu_uuid]
+        plots.append(Course(who, timeline.began * 1000, readings, tuple(_bars(device, 0))))
+        rows += [(who, f"{one.title}, {one.unit}", *_summary(one)) for one in readings]
+    header = (*texts("GPU", "Reading"), *numbers("Lowest", "Median point", "Highest"))
+    return Chart(
+        "readings",
+        "Utilisation, power, temperature and clocks",
+        Kind.COURSE,
+        "Means of short stretches as a line, the lowest and highest reading in each as a band. The strip on top are "
+        "the launches; red lines are launches without a result.",
+        tuple(plots),
+        table("Readings of each GPU", header, rows),
+        "" if plots else "No readings were kept: NVML reads GPUs, and there were none in this run, or nobody looked.",
+        "GPU",
+    )
+
+
+def _reading(name: str, stretches: tuple[Stretch, ...]) -> Reading:
+    title, unit = READINGS[name]
+    return Reading(title, unit, tuple(_points(name, stretches)))
+
+
+def _points(name: str, stretches: tuple[Stretch, ...]) -> Iterator[Point]:
+    """The points, with an empty one wherever a line may not be drawn through."""
+    for number_of, stretch in enumerate(stretches):
+        if number_of:
+            yield stretch.at_s[0], None, None, None
+        apart = sorted(later - earlier for earlier, later in pairwise(stretch.at_s))
+        gap_s = max(GAP_S, 3 * apart[len(apart) // 2]) if apart else GAP_S
+        curve = stretch.curves[name]
+        before = stretch.at_s[0]
+        for at_s, mean, low, high in zip(stretch.at_s, curve.mean, curve.low, curve.high, strict=True):
+            if at_s - before > gap_s:
+                yield (at_s + before) / 2, None, None, None
+            before = at_s
+            yield at_s, mean, low, high
+
+
+def _summary(reading: Reading) -> tuple[str, str, str]:
+    lows = [low for _, _, low, _ in reading.points if low is not None]
+    means = sorted(mean for _, mean, _, _ in reading.points if mean is not None)
+    highs = [high for _, _, _, high in reading.points if high is not None]
+    if not means:
+        return (NOT_AVAILABLE,) * 3
+    return number(min(lows)), number(means[len(means) // 2]), number(max(highs))
+
+
+def _clock(seconds: float) -> str:
+    """Since the run began: 0:07:42."""
+    whole = round(max(0.0, seconds))
+    return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02}"

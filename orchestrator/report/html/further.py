@@ -1,0 +1,119 @@
+"""The chapters that a run has for a reason: a burn-in, thresholds and costs; and what its processes cost."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from orchestrator.configuration.naming import counted
+from orchestrator.health.judges import Action
+from orchestrator.report.comparisons import Met
+from orchestrator.report.html.overview import TONES
+from orchestrator.report.html.view import (
+    Badge,
+    Bars,
+    Chart,
+    Column,
+    Entry,
+    Finding,
+    Kind,
+    Section,
+    Series,
+    Table,
+    Tone,
+    limited,
+    numbers,
+    table,
+    texts,
+)
+from orchestrator.report.model import Report
+from orchestrator.report.numbers import NOT_AVAILABLE, duration
+from orchestrator.report.parts import LaunchLedger
+from orchestrator.report.text_burn_in import HEADER, meaning, row
+from orchestrator.report.text_gpus import label_of
+from orchestrator.report.text_held_against import actual, cell, cost_row, gravity
+from orchestrator.report.text_time import entry, launch_cost, ledgers_of, zygote
+
+_MET: Final = {Met.MET: Tone.GOOD, Met.MISSED: Tone.BAD, Met.NOT_MEASURED: Tone.WARN}
+
+
+def burn_in(report: Report) -> Section | None:
+    """What each GPU did in the night, its verdict, and every reason for it; None for a run that was none."""
+    night = report.burn_in
+    if night is None:
+        return None
+    rows: list[tuple[Entry, ...]] = []
+    for gpu in night.gpus:
+        who, _, *rest = row(gpu, report)
+        rows.append((who, Badge(gpu.verdict, TONES[gpu.verdict]), *rest))
+    columns = tuple(Column(title, number=place > 1) for place, title in enumerate(HEADER))
+    kept, note = limited(rows)
+    findings = tuple(
+        Finding(
+            Badge(gpu.verdict, TONES[gpu.verdict]),
+            f"{label_of(gpu.gpu_uuid, report)}" + (f": {gpu.action}" if gpu.action is not Action.NOTHING else ""),
+            tuple(dict.fromkeys(f"{reason.verdict}: {reason.text}" for reason in gpu.reasons)),
+            opened=True,
+        )
+        for gpu in night.gpus
+        if gpu.reasons
+    )
+    words = (f"Level {night.level}, {duration(night.duration_seconds)} asked for.", meaning(night))
+    return Section("burn-in", "Burn-in", words, tables=(Table("Each device", columns, kept, note),), findings=findings)
+
+
+def held_against(report: Report) -> Section | None:
+    """Thresholds, the gravest first, and costs; None where neither was asked for."""
+    tables = tuple(_held(report))
+    return Section("held-against", "Thresholds and costs", tables=tables) if tables else None
+
+
+def _held(report: Report) -> Iterator[Table]:
+    several = len(report.gpu_info) > 1
+    if report.thresholds:
+        header = (*texts("Threshold", "Cell"), *numbers("Target", "Actual"), *texts("Status", "Why"))
+        rows: list[tuple[Entry, ...]] = [
+            (
+                *(one.threshold, cell(one, several=several), one.target, actual(one)),
+                Badge(one.status, _MET[one.status]),
+                one.note,
+            )
+            for one in sorted(report.thresholds, key=gravity)
+        ]
+        yield table("Thresholds", header, rows)
+    if report.costs:
+        header = (*texts("Cell", "A million"), *numbers("Price", "Energy"))
+        note = f"At {report.costs[0].price_per_hour:g} an hour of each device, in the currency of that price."
+        yield table("Costs", header, [cost_row(one, several=several) for one in report.costs], note)
+
+
+def overhead(report: Report) -> Section | None:
+    """What running each cell in a process of its own cost; None where no cell with figures was measured."""
+    found = ledgers_of(report)
+    if not found:
+        return None
+    entries = [name for name in LaunchLedger.__struct_fields__ if name != "overhead_ms"]
+    rows = [(_words(name), *(entry(ledgers, name) for ledgers in found.values())) for name in (*entries, "overhead_ms")]
+    series = tuple(
+        Series(_words(name), tuple(_known(entry(ledgers, name)) for ledgers in found.values())) for name in entries
+    )
+    words = (
+        f"Loading, warm-up and measuring aside, a launch cost {launch_cost(found)} (isolation "
+        f"{report.overhead.isolation}).",
+        *zygote(report),
+    )
+    chart = Chart(
+        "overhead",
+        "Where the time of a launch goes",
+        Kind.STACKED,
+        f"Medians over {counted(sum(map(len, found.values())), 'cell')}, in milliseconds, by what was done.",
+        (Bars("launch", "ms", tuple(found), series),),
+        table("Time of a launch, ms", (*texts("Part"), *numbers(*found)), rows),
+    )
+    return Section("overhead", "Time beside measuring", words, (chart,), wide=True)
+
+
+def _words(name: str) -> str:
+    return name.removesuffix("_ms").replace("_", " ")
+
+
+def _known(words: str) -> float | None:
+    return None if words == NOT_AVAILABLE else float(words)

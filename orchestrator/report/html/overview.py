@@ -1,0 +1,211 @@
+"""What stands first: the verdict with its reasons, the run in a few figures, each device, and the score."""
+
+import datetime
+from collections.abc import Iterator
+from typing import Final
+
+from orchestrator.configuration.naming import counted
+from orchestrator.health.verdict import Verdict
+from orchestrator.report.health import DeviceHealth, NodeHealth
+from orchestrator.report.html.view import (
+    Badge,
+    Bars,
+    Card,
+    Chart,
+    Entry,
+    Kind,
+    Section,
+    Series,
+    Table,
+    Tone,
+    numbers,
+    table,
+    texts,
+)
+from orchestrator.report.model import GpuInfo, Report
+from orchestrator.report.numbers import NOT_AVAILABLE, duration, number, share, unit
+from orchestrator.report.text_gpus import facts_of, groups, label, label_of, labels
+from protocol.exit_codes import ExitCode
+
+LEAST_AXES: Final = 3
+"""Of a radar chart: with fewer models it is a line."""
+TONES: Final = {
+    Verdict.PASS: Tone.GOOD,
+    Verdict.WARN: Tone.WARN,
+    Verdict.FAIL: Tone.BAD,
+    Verdict.UNKNOWN: Tone.WARN,
+    Verdict.NOT_APPLICABLE: Tone.QUIET,
+}
+_RUN: Final = {
+    ExitCode.PASSED: Tone.GOOD,
+    ExitCode.MISSED: Tone.BAD,
+    ExitCode.HARDWARE: Tone.BAD,
+    ExitCode.INCOMPLETE: Tone.WARN,
+}
+
+
+def verdict(report: Report) -> Badge:
+    """How the run ended, in a word."""
+    return Badge(report.verdict.word.upper(), _RUN.get(ExitCode(report.verdict.exit_code), Tone.BAD))
+
+
+def heading(report: Report) -> str:
+    """What was measured, and where: "8 x NVIDIA H200 on node-01"."""
+    kinds = [f"{len(group.devices)} x {group.shown.gpu_name}" for group in groups(report)]
+    return f"{' and '.join(kinds)} on {report.metadata.hostname}"
+
+
+def facts(report: Report) -> Iterator[tuple[str, str]]:
+    """The run, and the stack that it ran on."""
+    data, setup = report.metadata, report.test_configuration
+    date = datetime.datetime.fromisoformat(data.test_date)
+    yield "Date", f"{date:%Y-%m-%d %H:%M:%S} UTC"
+    yield "Duration", duration(data.test_duration_seconds)
+    yield "Run", data.run_id
+    stack = {
+        "gpubench": data.tool_version,
+        "PyTorch": data.pytorch_version,
+        "CUDA": data.cuda_version,
+        "cuDNN": data.cudnn_version,
+        "Driver": data.driver_version,
+        "Python": data.python_version,
+        "transformers": data.transformers_version,
+    }
+    yield from ((name, version) for name, version in stack.items() if version)
+    yield "Profile", f"{setup.profile}, {counted(setup.launches, 'launch', 'launches')} a cell, {setup.mode}"
+    yield "Command", " ".join(data.command)
+
+
+def notices(report: Report) -> Iterator[str]:
+    """What to know before reading any figure."""
+    if report.metadata.running:
+        yield "The run still goes on: what has no result here has not been measured yet."
+    if report.test_configuration.allow_busy:
+        yield "Busy GPUs were allowed: other processes may have slowed what was measured."
+    for one in report.metadata.settings:
+        yield f"Changed by the environment: {one.name}={one.value}: {one.effect}"
+    if report.metadata.telemetry_note:
+        yield f"Telemetry: {report.metadata.telemetry_note}"
+
+
+def cards(report: Report) -> Iterator[Card]:
+    """The run in a few figures; what nobody knows has no card, but the score says why there is none."""
+    summary, cells = report.summary, report.summary.cells
+    for group in groups(report):
+        device = group.shown
+        known = [device.gpu_architecture, *_memory(device)]
+        what = labels(group.devices) if len(report.gpu_info) > 1 else "Device"
+        yield Card(what, device.gpu_name, ", ".join(filter(None, known)))
+    other = {
+        "degraded": cells.degraded,
+        "do not fit": cells.does_not_fit,
+        "failed": cells.failed,
+        "dropped": cells.dropped,
+        "missing": cells.missing,
+        "measured as another size": cells.referred,
+    }
+    words = ", ".join(f"{count} {word}" for word, count in other.items() if count) or "every one with a result"
+    worst = Tone.BAD if cells.failed else Tone.WARN if cells.missing else Tone.GOOD
+    yield Card("Cells", f"{cells.ok} of {cells.planned}", words, worst)
+    if best := summary.best_model_throughput:
+        where = f", {label_of(best.gpu_uuid, report)}" if len(report.gpu_info) > 1 else ""
+        of = f"{best.model}, {best.phase}, {best.precision}, batch {best.batch_size}{where}"
+        yield Card("Best throughput", f"{number(best.throughput)} smp/s", of)
+    if report.burn_in is None:
+        yield Card("Score", number(summary.overall_score), summary.score_note)
+    if summary.peak_memory_usage_mb is not None:
+        yield Card("Peak memory", unit(summary.peak_memory_usage_mb, "MB"))
+    if summary.average_gpu_utilization is not None:
+        yield Card("GPU utilization", share(summary.average_gpu_utilization), "mean, first launch to last")
+    if summary.average_power_draw_w is not None:
+        yield Card("Power draw", unit(summary.average_power_draw_w, "W"), "mean of a GPU, first launch to last")
+    health = report.health.verdict
+    if health is not Verdict.NOT_APPLICABLE:
+        yield Card("Health", health, "of the hardware, the gravest of all", TONES[health])
+
+
+def _memory(device: GpuInfo) -> Iterator[str]:
+    if device.gpu_memory_total_mb is not None:
+        yield unit(device.gpu_memory_total_mb, "MB", digits=0)
+    if device.power_limit_w is not None:
+        yield unit(device.power_limit_w, "W limit", digits=0)
+
+
+def devices(report: Report) -> Section:
+    """Each device with its verdict, and what led to it; then what is known of it."""
+    health = {one.gpu_uuid: one for one in report.health.gpus}
+    header = texts("Device", "Verdict", "Signals read", "What to know")
+    rows: list[tuple[Entry, ...]] = [
+        (label(device), *_judged(health.get(device.gpu_uuid), device)) for device in report.gpu_info
+    ]
+    node = report.health.node
+    rows.append(("The machine", _badge(node.verdict), _signals(node), "; ".join(_findings(node)) or "nothing"))
+    verdicts = table("Health of the hardware", header, rows)
+    return Section("devices", "Devices and their health", tables=(verdicts, _facts(report)))
+
+
+def _judged(health: DeviceHealth | None, device: GpuInfo) -> tuple[Entry, ...]:
+    taken_out = f"taken out of the run: {device.taken_out}" if device.taken_out else ""
+    busy = f"busy when the run began: {device.busy_with}" if device.busy_with else ""
+    if health is None:
+        return (_badge(Verdict.NOT_APPLICABLE), "", "; ".join(filter(None, (taken_out, busy))))
+    xids = [f"Xid {xid.xid} at {xid.at}: {xid.meaning}" for xid in health.xids]
+    words = "; ".join(filter(None, (taken_out, busy, health.note, *_findings(health), *xids)))
+    return (_badge(health.verdict), _signals(health), words or "nothing")
+
+
+def _signals(health: DeviceHealth | NodeHealth) -> str:
+    return f"{health.readable} of {health.applicable}" if health.applicable else "none apply"
+
+
+def _findings(health: DeviceHealth | NodeHealth) -> Iterator[str]:
+    for signal in health.signals:
+        if signal.state in {"warn", "fail"}:
+            yield f"{signal.state.upper()}: {signal.words}"
+        elif signal.required and signal.state == "unreadable":
+            yield f"unread but required: {signal.title}: {signal.message}"
+
+
+def _badge(verdict: Verdict) -> Badge:
+    return Badge(verdict, TONES[verdict])
+
+
+def _facts(report: Report) -> Table:
+    """A row for each device, a column for each fact in which they differ; what is the same of all is said below."""
+    known = [facts_of(device) for device in report.gpu_info]
+    told = {name: {found[name] for found in known} for name in known[0]}
+    names = [name for name, values in told.items() if len(values) > 1]
+    alike = [f"{name} {value}" for name, values in told.items() if len(values) == 1 for value in values if value]
+    rows = [
+        (label(device), *(found[name] or "" for name in names))
+        for device, found in zip(report.gpu_info, known, strict=True)
+    ]
+    shared = f"All: {', '.join(alike)}." if alike else ""
+    return table("What is known of each device", texts("Id", *names), rows, shared)
+
+
+def score(report: Report) -> Chart:
+    """The run against its baseline, model by model, as a radar; what is missing where there is none."""
+    found = report.baseline_comparison
+    says = "Throughput of each model, where the baseline has 100: further out is faster."
+    if found is None or not found.improvement_percent:
+        why = f"{report.summary.score_note}. Hold the run against one with --compare-baseline."
+        return Chart("score", "Score against a baseline", Kind.RADAR, says, empty=why)
+    ratios = {
+        name.removesuffix("_throughput"): 100 + percent
+        for name, percent in found.improvement_percent.items()
+        if name != "overall"
+    }
+    series = (Series("this run", tuple(ratios.values())), Series("baseline", (100.0,) * len(ratios)))
+    against = f"{found.baseline} ({found.baseline_gpu}, {found.baseline_date})"
+    rows = [(name, f"{ratio - 100:+.1f}%") for name, ratio in ratios.items()]
+    left_out = "; ".join(f"{counted(cells, 'cell')} left out: {why}" for why, cells in found.not_comparable.items())
+    return Chart(
+        "score",
+        f"Score against {against}",
+        Kind.RADAR if len(ratios) >= LEAST_AXES else Kind.BARS,
+        f"{says} Overall score: {number(found.overall_score)}.",
+        (Bars("ratio", "", tuple(ratios), series),),
+        table("Against the baseline", (*texts("Model"), *numbers("Difference")), rows, left_out or found.note),
+        "" if ratios else NOT_AVAILABLE,
+    )

@@ -1,0 +1,218 @@
+"""The chapter on models: how fast, where an iteration's time goes, how much memory, and what a larger batch brings."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
+
+from orchestrator.disk.outcomes import Status
+from orchestrator.report.cells import GenerationMetrics, Measured, PhaseMetrics
+from orchestrator.report.html import measured
+from orchestrator.report.html.measured import Figures
+from orchestrator.report.html.view import (
+    Bars,
+    Box,
+    Chart,
+    Curves,
+    Heat,
+    Kind,
+    Line,
+    Section,
+    Series,
+    Table,
+    numbers,
+    table,
+    texts,
+)
+from orchestrator.report.model import Report
+from orchestrator.report.numbers import NOT_AVAILABLE, number, unit
+from orchestrator.report.text_gpus import groups, label
+from orchestrator.report.text_probes import rates
+from orchestrator.report.text_remarks import SHORT
+from protocol.cell import Workload
+
+MOST_LINES: Final = 8
+"""Curves in one chart: more cannot be told apart by their colours."""
+_AT_WORK: Final = (Workload.INFERENCE, Workload.TRAINING, Workload.GENERATION)
+_PARTS: Final = {"forward": "forward_time_ms", "backward": "backward_time_ms", "optimizer": "optimize_step_time_ms"}
+
+
+def performance(report: Report) -> Section:
+    """All charts of models, also those with nothing to draw: they say what is missing."""
+    rate = measured.figures(report, throughput, *_AT_WORK)
+    over = measured.over(report)
+    charts = (_throughput(rate, over), _curve(report, rate, over), _memory(report, over), _iterations(report, over))
+    return Section("performance", "Model performance", charts=charts, tables=tuple(_probes(report)))
+
+
+def throughput(metric: Measured) -> float | None:
+    """Samples a second, of generation tokens a second."""
+    if isinstance(metric, GenerationMetrics):
+        return metric.tokens_per_second
+    return metric.throughput_samples_per_sec if isinstance(metric, PhaseMetrics) else None
+
+
+def _throughput(rate: Figures, over: str) -> Chart:
+    plots = tuple(
+        Bars(choice, _unit(choice), tuple(models), tuple(_by_batch(models))) for choice, models in rate.items()
+    )
+    rows = [
+        (choice, model, str(batch), number(value), _unit(choice))
+        for choice, models in rate.items()
+        for model, batches in models.items()
+        for batch, value in batches.items()
+    ]
+    header = (*texts("What", "Model"), *numbers("Batch", "Throughput"), *texts("Unit"))
+    return Chart(
+        "throughput",
+        "Throughput",
+        Kind.BARS,
+        f"Samples, or tokens, that each model gets through in a second, by batch size. {over}",
+        plots,
+        table("Throughput", header, rows),
+        "" if plots else "No model has a throughput in this run.",
+        "What",
+    )
+
+
+def _unit(choice: str) -> str:
+    return "tok/s" if choice.startswith(Workload.GENERATION) else "smp/s"
+
+
+def _by_batch(models: Mapping[str, Mapping[int, float]]) -> Iterator[Series]:
+    """A series for each batch size, over the models."""
+    for batch in sorted({batch for batches in models.values() for batch in batches}):
+        yield Series(f"batch {batch}", tuple(batches.get(batch) for batches in models.values()))
+
+
+def _iterations(report: Report, over: str) -> Chart:
+    parts = {part: measured.figures(report, _reader(field), Workload.TRAINING) for part, field in _PARTS.items()}
+    plots, rows = [], []
+    for choice, models in parts["forward"].items():
+        for batch in sorted({batch for batches in models.values() for batch in batches}, reverse=True):
+            names = tuple(model for model, batches in models.items() if batch in batches)
+            columns = {
+                part: tuple(found.get(choice, {}).get(name, {}).get(batch) for name in names)
+                for part, found in parts.items()
+            }
+            series = tuple(Series(part, of) for part, of in columns.items())
+            plots.append(Bars(f"{choice}, batch {batch}", "ms", names, series))
+            rows += [
+                (choice, name, str(batch), *(number(of[place]) for of in columns.values()))
+                for place, name in enumerate(names)
+            ]
+    header = (*texts("What", "Model"), *numbers("Batch", *(f"{part.capitalize()} ms" for part in _PARTS)))
+    return Chart(
+        "iterations",
+        "Where an iteration of training goes",
+        Kind.STACKED,
+        f"Milliseconds of one step on the device: forward, backward and optimizer. {over}",
+        tuple(plots),
+        table("Time of a training iteration", header, rows),
+        "" if plots else "Nothing was trained in this run (--phases training).",
+        "What",
+    )
+
+
+def _reader(field: str) -> Callable[[Measured], float | None]:
+    return lambda metric: getattr(metric, field, None)
+
+
+def _memory(report: Report, over: str) -> Chart:
+    found = measured.figures(report, lambda metric: metric.peak_memory_mb, *_AT_WORK)
+    without = {
+        (one.choice, one.model, one.key.batch_size): one.metric.status
+        for one in measured.found(report)
+        if one.metric.peak_memory_mb is None
+    }
+    plots, rows = [], []
+    for choice, models in found.items():
+        batches = sorted({batch for of_model in models.values() for batch in of_model})
+        boxes = [
+            _box(column, row, f"{model}, batch {batch}", of_model.get(batch) or without.get((choice, model, batch)))
+            for row, (model, of_model) in enumerate(models.items())
+            for column, batch in enumerate(batches)
+        ]
+        plots.append(Heat(choice, tuple(f"b{batch}" for batch in batches), tuple(models), tuple(boxes)))
+        rows += [
+            (choice, model, str(batch), number(value))
+            for model, of_model in models.items()
+            for batch, value in of_model.items()
+        ]
+    header = (*texts("What", "Model"), *numbers("Batch", "Peak MB"))
+    return Chart(
+        "memory",
+        "Peak memory by model and batch size",
+        Kind.HEAT,
+        f"The most memory that each cell took at once, in MB. {over}",
+        tuple(plots),
+        table("Peak memory", header, rows),
+        "" if plots else "No memory was measured in this run.",
+        "What",
+    )
+
+
+def _box(column: int, row: int, what: str, found: float | Status | None) -> Box:
+    """found: the figure, or what became of a cell that has none; None where none was planned."""
+    match found:
+        case Status():
+            short, meaning = SHORT.get(found, ("", found))
+            return Box(column, row, None, short, f"{what}: {meaning}")
+        case None:
+            return Box(column, row, None, "", f"{what}: not planned")
+    return Box(column, row, found, f"{found:.0f}", f"{what}: {unit(found, 'MB')}")
+
+
+def _curve(report: Report, rate: Figures, over: str) -> Chart:
+    points = {choice: {model: dict(of) for model, of in models.items()} for choice, models in rate.items()}
+    for scan in report.batch_scans:
+        device = next(device for device in report.gpu_info if device.gpu_uuid == scan.gpu_uuid)
+        for point in scan.points:
+            if point.throughput_samples_per_sec is not None:
+                of_scan = points.setdefault(f"scan, {scan.workload}, {scan.precision}, {label(device)}", {})
+                of_scan.setdefault(scan.model_name, {})[point.batch_size] = point.throughput_samples_per_sec
+    plots, rows = [], []
+    for choice, models in points.items():
+        several = {model: sorted(of.items()) for model, of in models.items() if len(of) > 1}
+        unit_of = "tok/s" if Workload.GENERATION in choice else "smp/s"
+        for name, chosen in _few(choice, list(several.items())):
+            lines = tuple(Line(model, tuple((float(batch), value) for batch, value in of)) for model, of in chosen)
+            plots.append(Curves(name, "batch size", unit_of, lines))
+        rows += [
+            (choice, model, str(batch), number(value), _gain(of[0], (batch, value)))
+            for model, of in several.items()
+            for batch, value in of
+        ]
+    header = (*texts("What", "Model"), *numbers("Batch", "Throughput", "Against the smallest"))
+    return Chart(
+        "batches",
+        "What a larger batch brings",
+        Kind.CURVES,
+        f"Throughput over the batch size, both axes logarithmic: a flat line gains nothing. {over}",
+        tuple(plots),
+        table("Throughput by batch size", header, rows),
+        "" if plots else "Each model was measured at one batch size alone: -b 1,8,32 or -b auto draws a curve.",
+        "What",
+    )
+
+
+def _few(
+    choice: str, models: Sequence[tuple[str, list[tuple[int, float]]]]
+) -> Iterator[tuple[str, Sequence[tuple[str, list[tuple[int, float]]]]]]:
+    """The curves of a choice, in as many charts as it takes."""
+    for begin in range(0, len(models), MOST_LINES):
+        part = models[begin : begin + MOST_LINES]
+        whole = len(models) <= MOST_LINES
+        yield choice if whole else f"{choice}: {part[0][0]} to {part[-1][0]}", part
+
+
+def _gain(first: tuple[int, float], point: tuple[int, float]) -> str:
+    return NOT_AVAILABLE if not first[1] else f"{point[1] / first[1]:.2f} x"
+
+
+def _probes(report: Report) -> Iterator[Table]:
+    """What each kind of device reaches without a model."""
+    for group in groups(report):
+        rows = [row for probe in report.probes if probe.gpu_uuid == group.shown.gpu_uuid for row in rates(probe)]
+        if rows:
+            where = f" ({label(group.shown)}: {group.shown.gpu_name})" if len(report.gpu_info) > 1 else ""
+            header = (*texts("Probe"), *numbers("Sustained", "Best burst"))
+            yield table(f"What it reaches without a model{where}", header, rows)

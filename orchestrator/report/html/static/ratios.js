@@ -1,0 +1,87 @@
+"use strict";
+/* The plot of a comparison: the speed of each cell with its interval, on the band of what counts as the same. See charts.js. */
+
+(() => {
+  const { tip, tooltip, base, legend, valueAxis, categoryAxis } = Charts;
+  const HIGH = 24;
+  const SIZE = 5.5;
+
+  /* By tone, and by shape for those who see no colours. */
+  function markOf(look) {
+    return {
+      SLOWER: { color: look.bad, points: [[-1, -0.8], [1, -0.8], [0, 1]] },
+      FASTER: { color: look.good, points: [[-1, 0.8], [1, 0.8], [0, -1]] },
+      INCONCLUSIVE: { color: look.warn, points: [[-0.8, -0.8], [0.8, -0.8], [0.8, 0.8], [-0.8, 0.8]] },
+      SAME: { color: look.muted, points: null },
+      "all together": { color: look.ink, points: [[-1.4, 0], [0, -1], [1.4, 0], [0, 1]] },
+    };
+  }
+
+  const known = (value) => value !== null && value !== undefined;
+
+  /* Every point and margin is inside; of an interval as much as leaves the others legible. */
+  function range(rows) {
+    const places = rows.flatMap((row) => [row.ratio, row.margin_low, row.margin_high]).filter(known);
+    const away = Math.max(0.005, ...places.map((place) => Math.abs(place - 1)));
+    const ends = rows.flatMap((row) => [row.low, row.high]).filter(known).map((end) => Math.max(1 - 3 * away, Math.min(1 + 3 * away, end)));
+    const [least, most] = [Math.min(1 - away, ...places, ...ends), Math.max(1 + away, ...places, ...ends)];
+    const room = (most - least) * 0.04;
+    return { min: Math.max(0, least - room), max: most + room };
+  }
+
+  function shapes(row, y, at, color, points, look) {
+    const [left, right] = [at.left, at.right];
+    const line = (x1, y1, x2, y2, style) => ({ type: "line", shape: { x1, y1, x2, y2 }, style });
+    const made = [];
+    if (known(row.margin_low)) {
+      const from = Math.max(left, at.x(row.margin_low));
+      made.push({ type: "rect", shape: { x: from, y: y - HIGH / 2, width: Math.min(right, at.x(row.margin_high)) - from, height: HIGH }, style: { fill: look.line, opacity: 0.6 } });
+    }
+    made.push(line(at.x(1), y - HIGH / 2, at.x(1), y + HIGH / 2, { stroke: look.muted, lineWidth: 1, lineDash: [3, 3] }));
+    if (known(row.low) && known(row.high)) {
+      const [from, to] = [Math.max(left, at.x(row.low)), Math.min(right, at.x(row.high))];
+      made.push(line(from, y, to, y, { stroke: color, lineWidth: 1.8 }));
+      // An end that is cut off by the edge has no cap.
+      for (const end of [at.x(row.low), at.x(row.high)]) {
+        if (end >= left && end <= right) made.push(line(end, y - 4, end, y + 4, { stroke: color, lineWidth: 1.8 }));
+      }
+    }
+    const x = at.x(row.ratio);
+    if (points) made.push({ type: "polygon", shape: { points: points.map(([dx, dy]) => [x + dx * SIZE, y + dy * SIZE]) }, style: { fill: color } });
+    else made.push({ type: "circle", shape: { cx: x, cy: y, r: SIZE - 0.5 }, style: { fill: color } });
+    return { type: "group", children: made };
+  }
+
+  function ratios(plot, look, width) {
+    const axis = range(plot.rows);
+    const marks = markOf(look);
+    const series = [...new Set(plot.rows.map((row) => row.word))].map((word) => ({
+      name: word,
+      type: "custom",
+      encode: { x: 0, y: 1 },
+      itemStyle: { color: marks[word].color },
+      data: plot.rows.map((row, place) => [row.ratio, place]).filter(([, place]) => plot.rows[place].word === word),
+      renderItem: (params, api) => {
+        const row = plot.rows[api.value(1)];
+        const x = (value) => api.coord([value, api.value(1)])[0];
+        const [, y] = api.coord([row.ratio, api.value(1)]);
+        const at = { x, left: params.coordSys.x, right: params.coordSys.x + params.coordSys.width };
+        return shapes(row, y, at, marks[word].color, marks[word].points, look);
+      },
+    }));
+    return {
+      height: 64 + HIGH * plot.rows.length,
+      option: {
+        ...base(look),
+        tooltip: tooltip(look, (item) => tip(plot.rows[item.value[1]].name, plot.rows[item.value[1]].says)),
+        legend: legend(look),
+        grid: { left: 4, right: 16, top: 36, height: HIGH * plot.rows.length, outerBoundsMode: "same", outerBoundsContain: "axisLabel" },
+        xAxis: valueAxis(look, { ...axis, splitNumber: width < 560 ? 3 : 6, axisLabel: { color: look.muted, fontSize: 11, hideOverlap: true, showMinLabel: false, showMaxLabel: false, formatter: (value) => value.toFixed(3) } }),
+        yAxis: categoryAxis(look, plot.rows.map((row) => row.name), width, { inverse: true }),
+        series,
+      },
+    };
+  }
+
+  Object.assign(Charts.kinds, { ratios });
+})();

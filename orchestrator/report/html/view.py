@@ -1,0 +1,308 @@
+"""What a page is made of, as types: the templates and the script know nothing of a Report.
+
+Page ── Section ── Table, Chart (each with the Table that says the same), Finding
+└── Plot: what the script draws; of several, the reader chooses one
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+MOST_ROWS: Final = 500
+"""Of a table that says the same as a chart."""
+
+
+class Tone(StrEnum):
+    """How something is to be taken. It is always said in words as well."""
+
+    PLAIN = ""
+    GOOD = "good"
+    WARN = "warn"
+    BAD = "bad"
+    QUIET = "quiet"
+
+
+@dataclass(frozen=True)
+class Badge:
+    """A word that stands out."""
+
+    text: str
+    tone: Tone
+
+
+@dataclass(frozen=True)
+class Card:
+    """One figure of the overview. detail: what else to know of it."""
+
+    title: str
+    figure: str
+    detail: str = ""
+    tone: Tone = Tone.PLAIN
+
+
+Entry = str | Badge
+
+
+@dataclass(frozen=True)
+class Column:
+    """number: aligned and sorted as such."""
+
+    title: str
+    number: bool = False
+
+
+@dataclass(frozen=True)
+class Table:
+    """caption: what it is, for those who do not see what stands around it. note: what is not in it."""
+
+    caption: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Entry, ...], ...]
+    note: str = ""
+
+
+class Kind(StrEnum):
+    """How a chart is drawn; charts.js, over_time.js and ratios.js have a function for each."""
+
+    BARS = "bars"
+    STACKED = "stacked"
+    HEAT = "heat"
+    CURVES = "curves"
+    RADAR = "radar"
+    COURSE = "course"
+    SPANS = "spans"
+    RATIOS = "ratios"
+
+
+@dataclass(frozen=True)
+class Series:
+    """Numbers under one name; None where there is none."""
+
+    name: str
+    values: tuple[float | None, ...]
+
+
+@dataclass(frozen=True)
+class Bars:
+    """A bar for each category and series, side by side or (STACKED) one on the other. Also of RADAR."""
+
+    name: str
+    unit: str
+    categories: tuple[str, ...]
+    series: tuple[Series, ...]
+
+
+@dataclass(frozen=True)
+class Box:
+    """A field of a heat map. value: decides the colour, None for none. text: what stands in it. marked: stands out."""
+
+    column: int
+    row: int
+    value: float | None
+    text: str
+    says: str
+    marked: bool = False
+
+
+@dataclass(frozen=True)
+class Heat:
+    """around: the value that is neither good nor bad; None where a higher one is just more."""
+
+    name: str
+    columns: tuple[str, ...]
+    rows: tuple[str, ...]
+    boxes: tuple[Box, ...]
+    around: float | None = None
+
+
+@dataclass(frozen=True)
+class Line:
+    """Points by x."""
+
+    name: str
+    points: tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True)
+class Curves:
+    """Lines over a common x, both axes logarithmic."""
+
+    name: str
+    x: str
+    unit: str
+    lines: tuple[Line, ...]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One reading of a device over time: (seconds since the beginning, mean, lowest, highest), None for a gap."""
+
+    title: str
+    unit: str
+    points: tuple[tuple[float, float | None, float | None, float | None], ...]
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A launch, or several, on a device. row: which device."""
+
+    row: int
+    start_s: float
+    end_s: float
+    kind: str
+    failed: bool
+    says: str
+
+
+@dataclass(frozen=True)
+class Course:
+    """The readings of one device, below each other, and its launches above them."""
+
+    name: str
+    began_ms: float
+    readings: tuple[Reading, ...]
+    bars: tuple[Bar, ...]
+
+
+@dataclass(frozen=True)
+class Spans:
+    """Launches of all devices over time."""
+
+    name: str
+    began_ms: float
+    rows: tuple[str, ...]
+    bars: tuple[Bar, ...]
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """A speed beside another, with its interval, and the band around 1 that counts as the same; None without one.
+
+    word: decides colour and shape.
+    """
+
+    name: str
+    word: str
+    ratio: float
+    low: float | None
+    high: float | None
+    margin_low: float | None
+    margin_high: float | None
+    says: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Ratios:
+    """A row for each, below each other."""
+
+    name: str
+    rows: tuple[Ratio, ...]
+
+
+Plot = Bars | Heat | Curves | Course | Spans | Ratios
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A chart, and a table that says the same. empty: why there is nothing to draw, in place of both.
+
+    choice: what a reader chooses between, where there are several plots.
+    """
+
+    id: str
+    title: str
+    kind: Kind
+    says: str
+    plots: tuple[Plot, ...] = ()
+    table: Table | None = None
+    empty: str = ""
+    choice: str = ""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that somebody should read. lines: what else is said of it; logs: (title, lines as they were).
+
+    opened: its lines are shown at once, for others only when somebody asks for them.
+    """
+
+    badge: Badge | None
+    title: str
+    lines: tuple[str, ...] = ()
+    logs: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    opened: bool = False
+
+
+@dataclass(frozen=True)
+class Section:
+    """A chapter of the page. words: what to know first. wide: its charts take the whole width."""
+
+    id: str
+    title: str
+    words: tuple[str, ...] = ()
+    charts: tuple[Chart, ...] = ()
+    tables: tuple[Table, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    wide: bool = False
+
+
+@dataclass(frozen=True)
+class Cells:
+    """The table of all cells. filters: (column, what may be chosen)."""
+
+    table: Table
+    filters: tuple[tuple[int, tuple[str, ...]], ...]
+
+
+@dataclass(frozen=True)
+class Page:
+    """All of it. facts: what was run, where and on what. file_name: of the cells, exported.
+
+    elsewhere: where there is what the page has no room for.
+    """
+
+    title: str
+    heading: str
+    verdict: Badge
+    meaning: str
+    reasons: tuple[str, ...]
+    notices: tuple[str, ...]
+    elsewhere: str
+    facts_title: str
+    facts: tuple[tuple[str, str], ...]
+    cards: tuple[Card, ...]
+    sections: tuple[Section, ...]
+    cells: Cells
+    file_name: str
+    footer: str
+
+
+def limited(
+    rows: Sequence[tuple[Entry, ...]], note: str = "", elsewhere: str = "report.json"
+) -> tuple[tuple[tuple[Entry, ...], ...], str]:
+    """As many rows as a page holds, and the note with what is not among them."""
+    beyond = f"{len(rows) - MOST_ROWS} more rows are in {elsewhere}." if len(rows) > MOST_ROWS else ""
+    return tuple(rows[:MOST_ROWS]), " ".join(filter(None, (note, beyond)))
+
+
+def texts(*titles: str) -> tuple[Column, ...]:
+    """Columns of words."""
+    return tuple(Column(title) for title in titles)
+
+
+def numbers(*titles: str) -> tuple[Column, ...]:
+    """Columns of numbers."""
+    return tuple(Column(title, number=True) for title in titles)
+
+
+def table(
+    caption: str,
+    columns: tuple[Column, ...],
+    rows: Sequence[tuple[Entry, ...]],
+    note: str = "",
+    elsewhere: str = "report.json",
+) -> Table:
+    """A table of at most MOST_ROWS rows."""
+    kept, said = limited(rows, note, elsewhere)
+    return Table(caption, columns, kept, said)

@@ -1,0 +1,54 @@
+"""Every planned cell of a report in a line, with what was measured of it: for formats with a row for each cell."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from orchestrator.merge.cross_gpu import FIGURES
+from orchestrator.report import keys
+from orchestrator.report.cells import Measured, ModelResult, ProbeMetrics
+from orchestrator.report.model import CellEntry, GpuInfo, Report
+from protocol.cell import Workload
+
+
+class Line(NamedTuple):
+    """A planned cell. metric: None of a cell that is no measurement of its own, as a check of a burn-in.
+
+    result: of the model that it is about; None of a probe.
+    """
+
+    entry: CellEntry
+    gpu: GpuInfo
+    metric: Measured | None
+    result: ModelResult | None
+
+    @property
+    def mode(self) -> str | None:
+        """Whether the other devices worked too; None where the report has no figures to tell it of."""
+        if self.result is not None:
+            return self.result.mode
+        return self.metric.mode if isinstance(self.metric, ProbeMetrics) else None
+
+    @property
+    def figure(self) -> str:
+        """The name of the figure that the cell is compared by; empty where it has none."""
+        if self.metric is None:
+            return ""
+        names = FIGURES[Workload(self.entry.workload)]
+        return next((name for name in names if getattr(self.metric, name) is not None), names[0])
+
+    @property
+    def value(self) -> float | None:
+        """That figure."""
+        return getattr(self.metric, self.figure) if self.figure else None
+
+
+def lines(report: Report) -> Iterator[Line]:
+    """All of them, in the order of the plan."""
+    gpus = {gpu.gpu_uuid: gpu for gpu in report.gpu_info}
+    found: dict[str, tuple[Measured, ModelResult | None]] = {
+        metric.cell: (metric, result) for result in report.results for _, metric in keys.of_model(result)
+    }
+    found |= {probe.cell: (probe, None) for probe in report.probes}
+    for entry in report.cells:
+        metric, result = found.get(entry.cell, (None, None))
+        yield Line(entry, gpus[entry.gpu_uuid], metric, result)

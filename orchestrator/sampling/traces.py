@@ -1,0 +1,80 @@
+"""What a GPU was like over a whole run, thinned out for the eye: a chart needs hundreds of points, a night has 288,000.
+
+    samples ──▶ stretches of equal length ──▶ of each: lowest, mean and highest reading
+
+The extremes are kept, so that a spike of a tenth of a second is still seen. Pure.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean
+from typing import Final
+
+from protocol.messages import Sample
+
+MOST_POINTS: Final = 400
+"""Of one GPU: about as many as a screen has pixels for."""
+ALL_POINTS: Final = 3200
+"""Of all GPUs of a run together."""
+LEAST_POINTS: Final = 40
+
+READINGS: Final[Mapping[str, Callable[[Sample], float | None]]] = {
+    "utilization_percent": lambda sample: sample.gpu_percent,
+    "power_w": lambda sample: None if sample.power_mw is None else sample.power_mw / 1000,
+    "temperature_c": lambda sample: sample.temperature_c,
+    "sm_clock_mhz": lambda sample: sample.sm_clock_mhz,
+    "memory_clock_mhz": lambda sample: sample.memory_clock_mhz,
+}
+"""What is followed, by names that give the unit."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One reading over the stretches: its lowest, mean and highest value in each; None where it was not read."""
+
+    low: tuple[float | None, ...]
+    mean: tuple[float | None, ...]
+    high: tuple[float | None, ...]
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A GPU during one boot of its host. at_ns: of each stretch, its first sample, monotonic. curves: of READINGS."""
+
+    at_ns: tuple[int, ...] = ()
+    curves: Mapping[str, Curve] = field(default_factory=dict)
+
+
+def points(devices: int) -> int:
+    """How many points each of so many devices gets."""
+    return max(LEAST_POINTS, min(MOST_POINTS, ALL_POINTS // max(1, devices)))
+
+
+def trace(samples: Sequence[Sample], most: int) -> Trace:
+    """The samples of one boot, ordered by time, as at most `most` points."""
+    stretches = _stretches(samples, most)
+    return Trace(
+        at_ns=tuple(inside[0].at_ns for inside in stretches),
+        curves={name: _curve(stretches, read) for name, read in READINGS.items()} if stretches else {},
+    )
+
+
+def _stretches(samples: Sequence[Sample], most: int) -> list[list[Sample]]:
+    """The samples by stretch of time; stretches without any are left out."""
+    if len(samples) <= most:
+        return [[sample] for sample in samples]
+    first_ns = samples[0].at_ns
+    length_ns = (samples[-1].at_ns - first_ns) // most + 1
+    found: dict[int, list[Sample]] = {}
+    for sample in samples:
+        found.setdefault((sample.at_ns - first_ns) // length_ns, []).append(sample)
+    return list(found.values())
+
+
+def _curve(stretches: Sequence[Sequence[Sample]], read: Callable[[Sample], float | None]) -> Curve:
+    known = [[value for sample in inside if (value := read(sample)) is not None] for inside in stretches]
+    return Curve(
+        low=tuple(min(values, default=None) for values in known),
+        mean=tuple(fmean(values) if values else None for values in known),
+        high=tuple(max(values, default=None) for values in known),
+    )

@@ -1,0 +1,98 @@
+"""Where a figure that is measured again and again has changed for good, by more than a margin. Pure.
+
+    runs since the last change, at least LEAST ──▶ against the LEAST, 2 x LEAST, 4 x LEAST, ... runs that follow
+       two-sided t against the margin, variance pooled, Bonferroni over every comparison of the series
+       the first that passes ── of the places just behind it the one with the least p ──▶ a change; go on from there
+
+The run is the unit: launches of one run agree better than runs of different days do, and what differs from day to day
+is what a change must stand out from. Few runs that follow find a large change soon, many a small one late.
+A single run makes no change, however far out it lies: of the means and the medians of both sides, those count that
+differ less.
+"""
+
+import math
+from collections.abc import Sequence
+from statistics import fmean, median
+from typing import Final, NamedTuple
+
+from orchestrator.stats import student
+from orchestrator.stats.pooled import LEAST_VARIANCE
+
+LEAST: Final = 3
+"""Runs on each side of a change: two may agree by chance."""
+ALPHA: Final = 0.01
+"""Chance of any change in a series where there is none: histories hold many series, and are looked at often."""
+
+
+class Change(NamedTuple):
+    """at: the first value of the new level. log_ratio: of the levels' medians, new over old. p: after Bonferroni."""
+
+    at: int
+    log_ratio: float
+    p: float
+
+
+class _Series(NamedTuple):
+    """logs: the values. bound: the margin on their scale. tests: every comparison that could be made."""
+
+    logs: Sequence[float]
+    bound: float
+    tests: int
+
+
+class _Held(NamedTuple):
+    log_ratio: float
+    p: float
+
+
+def find(logs: Sequence[float], margin: float) -> list[Change]:
+    """The changes of a series, in order. logs: of the values, one a run, oldest first. margin: a share, 0.01 is 1 %."""
+    places = range(LEAST, len(logs) - LEAST + 1)
+    series = _Series(logs, -math.log1p(-margin), sum(len(_lengths(len(logs) - at)) for at in places))
+    found: list[Change] = []
+    start = 0
+    while (change := _first(series, start)) is not None:
+        found.append(change)
+        start = change.at
+    return found
+
+
+def _first(series: _Series, start: int) -> Change | None:
+    """The first change behind `start`, where the level began that holds now."""
+    runs = len(series.logs)
+    for at in range(start + LEAST, runs - LEAST + 1):
+        for length in _lengths(runs - at):
+            if _held(series, start, at, length).p * series.tests <= ALPHA:
+                return _sharpest(series, start, at, length)
+    return None
+
+
+def _sharpest(series: _Series, start: int, at: int, length: int) -> Change:
+    """The runs that follow may have begun before the change did: the place where it stands out most is the one."""
+    runs = len(series.logs)
+    held = {
+        (place, shorter): _held(series, start, place, shorter)
+        for place in range(at, min(at + length, runs - LEAST + 1))
+        for shorter in _lengths(min(length, runs - place))
+    }
+    (best, _), shown = min(held.items(), key=lambda item: item[1].p)
+    return Change(best, shown.log_ratio, min(1.0, shown.p * series.tests))
+
+
+def _lengths(left: int) -> list[int]:
+    """LEAST, and its doubles, as far as there are runs."""
+    return [LEAST << double for double in range((left // LEAST).bit_length())]
+
+
+def _held(series: _Series, start: int, at: int, length: int) -> _Held:
+    """The values from `start` to `at` against the `length` that follow."""
+    before, after = series.logs[start:at], series.logs[at : at + length]
+    middle, level = fmean(before), fmean(after)
+    change = median(after) - median(before)
+    beyond = min(abs(change), math.copysign(1.0, change) * (level - middle)) - series.bound
+    if beyond <= 0:
+        return _Held(change, 1.0)
+    squares = math.fsum((value - middle) ** 2 for value in before) + math.fsum((value - level) ** 2 for value in after)
+    degrees = len(before) + len(after) - 2
+    variance = max(squares / degrees, LEAST_VARIANCE) * (1 / len(before) + 1 / len(after))
+    return _Held(change, min(1.0, 2 * student.tail(beyond / math.sqrt(variance), degrees)))

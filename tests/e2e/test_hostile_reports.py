@@ -1,0 +1,86 @@
+"""Large and hostile files in place of a report: refused in a sentence, within seconds, and in bounded memory."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from orchestrator.report.model import SCHEMA_VERSION
+from tests.fakes.nvml import ROOT
+
+MIB: Final = 1024 * 1024
+LEAST_BYTES: Final = 100 * MIB
+BEGIN: Final = b'{"schema_version": %d, ' % SCHEMA_VERSION
+
+
+def nesting(file: Path) -> None:
+    """Objects in objects."""
+    file.write_bytes(b'{"schema_version": ' * (LEAST_BYTES // 19))
+
+
+def lists(file: Path) -> None:
+    """Lists in lists, in a part that nobody knows."""
+    file.write_bytes(BEGIN + b'"more": ' + b"[" * LEAST_BYTES)
+
+
+def numbers(file: Path) -> None:
+    """Whole, and of numbers that a report has no place for."""
+    file.write_bytes(BEGIN + b'"cells": [' + b"1e300," * (LEAST_BYTES // 6) + b"1]}")
+
+
+def text(file: Path) -> None:
+    """One name, as long as the file."""
+    file.write_bytes(BEGIN + b'"metadata": "' + b"<b>" * (LEAST_BYTES // 3) + b'"}')
+
+
+def other(file: Path) -> None:
+    """JSON of something else."""
+    file.write_bytes(b'{"packages": [' + b'{"name": "a", "version": "1"},' * (LEAST_BYTES // 30) + b"{}]}")
+
+
+def zeros(file: Path) -> None:
+    """Ten gigabytes that take no room on the disk."""
+    with file.open("wb") as made:
+        made.truncate(10 * 1024 * MIB)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (nesting, "Expected `int | null`, got `object`"),
+        (lists, "nested too deeply to be a report"),
+        (numbers, "missing required field|Expected `object`"),
+        (text, "Expected `object`, got `str`|missing required field"),
+        (other, "neither a report of gpubench nor a baseline"),
+        (zeros, "larger than 256 MiB, so not written by gpubench"),
+    ],
+)
+@pytest.mark.parametrize("command", [("compare",), ("make-baseline",)])
+def test_a_file_that_is_no_report_is_refused_at_once(
+    tmp_path: Path, make: Callable[[Path], None], words: str, command: tuple[str, ...]
+) -> None:
+    """Exit code 2, one line that names the file, no traceback; no more memory than a few times the file."""
+    bad = tmp_path / "bad.json"
+    make(bad)
+    arguments = [str(bad), str(bad)] if command == ("compare",) else [str(bad), "-o", str(tmp_path / "made.json")]
+    begun = time.monotonic()
+    with (tmp_path / "said").open("w+b") as said:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "orchestrator", *command, *arguments], cwd=ROOT, stdout=said, stderr=said
+        )
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    told = (tmp_path / "said").read_text()
+    assert process.returncode == 2, told
+    assert told.startswith(f"error: {bad}: ")
+    assert any(one in told for one in words.split("|")), told
+    assert len(told.splitlines()) < 5
+    assert len(told) < 600
+    assert used.ru_maxrss / 1024 < 700
+    assert time.monotonic() - begun < 60

@@ -1,0 +1,178 @@
+"""What Prometheus gets of a real run: asked over a socket in its middle, read from the file at its end."""
+
+import contextlib
+import re
+import socket
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.fakes import faults
+from tests.fakes.commands import TINY, python
+from tests.fakes.node import Node
+
+Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+
+
+def parsed(text: str) -> Samples:
+    """Every sample by its name and labels, as the library of Prometheus reads them; none stands there twice."""
+    found: Samples = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            key = sample.name, tuple(sorted(sample.labels.items()))
+            assert key not in found
+            found[key] = sample.value
+    assert text.endswith("\n")
+    return found
+
+
+def value(samples: Samples, name: str, **labels: str) -> float:
+    """The only sample of that name with those labels, whatever its others."""
+    (found,) = [one for (key, own), one in samples.items() if key == name and labels.items() <= dict(own).items()]
+    return found
+
+
+@pytest.fixture
+def port() -> int:
+    """One that is free."""
+    with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as free:
+        number: int = free.getsockname()[1]
+    return number
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A run on two devices: one cell that lasts, one that crashes at once and is tried again."""
+    faults.prepare(
+        tmp_path / "run",
+        faults.model("lasts", seconds=2),
+        faults.model("crashes", do="segfault", once=str(tmp_path / "crashed")),
+        devices=1,
+        launches=1,
+    )
+    return tmp_path / "run"
+
+
+def asked(port: int) -> Samples:
+    """What is answered at the port."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+        return parsed(answer.read().decode())
+
+
+def test_a_run_is_followed_by_port_and_by_file(folder: Path, tmp_path: Path, port: int) -> None:
+    """In its middle over the socket, at its end from the file: what is told agrees with the report."""
+    file = tmp_path / "gpubench.prom"
+    node = Node(folder, "--metrics-port", str(port), "--metrics-file", str(file))
+    node.until(lambda: node.working("lasts"))
+    middle = asked(port)
+    assert value(middle, "gpubench_run_state", state="running") == 1
+    assert value(middle, "gpubench_launches_planned") == 2
+    assert 0 <= value(middle, "gpubench_run_progress_ratio") < 1
+    assert time.time() - value(middle, "gpubench_run_last_update_timestamp_seconds") < 10
+    assert "gpubench_run_exit_code" not in {name for name, _ in middle}
+    assert node.wait() == 0, node.output
+    end = parsed(file.read_text(encoding="utf-8"))
+    assert (value(end, "gpubench_run_state", state="over"), value(end, "gpubench_run_exit_code")) == (1, 0)
+    assert value(end, "gpubench_run_progress_ratio") == 1
+    assert value(end, "gpubench_cells", status="measured") == node.report()["summary"]["cells"]["ok"] == 2
+    assert value(end, "gpubench_launch_failures_total", category="crashed") == len(node.report()["failures"]) == 1
+    assert value(end, "gpubench_launch_retries_total") == 1
+    assert value(end, "gpubench_gpu_health", gpu="cpu:0", verdict="NOT APPLICABLE") == 1
+    # An item takes a millisecond in these made-up results.
+    assert value(end, "gpubench_cell_iteration_seconds", model="lasts") == pytest.approx(0.001)
+    assert [path.name for path in tmp_path.glob("gpubench.prom*")] == [file.name]
+    with pytest.raises(OSError, match="refused"):
+        asked(port)
+
+
+def test_who_connects_and_says_nothing_holds_nothing_up(folder: Path, port: int) -> None:
+    """The run ends as always, with open connections, a half request and nonsense at its port."""
+    node = Node(folder, "--metrics-port", str(port))
+    node.until(lambda: node.working("lasts"))
+    with contextlib.ExitStack() as opened:
+        for words in (b"", b"GET /metrics", b"", b"", b"\x00\xff\r\n\r\n" * 100):
+            client = opened.enter_context(socket.create_connection(("127.0.0.1", port), timeout=5))
+            client.sendall(words)
+        assert node.wait() == 0, node.output
+    assert "Traceback" not in node.output
+
+
+def test_a_file_that_cannot_be_written_any_more_costs_no_result(folder: Path, tmp_path: Path) -> None:
+    """The run goes on and says at its end that the file is not the newest."""
+    place = tmp_path / "collected"
+    place.mkdir()
+    node = Node(folder, "--metrics-file", str(place / "a.prom"))
+    node.until((place / "a.prom").exists)
+    (place / "a.prom").unlink()
+    place.rmdir()
+    assert node.wait() == 0, node.output
+    assert "the file of --metrics-file is not the newest: No such file" in node.output
+
+
+def test_a_killed_run_leaves_a_whole_file_that_says_how_old_it_is(folder: Path, tmp_path: Path) -> None:
+    """Whenever it is killed: the file can be read, says that it runs, and when it said so."""
+    file = tmp_path / "gpubench.prom"
+    node = Node(folder, "--metrics-file", str(file))
+    node.until(file.exists)
+    node.until(lambda: node.working("lasts"))
+    node.kill()
+    node.wait()
+    left = parsed(file.read_text(encoding="utf-8"))
+    assert value(left, "gpubench_run_state", state="running") == 1
+    age_s = time.time() - value(left, "gpubench_run_last_update_timestamp_seconds")
+    time.sleep(0.2)
+    again = parsed(file.read_text(encoding="utf-8"))
+    assert time.time() - value(again, "gpubench_run_last_update_timestamp_seconds") >= age_s + 0.2
+
+
+@pytest.fixture
+def taken(port: int) -> Iterator[int]:
+    """A port that another program listens at."""
+    with contextlib.closing(socket.create_server(("127.0.0.1", port))):
+        yield port
+
+
+def begun(tmp_path: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    """A run of its own, refused or not."""
+    return python("-m", "orchestrator", *TINY, *options, cwd=tmp_path)
+
+
+def test_a_port_in_use_is_refused_before_anything_is_measured(tmp_path: Path, taken: int) -> None:
+    """In a sentence, with exit code 2 and without a run's folder."""
+    done = begun(tmp_path, "--metrics-port", str(taken))
+    assert done.returncode == 2
+    assert f"--metrics-port: port {taken} of 127.0.0.1 is in use; choose another" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("metrics.txt", r"does not end in \.prom"),
+        ("none/metrics.prom", "no such folder"),
+        ("folder.prom", "a folder"),
+        ("m" * 240 + ".prom", "name is too long|name too long"),
+    ],
+)
+def test_a_file_that_cannot_be_is_refused_before_anything_is_measured(tmp_path: Path, name: str, words: str) -> None:
+    """Another suffix, a folder that is not there, a folder, a name that leaves no room for a temporary one."""
+    (tmp_path / "folder.prom").mkdir()
+    done = begun(tmp_path, "--metrics-file", name)
+    assert done.returncode == 2
+    assert re.search(f"--metrics-file: .*({words})", done.stderr, re.IGNORECASE)
+    assert [path.name for path in tmp_path.iterdir()] == ["folder.prom"]
+
+
+def test_the_library_is_imported_only_when_asked_for() -> None:
+    """Neither by the command line nor by a run without these options."""
+    code = (
+        "import sys, orchestrator.cli, orchestrator.run, orchestrator.cli.running, orchestrator.cli.ending\n"
+        "print('prometheus_client' in sys.modules)"
+    )
+    done = python("-c", code, cwd=Path.cwd())
+    assert done.stdout.strip() == "False", done.stderr

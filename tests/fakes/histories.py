@@ -1,0 +1,111 @@
+"""Runs of a history that nobody measured: a GPU and a cell in each, as history/entry.py would make them."""
+
+import os
+import sqlite3
+import subprocess
+import sys
+import textwrap
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from orchestrator.history import reading, store, writing
+from orchestrator.history.place import Place
+from orchestrator.history.records import CellRecord, DeviceRecord, Filter, RunLine, RunRecord
+from tests.fakes import sides
+from tests.fakes.nvml import ROOT
+
+Changed = TypeVar("Changed", bound=msgspec.Struct)
+
+UUID = "GPU-5317350e-1111-2222-3333-444455556666"
+
+
+def run_id(number: int) -> str:
+    """The id of the run of that day."""
+    return f"202604{number:02}-213000-1f2e3d"
+
+
+def record(number: int = 1, value: float = 100.0, **changes: object) -> RunRecord:
+    """A run of that day of April, in which resnet50 on one GPU came to so many samples a second.
+
+    changes: of its line, its device's record, or its cell's record, whichever has such a field.
+    """
+    line = RunLine(
+        run_id=run_id(number),
+        test_date=f"2026-04-{number:02}T21:30:00Z",
+        folder=f"/runs/{run_id(number)}",
+        hostname="node-01",
+        profile="standard",
+        seconds=60.0,
+        verdict="complete",
+        exit_code=0,
+        finished=True,
+        tainted=False,
+        health="PASS",
+        burn_in="",
+        planned=1,
+        ok=1,
+        stack=sides.STACK,
+        devices=("1 x NVIDIA H200",),
+    )
+    device = DeviceRecord(
+        device=sides.device(gpu_uuid=UUID), health="PASS", health_words="", burn_in="", burn_in_words=""
+    )
+    cell = CellRecord(
+        gpu_uuid=UUID,
+        key=sides.cell().key,
+        status="ok",
+        doubt="",
+        metric="throughput_samples_per_sec",
+        launches=(value, value * 1.01, value * 0.99),
+        figures={"throughput_samples_per_sec": value, "peak_memory_mb": 900.0},
+    )
+    return RunRecord(
+        run=_changed(line, changes), devices=(_changed(device, changes),), cells=(_changed(cell, changes),)
+    )
+
+
+def _changed(made: Changed, changes: dict[str, object]) -> Changed:
+    own = {name: value for name, value in changes.items() if name in made.__struct_fields__}
+    return msgspec.structs.replace(made, **own)
+
+
+def place(folder: Path) -> Place:
+    """A history in that folder, which is taken for our own."""
+    return Place(folder / "history.db", default=True)
+
+
+def kept(folder: Path, records: Sequence[RunRecord]) -> Place:
+    """A history of these runs."""
+    with store.writing(place(folder)) as connection:
+        for made in records:
+            writing.record(connection, made)
+    return place(folder)
+
+
+def runs(where: Place) -> list[str]:
+    """The ids of the runs in a history, newest first."""
+    with store.reading(where) as connection:
+        return [] if connection is None else [line.run_id for line in reading.lines(connection, Filter())]
+
+
+def child(source: str, *arguments: str) -> subprocess.Popen[str]:
+    """A Python process that runs `source` in the checkout."""
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(source), *arguments],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def recorded(path: Path) -> list[str]:
+    """The ids of the runs in the history at `path`, as SQLite itself sees it; none where there is no such file."""
+    if not path.exists():
+        return []
+    with closing(sqlite3.connect(path)) as connection:
+        return [row[0] for row in connection.execute("SELECT run_id FROM runs ORDER BY run_id")]

@@ -1,0 +1,135 @@
+"""`history`: its list, its trends, its files, and what it refuses."""
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from orchestrator.cli import benchmark
+from protocol.exit_codes import ExitCode
+from tests.fakes.histories import UUID, kept, record, recorded, run_id
+
+Invoke = Callable[..., Result]
+
+
+@pytest.fixture
+def history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The history that holds here, of three runs; the last one failed its burn-in."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    records = [record(1), record(2, 90.0), record(3, burn_in="FAIL", burn_in_words="wrong bits")]
+    return kept(tmp_path / "data" / "gpubench", records).path
+
+
+@pytest.mark.usefixtures("history")
+def test_the_list_has_a_line_a_run(invoke: Invoke) -> None:
+    """Newest first; both programs know the command."""
+    for program in (None, benchmark):
+        ended = invoke("history", "--limit", "2", **({} if program is None else {"command": program}))
+        assert ended.exit_code == 0
+        header, *lines = ended.stdout.splitlines()
+        assert header.split()[:3] == ["Run", "Host", "Devices"]
+        assert [line.split()[0] for line in lines] == [run_id(3), run_id(2)]
+    assert "FAIL" in lines[0]
+    assert invoke("history", "--verdict", "nonsense").stdout == "No such run is recorded.\n"
+
+
+@pytest.mark.usefixtures("history")
+def test_everything_can_be_had_as_json(invoke: Invoke) -> None:
+    """The list, one run, and a trend."""
+    listed = json.loads(invoke("history", "--gpu", UUID[:8], "--json").stdout)
+    assert [one["run_id"] for one in listed] == [run_id(3), run_id(2), run_id(1)]
+    shown = json.loads(invoke("history", "show", run_id(3), "--json").stdout)
+    assert (shown["run"]["burn_in"], shown["devices"][0]["burn_in_words"]) == ("FAIL", "wrong bits")
+    [series] = json.loads(invoke("history", "trend", "resnet50", "--json").stdout)
+    assert [point["value"] for point in series["points"]] == [100.0, 90.0, 100.0]
+
+
+@pytest.mark.usefixtures("history")
+def test_one_run_is_shown_in_full(invoke: Invoke) -> None:
+    """Its stack, its devices with the reasons of their verdicts, its cells."""
+    told = invoke("history", "show", run_id(3)).stdout
+    for words in ("driver 570.86", f"({UUID})", "burn-in FAIL: wrong bits", "resnet50 inference bf16 b8"):
+        assert words in told
+
+
+def test_a_trend_is_a_plot_with_its_changes(invoke: Invoke, tmp_path: Path) -> None:
+    """A line a run, with the change, and what was changed with it; the longest bar is the largest value."""
+    runs = [record(number, 100.0 if number < 7 else 95.0) for number in range(1, 13)]
+    runs[6] = record(7, 95.0, stack={"driver": "580"})
+    runs[9] = record(10, 20.0, doubt="throttled")
+    where = kept(tmp_path, runs).path
+    ended = invoke("history", "trend", "resnet50", "-b", "8", "-p", "bf16", "--history-db", str(where))
+    title, *lines, legend = ended.stdout.splitlines()
+    assert title.startswith(
+        "resnet50 inference bf16 b8 (loaded, input 224, channels_last) on NVIDIA H200, GPU-5317350e"
+    )
+    assert [line.split()[:2] for line in lines] == [
+        [run_id(number), "100" if number < 7 else "20" if number == 10 else "95"] for number in range(1, 13)
+    ]
+    assert [line for line in lines if "<<" in line] == [lines[6]]
+    assert "<< -5.0 % from here on; driver 570.86 -> 580; torch 2.11.0 -> unknown" in lines[6]
+    assert lines[0].count("█") == 24 > lines[6].count("█") > 0
+    assert lines[9].split("  ")[-1] == "not counted: throttled"
+    assert "█" not in lines[9]
+    assert legend.endswith("changes beyond 1 %")
+
+
+@pytest.mark.usefixtures("history")
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("trend", "resnet5"), "no such cell of resnet5 is recorded. Did you mean resnet50?"),
+        (("trend", "resnet50", "-p", "fp64"), "no such cell of resnet50 is recorded"),
+        (("trend", "resnet50", "--figure", "peak_memory"), "a figure peak_memory. Did you mean peak_memory_mb?"),
+        (("show", "1999"), "'1999': expected the id of a recorded run, or a unique beginning of one; found none"),
+        (("--since", "yesterday"), "--since: expected a date such as 2026-11-01, got 'yesterday'"),
+        (("--limit", "0"), "--limit: 0 is not in the range x>=1"),
+        (("--gpu", "GPU-1", "show", "2026"), "--gpu stands before show; options go behind a command"),
+        (("list",), "there is no command 'list'"),
+        (("prune",), "expected either --before DATE or --keep N"),
+        (("prune", "--keep", "1", "--before", "2026-01-01"), "expected either --before DATE or --keep N"),
+        (("export", "--format", "xml", "-o", "x"), "there is no format 'xml'"),
+        (("export", "-o", "none/x"), "-o/--output: none/x cannot be written: no such folder"),
+        (("--history-db", ""), "--history-db: expected a file, got an empty text"),
+        (("--history-db", "none.db"), "none.db: no run is recorded yet"),
+    ],
+)
+def test_what_cannot_be_done_is_said(invoke: Invoke, words: tuple[str, ...], message: str) -> None:
+    """With exit code 2, and with what to do."""
+    ended = invoke("history", *words)
+    assert ended.exit_code == ExitCode.USAGE
+    assert message in ended.stderr
+
+
+@pytest.mark.usefixtures("history")
+def test_the_history_is_exported(invoke: Invoke) -> None:
+    """CSV with a row a cell, oldest run first; JSON with all that is kept."""
+    assert invoke("history", "export", "-o", "runs.csv").stdout == "runs.csv: 3 runs\n"
+    with Path("runs.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["Run"], row["Value"], row["Burn_In"]) for row in rows] == [
+        (run_id(1), "100.0", ""),
+        (run_id(2), "90.0", ""),
+        (run_id(3), "100.0", "FAIL"),
+    ]
+    assert rows[1]["Launches"] == "90;90.9;89.1"
+    invoke("history", "export", "--format", "json", "-o", "runs.json")
+    assert [one["run"]["run_id"] for one in json.loads(Path("runs.json").read_text())["runs"]] == [
+        row["Run"] for row in rows
+    ]
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "gone"),
+    [("--keep", "1", [2, 1]), ("--before", "2026-04-03", [2, 1]), ("--keep", "9", []), ("--keep", "0", [3, 2, 1])],
+)
+def test_old_runs_are_taken_out(invoke: Invoke, history: Path, option: str, value: str, gone: list[int]) -> None:
+    """Said by their ids, and with --dry-run only said."""
+    words = "".join(f"{run_id(number)}\n" for number in gone)
+    rehearsed = invoke("history", "prune", option, value, "--dry-run")
+    assert (rehearsed.exit_code, rehearsed.stdout, len(recorded(history))) == (0, words, 3)
+    assert invoke("history", "prune", option, value).stdout == words
+    assert recorded(history) == [run_id(number) for number in (1, 2, 3) if number not in gone]

@@ -1,0 +1,189 @@
+"""What `run` and `report` leave in the history, what they are told of it, and that neither is in their way."""
+
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+from msgspec.structs import replace
+
+from orchestrator import run
+from orchestrator.cli import recording
+from orchestrator.configuration.resolved import StoredRun
+from orchestrator.disk import archive, reporting
+from orchestrator.history import store
+from orchestrator.history.place import Place, find
+from orchestrator.machine import cuda_probe
+from orchestrator.report.model import Report
+from protocol.exit_codes import ExitCode
+from protocol.paths import RunPaths
+from tests.fakes.commands import TINY, python
+from tests.fakes.histories import kept, record, recorded, run_id
+from tests.fakes.runs import FakeRun, gpus
+
+Invoke = Callable[..., Result]
+
+
+@pytest.fixture
+def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run ends at once, with a report that was made before."""
+    made = reported(tmp_path / "before").report()
+
+    def execute(stored: StoredRun, *_: object) -> Report:
+        return replace(made, metadata=replace(made.metadata, run_id=stored.run_id))
+
+    monkeypatch.setattr(run, "execute", execute)
+
+
+def default() -> Path:
+    """Where the history is, unless somebody says otherwise."""
+    return find(None, os.environ).path
+
+
+def test_tests_write_into_no_history_of_the_users() -> None:
+    """tests/conftest.py sees to that, for every test and every process that it starts."""
+    assert default().is_relative_to(tempfile.gettempdir())
+    assert not default().exists()
+
+
+@pytest.mark.usefixtures("measured")
+def test_a_run_is_recorded_unless_told_otherwise(invoke: Invoke, tmp_path: Path) -> None:
+    """In the user's data folder, in a file that is named, or nowhere; by options as by a configuration file."""
+    invoke(*TINY, "--no-history")
+    assert not default().exists()
+    invoke(*TINY, "--history-db", "deep/my.db")
+    assert (len(recorded(tmp_path / "deep/my.db")), default().exists()) == (1, False)
+    Path("off.yaml").write_text("history:\n  enabled: false\n")
+    invoke(*TINY, "--config", "off.yaml")
+    assert not default().exists()
+    invoke(*TINY, "--config", "off.yaml", "--history")
+    assert len(recorded(default())) == 1
+    Path("other.yaml").write_text("history:\n  file: other.db\n")
+    invoke(*TINY, "--config", "other.yaml")
+    assert len(recorded(tmp_path / "other.db")) == 1
+
+
+@pytest.mark.usefixtures("executed")
+def test_a_folder_is_no_history(invoke: Invoke) -> None:
+    """Told before anything is begun; so is an option that changes nothing."""
+    Path("folder").mkdir()
+    ended = invoke(*TINY, "--history-db", "folder")
+    assert ended.exit_code == ExitCode.USAGE
+    assert "--history-db: " in ended.stderr
+    assert "folder is a folder; name the history's file" in ended.stderr
+    told = invoke(*TINY, "--history-db", "x.db", "--no-history", "--dry-run").stdout
+    assert "Note: --history-db changes nothing: the run is not recorded." in told
+
+
+@pytest.mark.usefixtures("measured")
+@pytest.mark.parametrize("trouble", ["no home", "a file in the way", "a newer history"])
+def test_a_history_that_cannot_be_used_is_a_note(
+    invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trouble: str
+) -> None:
+    """The run, its exit code and its summary are what they would have been."""
+    expected = invoke(*TINY, "--quiet", "--no-history").exit_code
+    match trouble:
+        case "no home":
+            monkeypatch.delenv("XDG_DATA_HOME")
+            monkeypatch.delenv("HOME")
+            words = "neither XDG_DATA_HOME nor HOME names one"
+        case "a file in the way":
+            monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "file"))
+            (tmp_path / "file").touch()
+            words = "the history cannot be used: "
+        case _:
+            with store.writing(Place(default(), default=True)) as connection:
+                connection.execute("PRAGMA user_version = 99")
+            words = "written by a newer gpubench"
+    ended = invoke(*TINY, "--quiet")
+    assert ended.exit_code == expected
+    [note] = [line for line in ended.stderr.splitlines() if line.startswith("note: the run was not recorded: ")]
+    assert words in note
+    assert "report: " in ended.stdout
+
+
+@pytest.mark.usefixtures("measured")
+def test_a_damaged_history_is_told_of_once(invoke: Invoke) -> None:
+    """It is set aside, and the run is recorded in a new one."""
+    default().parent.mkdir(parents=True)
+    default().write_bytes(b"nonsense" * 1000)
+    ended = invoke(*TINY, "--quiet")
+    assert "It was set aside as history.damaged-1.db, and a new history begun" in ended.stderr
+    assert len(recorded(default())) == 1
+
+
+def reported(folder: Path) -> FakeRun:
+    """A run that is over, with its report."""
+    fake = FakeRun(folder, batch_sizes=(1,))
+    fake.measured(fake.cell(batch_size=1))
+    fake.finish()
+    reporting.write(fake.stored, fake.paths)
+    return fake
+
+
+def test_a_report_is_recorded_where_it_belongs_to_the_run(invoke: Invoke, tmp_path: Path) -> None:
+    """Rendered again it is the run's one entry; a copy elsewhere, and --no-history, are none."""
+    folder = reported(tmp_path / "runs" / "20240115-103000-abcd").paths.folder
+    invoke("report", str(folder), "-o", "elsewhere.json")
+    invoke("report", str(folder), "--no-history")
+    assert not default().exists()
+    for _ in range(2):
+        assert invoke("report", str(folder)).exit_code == 0
+    assert recorded(default()) == ["20240115-103000-abcd"]
+    invoke("report", str(folder), "--history-db", "mine.db")
+    assert recorded(tmp_path / "mine.db") == ["20240115-103000-abcd"]
+
+
+def test_a_run_that_kept_none_is_recorded_where_a_later_command_says_so(tmp_path: Path) -> None:
+    """What was said when it was begun holds, unless `resume` or `report` is told otherwise."""
+    fake = reported(tmp_path / "run")
+    quiet = replace(fake.stored, configuration=replace(fake.stored.configuration, history=False))
+    own = str(tmp_path / "own.db")
+    recording.record(fake.report(), quiet, fake.paths, {"history": None, "history_db": None})
+    assert not default().exists()
+    recording.record(fake.report(), quiet, fake.paths, {"history": True, "history_db": None})
+    recording.record(fake.report(), quiet, fake.paths, {"history": None, "history_db": own})
+    assert (len(recorded(default())), len(recorded(Path(own)))) == (1, 1)
+
+
+# ── who failed before ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.usefixtures("measured")
+def test_a_gpu_that_failed_before_is_named_at_the_beginning(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its UUID, in --quiet too, and kept with the run; the others are not."""
+    first, second = gpus(2)
+    monkeypatch.setattr(cuda_probe, "require", lambda *_: None)
+    bad = record(3, device=replace(record().devices[0].device, gpu_uuid=second.uuid), gpu_uuid=second.uuid)
+    bad = replace(bad, devices=(replace(bad.devices[0], burn_in="FAIL", burn_in_words="wrong bits"),))
+    kept(default().parent, [record(1), bad])
+    monkeypatch.setattr("orchestrator.machine.devices.resolve", lambda *_, **__: (first, second))
+    monkeypatch.setattr("orchestrator.machine.users.busy", lambda *_: {})
+    monkeypatch.setattr("orchestrator.machine.users.unseen", lambda *_: ())
+    ended = invoke("-m", "lstm", "-b", "1", "--phases", "inference", "--quiet")
+    told = [line for line in ended.stderr.splitlines() if "earlier" in line]
+    said = f"FAIL in a burn-in on 2026-04-03 (run {run_id(3)}): wrong bits"
+    assert [second.uuid in line and said in line for line in told] == [True]
+    [folder] = Path("runs").iterdir()
+    assert archive.load_stored(RunPaths(folder)).earlier == {second.uuid: said}
+
+
+@pytest.mark.usefixtures("measured")
+def test_a_history_that_cannot_be_asked_is_a_note_at_the_beginning(invoke: Invoke) -> None:
+    """Whether any of the GPUs failed before is not known, and that is said."""
+    with store.writing(Place(default(), default=True)) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    assert "what earlier runs said of these devices is not known: " in invoke(*TINY).stderr
+
+
+def test_a_python_without_sqlite_has_no_history(tmp_path: Path) -> None:
+    """It was built without; the run begins and ends as ever, and says so."""
+    source = (
+        "import sys; sys.modules['sqlite3'] = None\n"
+        "from orchestrator.cli import recording\n"
+        "from tests.fakes.configurations import configuration\n"
+        "print(recording.earlier(configuration(), ()))\n"
+    )
+    assert "of these devices is not known: import of sqlite3" in python("-c", source, cwd=tmp_path).stdout

@@ -1,0 +1,137 @@
+"""history/store.py and set_aside.py with real files: damage, other people's files, and two processes at once."""
+
+import os
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from orchestrator.errors import HistoryError
+from orchestrator.history import set_aside, store, writing
+from orchestrator.history.place import Place
+from tests.fakes.histories import child, kept, place, record, run_id, runs
+
+
+def truncated(path: Path) -> None:
+    """The end is gone."""
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def scribbled(path: Path) -> None:
+    """A page in the middle is something else; the header is as it was."""
+    with path.open("r+b") as file:
+        file.seek(4096)
+        file.write(os.urandom(8192))
+
+
+def random_bytes(path: Path) -> None:
+    """Nothing is as it was."""
+    path.write_bytes(os.urandom(50_000))
+
+
+def text(path: Path) -> None:
+    """Not a database at all."""
+    path.write_text("dear diary\n" * 100)
+
+
+@pytest.mark.parametrize("damage", [truncated, scribbled, random_bytes, text])
+def test_a_damaged_history_is_set_aside_and_told(tmp_path: Path, damage: Callable[[Path], None]) -> None:
+    """Byte for byte, under a name of its own, twice if need be; the run is recorded in a new one."""
+    for number in (1, 2):
+        where = kept(tmp_path, [record(day) for day in range(1, 28)])
+        damage(where.path)
+        before = where.path.read_bytes()
+        with pytest.raises(HistoryError, match="damaged"), store.reading(where):
+            pass
+        assert where.path.read_bytes() == before
+        notes: list[str] = []
+        with store.writing(where, notes) as connection:
+            writing.record(connection, record(28))
+        assert (tmp_path / f"history.damaged-{number}.db").read_bytes() == before
+        assert runs(where) == [run_id(28)]
+        assert [f"set aside as history.damaged-{number}.db" in note for note in notes] == [True]
+
+
+def test_what_lies_beside_a_damaged_history_goes_with_it(tmp_path: Path) -> None:
+    """A log that stayed would be taken for the new one's."""
+    path = place(tmp_path).path
+    random_bytes(path)
+    for tail in ("-wal", "-shm", "-journal"):
+        path.with_name(path.name + tail).write_text(tail)
+    (tmp_path / "history.damaged-1.db-wal").write_text("of an earlier one")
+    assert set_aside.move(path, path.stat().st_ino) == tmp_path / "history.damaged-2.db"
+    assert {one.name: one.read_text() for one in tmp_path.iterdir() if not one.name.endswith(".db")} == {
+        "history.damaged-1.db-wal": "of an earlier one",
+        "history.damaged-2.db-wal": "-wal",
+        "history.damaged-2.db-shm": "-shm",
+        "history.damaged-2.db-journal": "-journal",
+    }
+
+
+def test_a_history_that_took_the_place_of_a_damaged_one_stays(tmp_path: Path) -> None:
+    """Another process has set the damage aside since, and has begun anew; or has only just moved it."""
+    where = kept(tmp_path, [record(1)])
+    seen = where.path.stat().st_ino
+    where.path.rename(tmp_path / "history.damaged-1.db")
+    assert set_aside.move(where.path, seen) is None
+    kept(tmp_path, [record(2)])
+    assert set_aside.move(where.path, seen) is None
+    assert runs(where) == [run_id(2)]
+
+
+def test_a_named_file_that_is_none_of_ours_is_left_alone(tmp_path: Path) -> None:
+    """--history-db report.json, or another program's database: refused, and not set aside either."""
+    document, other = tmp_path / "report.json", tmp_path / "other.db"
+    document.write_text("{}" * 1000)
+    with closing(sqlite3.connect(other)) as connection:
+        connection.execute("CREATE TABLE bookmarks (url)")
+    before = document.read_bytes(), other.read_bytes()
+    for path, words in ((document, "no history of gpubench"), (other, "the database of another program")):
+        with pytest.raises(HistoryError, match=words), store.writing(Place(path, default=False)):
+            pass
+    assert (document.read_bytes(), other.read_bytes()) == before
+    assert {path.name for path in tmp_path.iterdir()} == {"report.json", "other.db"}
+
+
+def test_a_named_history_that_is_damaged_is_set_aside(tmp_path: Path) -> None:
+    """Its header says that it was one."""
+    where = kept(tmp_path, [record(day) for day in range(1, 28)])
+    truncated(where.path)
+    with store.writing(Place(where.path, default=False)) as connection:
+        writing.record(connection, record(28))
+    assert {path.name for path in tmp_path.iterdir()} == {"history.db", "history.damaged-1.db"}
+
+
+MANY = """
+    import sys
+    from pathlib import Path
+    from orchestrator.history import store, writing
+    from tests.fakes.histories import place, record
+    print("ready", flush=True)
+    sys.stdin.readline()
+    for number in range(int(sys.argv[2]), int(sys.argv[2]) + 10):
+        with store.writing(place(Path(sys.argv[1]))) as connection:
+            writing.record(connection, record(number))
+"""
+
+
+@pytest.mark.parametrize("before", ["nothing", "damage"])
+def test_two_runs_may_record_at_once(tmp_path: Path, before: str) -> None:
+    """Where there is no history yet, and where there is a damaged one: nothing is lost, and it is set aside once."""
+    where = place(tmp_path)
+    if before == "damage":
+        random_bytes(where.path)
+    with child(MANY, str(tmp_path), "1") as one, child(MANY, str(tmp_path), "11") as other:
+        for process in (one, other):
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+        for process in (one, other):
+            assert process.stdin is not None
+            process.stdin.write("go\n")
+            process.stdin.flush()
+    assert (one.returncode, other.returncode) == (0, 0)
+    assert len(runs(where)) == 20
+    aside = [path.name for path in tmp_path.iterdir() if "damaged" in path.name]
+    assert aside == (["history.damaged-1.db"] if before == "damage" else [])

@@ -1,0 +1,153 @@
+"""history/entry.py and earlier.py: what is kept of a report, and who is told of again."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from orchestrator.disk import archive
+from orchestrator.health.verdict import Verdict
+from orchestrator.history import earlier, entry
+from orchestrator.history.records import Offence
+from orchestrator.report.as_text import to_text
+from orchestrator.report.model import Report
+from protocol.cell import Workload
+from protocol.failure import Category
+from protocol.verification import Mismatch
+from tests.fakes.nights import Night, sound
+from tests.fakes.runs import FakeRun, gpus
+
+
+@pytest.fixture
+def report(tmp_path: Path) -> Report:
+    """A run of two GPUs: one cell measured by three launches, one that failed, on each."""
+    run = FakeRun(tmp_path, devices=gpus(2), launches=3)
+    for device in (0, 1):
+        for number in range(3):
+            run.measured(run.cell(batch_size=1, device=device), number=number, forward_ms=10.0 + number)
+            run.failed(run.cell(batch_size=8, device=device), Category.EXCEPTION, number=number)
+    run.finish()
+    return run.report()
+
+
+def test_everything_that_trends_are_made_of_is_kept(tmp_path: Path, report: Report) -> None:
+    """The run and its stack, each device, each cell with its launches and all its figures, failed ones too."""
+    made = entry.of_report(report, tmp_path, tainted=False)
+    assert (made.run.run_id, made.run.test_date) == (report.metadata.run_id, report.metadata.test_date)
+    assert (made.run.verdict, made.run.exit_code) == (report.verdict.word, report.verdict.exit_code)
+    assert (made.run.planned, made.run.ok, made.run.devices) == (4, 2, ("2 x NVIDIA H200",))
+    assert made.run.stack["driver"] == "580.95.05"
+    assert [one.device.gpu_uuid for one in made.devices] == [device.uuid for device in gpus(2)]
+    assert [one.health for one in made.devices] == [one.verdict for one in report.health.gpus]
+    measured = [cell for cell in made.cells if cell.launches]
+    metric = report.results[0].inference_metrics["batch_size_1"]
+    assert [cell.gpu_uuid for cell in measured] == [device.uuid for device in gpus(2)]
+    assert (measured[0].launches, len(measured[0].launches)) == (metric.launch_values, 3)
+    assert measured[0].figures["throughput_samples_per_sec"] == metric.throughput_samples_per_sec
+    assert measured[0].figures["peak_memory_mb"] == metric.peak_memory_mb
+    failed = [cell for cell in made.cells if not cell.launches]
+    assert [(cell.status, cell.doubt, cell.key.batch_size) for cell in failed] == [
+        ("failed", "without a result (failed)", 8)
+    ] * 2
+
+
+def test_a_name_that_is_no_text_can_be_kept(report: Report) -> None:
+    """A folder's name is bytes; what cannot be written as text is replaced."""
+    made = entry.of_report(report, Path("/runs/caf\udce9"), tainted=False)
+    assert made.run.folder == "/runs/caf�"
+
+
+def test_why_a_burn_in_failed_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the GPU that failed alone; the run is marked where its faults were injected."""
+    for name in ("fsync", "fdatasync"):
+        monkeypatch.setattr(f"os.{name}", lambda _fd: None)
+    night = Night(tmp_path, gpus(4), "10m")
+    wrong = Mismatch(
+        what="product",
+        at_ns=night.now_ns,
+        iteration=0,
+        elements=1,
+        bits=1,
+        first=(),
+        same_when_read_again=True,
+        repeated=10,
+        wrong_again=0,
+        beyond_rounding=True,
+    )
+    cell = next(cell for cell in night.stored.plan.cells if cell.workload is Workload.SOAK)
+    night.work(verified={(2, Workload.SOAK, 0): msgspec.structs.replace(sound(cell), mismatches=3, kept=(wrong,))})
+    night.well()
+    night.finish()
+    made = entry.of_report(night.report(), tmp_path, tainted=True)
+    assert made.run.tainted
+    assert made.run.burn_in == "FAIL"
+    [failed] = [one for one in made.devices if one.burn_in == "FAIL"]
+    assert failed.device.label == "GPU 2"
+    assert "wrong" in failed.burn_in_words
+    assert [one.burn_in_words for one in made.devices if one.burn_in == "UNKNOWN"] == [""] * 3
+
+
+def offence(number: int = 0, day: int = 1, **changes: object) -> Offence:
+    """That a GPU failed on a day of April."""
+    made = Offence(
+        run_id=f"run-{day}",
+        test_date=f"2026-04-{day:02}T21:30:00Z",
+        gpu_uuid=gpus(number + 1)[number].uuid,
+        health="PASS",
+        health_words="",
+        burn_in="FAIL",
+        burn_in_words="wrong bits",
+    )
+    return msgspec.structs.replace(made, **changes)
+
+
+def test_who_failed_before_is_named_and_who_did_not_is_not() -> None:
+    """With the verdict, the day, the run and the reason."""
+    found = earlier.remarks(gpus(3), [offence(1)])
+    assert found == {gpus(2)[1].uuid: "FAIL in a burn-in on 2026-04-01 (run run-1): wrong bits"}
+    assert earlier.remarks(gpus(1), [offence(1)]) == {}
+
+
+def test_the_newest_of_the_gravest_stands_for_all() -> None:
+    """A FAIL counts more than a WARN that came later, and the number says how often it was."""
+    warned = offence(day=3, health=Verdict.WARN, health_words="hot", burn_in="PASS", burn_in_words="")
+    [told] = earlier.remarks(gpus(1), [offence(day=1), offence(day=2), warned]).values()
+    assert told == "FAIL in a burn-in on 2026-04-02 (run run-2): wrong bits; in all 3 runs that found FAIL or WARN"
+    assert list(earlier.remarks(gpus(1), [warned]).values()) == ["WARN in its health on 2026-04-03 (run run-3): hot"]
+
+
+def test_a_failed_health_in_a_warned_night_is_told_as_such() -> None:
+    """The verdict and its reason belong together."""
+    both = offence(health="FAIL", health_words="rows failed", burn_in="WARN", burn_in_words="slow")
+    assert list(earlier.remarks(gpus(1), [both]).values()) == [
+        "FAIL in its health on 2026-04-01 (run run-1): rows failed"
+    ]
+
+
+def test_long_reasons_are_cut() -> None:
+    """A notice is a line or two."""
+    [told] = earlier.remarks(gpus(1), [offence(burn_in_words="x" * 1000)]).values()
+    assert told.endswith("x…")
+    assert len(told) < earlier.LONGEST + 80
+
+
+def test_the_report_says_it_again(tmp_path: Path) -> None:
+    """Beside the health of that GPU, and in a burn-in beside its verdict."""
+    run = FakeRun(tmp_path / "run", devices=gpus(2))
+    run.stored = msgspec.structs.replace(run.stored, earlier={gpus(2)[1].uuid: "FAIL in a burn-in on 2026-04-01"})
+    archive.store(run.stored, run.paths)
+    run.finish()
+    made = run.report()
+    assert [one.earlier for one in made.health.gpus] == ["", "FAIL in a burn-in on 2026-04-01"]
+    assert "    earlier: FAIL in a burn-in on 2026-04-01" in to_text(made).splitlines()
+
+
+def test_a_burn_in_says_it_beside_its_verdicts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever decides on a GPU sees that it is not the first time."""
+    for name in ("fsync", "fdatasync"):
+        monkeypatch.setattr(f"os.{name}", lambda _fd: None)
+    night = Night(tmp_path, gpus(2), "10m")
+    night.stored = msgspec.structs.replace(night.stored, earlier={gpus(2)[1].uuid: "FAIL in a burn-in on 2026-04-01"})
+    archive.store(night.stored, night.paths)
+    night.finish()
+    assert "GPU 1, earlier: FAIL in a burn-in on 2026-04-01" in to_text(night.report()).splitlines()

@@ -1,0 +1,241 @@
+"""history/store.py with real files: versions, who may not write, kinds of journal, and kills."""
+
+import os
+import signal
+import sqlite3
+import tempfile
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from orchestrator.errors import HistoryError
+from orchestrator.history import mounts, reading, store, writing
+from orchestrator.history.migrations import APPLICATION_ID, MIGRATIONS
+from tests.fakes.histories import UUID, child, kept, place, record, run_id, runs
+
+VERSION_1 = f"""
+CREATE TABLE runs (run_id TEXT PRIMARY KEY NOT NULL, test_date TEXT NOT NULL, folder TEXT NOT NULL,
+    hostname TEXT NOT NULL, profile TEXT NOT NULL, seconds REAL NOT NULL, verdict TEXT NOT NULL,
+    exit_code INTEGER NOT NULL, finished INTEGER NOT NULL, tainted INTEGER NOT NULL, health TEXT NOT NULL,
+    planned INTEGER NOT NULL, ok INTEGER NOT NULL, stack TEXT NOT NULL);
+CREATE TABLE devices (run_id TEXT NOT NULL REFERENCES runs (run_id) ON DELETE CASCADE, gpu_uuid TEXT NOT NULL,
+    label TEXT NOT NULL, gpu_name TEXT NOT NULL, kind TEXT NOT NULL, facts TEXT NOT NULL, health TEXT NOT NULL,
+    health_words TEXT NOT NULL, PRIMARY KEY (run_id, gpu_uuid));
+CREATE TABLE cells (run_id TEXT NOT NULL, gpu_uuid TEXT NOT NULL, model_name TEXT NOT NULL, phase TEXT NOT NULL,
+    precision TEXT NOT NULL, batch_size INTEGER NOT NULL, cell_key TEXT NOT NULL, status TEXT NOT NULL,
+    doubt TEXT NOT NULL, metric TEXT NOT NULL, launches TEXT NOT NULL, figures TEXT NOT NULL,
+    FOREIGN KEY (run_id, gpu_uuid) REFERENCES devices (run_id, gpu_uuid) ON DELETE CASCADE);
+INSERT INTO runs VALUES ('20250101-000000-aaaaaa', '2025-01-01T00:00:00Z', '/runs/a', 'node-01', 'quick', 1.5,
+    'complete', 0, 1, 0, 'PASS', 1, 1, '{{"driver": "550"}}');
+INSERT INTO devices VALUES ('20250101-000000-aaaaaa', '{UUID}', 'GPU 0', 'NVIDIA H200', 'cuda',
+    '{{"gpu_uuid": "{UUID}", "label": "GPU 0", "gpu_name": "NVIDIA H200", "kind": "cuda", "memory_mb": null,
+    "power_limit_w": 700, "stack": {{}}}}', 'FAIL', 'rows failed');
+PRAGMA application_id = {APPLICATION_ID};
+PRAGMA user_version = 1;
+"""
+
+
+def test_what_is_recorded_is_read_again(tmp_path: Path) -> None:
+    """All of it, value by value; the file is whole, and nothing is left beside it."""
+    made = [record(1), record(2, health="WARN", health_words="hot", burn_in="FAIL", burn_in_words="wrong bits")]
+    where = kept(tmp_path / "deep" / "down", made)
+    with store.reading(where) as connection:
+        assert connection is not None
+        assert [reading.run(connection, run_id(number)) for number in (1, 2)] == made
+    assert [path.name for path in where.path.parent.iterdir()] == ["history.db"]
+
+
+def test_a_run_that_is_recorded_again_is_there_once(tmp_path: Path) -> None:
+    """With what was said last, and without what belonged to the first: `resume` and `report` go on with one entry."""
+    where = kept(tmp_path, [record(1, verdict="incomplete"), record(2), record(1)])
+    with closing(sqlite3.connect(where.path)) as connection:
+        counts = [connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in ("runs", "cells")]
+        words = connection.execute("SELECT verdict FROM runs WHERE run_id = ?", (run_id(1),)).fetchone()
+    assert (counts, words) == ([2, 2], ("complete",))
+
+
+def test_removed_runs_leave_nothing_behind(tmp_path: Path) -> None:
+    """Their devices and cells go with them; the others stay."""
+    where = kept(tmp_path, [record(number) for number in (1, 2, 3)])
+    with store.writing(where) as connection:
+        writing.remove(connection, [run_id(1), run_id(3)])
+    with closing(sqlite3.connect(where.path)) as connection:
+        found = [connection.execute(f"SELECT run_id FROM {name}").fetchall() for name in ("runs", "devices", "cells")]
+    assert found == [[(run_id(2),)]] * 3
+
+
+def test_readers_make_nothing(tmp_path: Path) -> None:
+    """Where no run was recorded there is no history, and asking makes none."""
+    with store.reading(place(tmp_path / "none")) as connection:
+        assert connection is None
+    assert list(tmp_path.iterdir()) == []
+
+
+# ── versions ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("by", ["reader", "writer"])
+def test_an_older_version_is_brought_up_to_date(tmp_path: Path, by: str) -> None:
+    """What was in it is still there, by whoever opens it first; what the version did not know is empty."""
+    where = place(tmp_path)
+    with closing(sqlite3.connect(where.path)) as connection:
+        connection.executescript(VERSION_1)
+    if by == "writer":
+        kept(tmp_path, [record(1)])
+    with store.reading(where) as opened:
+        assert opened is not None
+        old = reading.run(opened, "20250101")
+        assert opened.execute("PRAGMA user_version").fetchone()[0] == len(MIGRATIONS)
+        [offence] = reading.offences(opened, [UUID])
+    assert (old.run.stack, old.run.burn_in, old.devices[0].burn_in) == ({"driver": "550"}, "", "")
+    assert (offence.health, offence.health_words, offence.burn_in) == ("FAIL", "rows failed", "")
+
+
+def test_a_migration_that_fails_changes_nothing(tmp_path: Path) -> None:
+    """Not its first statement either: all steps are one transaction."""
+    path = tmp_path / "history.db"
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        store.migrate(connection)
+        before = list(connection.iterdump())
+        broken = (*MIGRATIONS, ("CREATE TABLE more (x)", "PRAGMA user_version = 3", "CREATE TABLE runs (again)"))
+        with pytest.raises(sqlite3.OperationalError, match="already exists"):
+            store.migrate(connection, broken)
+        assert list(connection.iterdump()) == before
+        assert connection.execute("PRAGMA user_version").fetchone()[0] == len(MIGRATIONS)
+
+
+def test_a_newer_version_is_refused_and_not_touched(tmp_path: Path) -> None:
+    """Neither to read nor to write; the message says what to do."""
+    where = kept(tmp_path, [record(1)])
+    with closing(sqlite3.connect(where.path)) as connection:
+        connection.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
+    before = where.path.read_bytes()
+    for opening in (store.writing, store.reading):
+        with pytest.raises(HistoryError, match=r"written by a newer gpubench.*Nothing was touched"), opening(where):
+            pass
+    assert where.path.read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["history.db"]
+
+
+# ── who may not write ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+AS_NOBODY = """
+    import os, sys
+    from pathlib import Path
+    from orchestrator.history import reading, store, writing
+    from orchestrator.history.records import Filter
+    from orchestrator.errors import HistoryError
+    from tests.fakes.histories import place, record
+    if os.getuid() == 0:
+        os.setuid(65534)
+    with store.reading(place(Path(sys.argv[1]))) as connection:
+        print([line.run_id for line in reading.lines(connection, Filter())])
+    try:
+        with store.writing(place(Path(sys.argv[1]))) as connection:
+            writing.record(connection, record(2))
+    except HistoryError as error:
+        print(error)
+"""
+
+
+def test_a_history_that_may_not_be_written_can_be_read() -> None:
+    """Of somebody else, in a folder of theirs: nothing is made there, and writing is refused with the reason."""
+    with tempfile.TemporaryDirectory() as folder:
+        where = kept(Path(folder), [record(1)])
+        where.path.chmod(0o444)
+        where.path.parent.chmod(0o555)
+        with child(AS_NOBODY, folder) as other:
+            told, _ = other.communicate(timeout=60)
+        assert [path.name for path in Path(folder).iterdir()] == ["history.db"]
+        where.path.parent.chmod(0o755)
+    assert told.splitlines()[0] == f"['{run_id(1)}']"
+    assert "history cannot be used: " in told.splitlines()[1]
+
+
+def test_an_older_history_that_may_not_be_written_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It cannot be brought up to date there; the message says what to do."""
+    where = kept(tmp_path, [record(1)])
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with closing(sqlite3.connect(where.path)) as connection:
+        connection.execute("PRAGMA user_version = 1")
+    with pytest.raises(HistoryError, match="of version 1, which cannot be brought up to version"), store.reading(where):
+        pass
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    """As words, for a note."""
+    (tmp_path / "file").touch()
+    with (
+        pytest.raises(HistoryError, match=r"history cannot be used: (Not a directory|File exists)"),
+        store.writing(place(tmp_path / "file")),
+    ):
+        pass
+
+
+# ── journals, kills, two at once ──────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(("kind", "journal"), [("ext4", "wal"), ("nfs4", "delete")])
+def test_the_log_is_for_local_disks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, journal: str) -> None:
+    """Elsewhere, the database has a rollback journal, also where it was made on a local disk and moved."""
+    known = tmp_path / "mounts"
+    for mounted, expected in (("ext4", "wal"), (kind, journal)):
+        known.write_text(f"disk / {mounted} rw 0 0\n")
+        monkeypatch.setattr(mounts, "MOUNTS", known)
+        with store.writing(place(tmp_path / "data")) as connection:
+            assert connection.execute("PRAGMA journal_mode").fetchone()[0] == expected
+            assert connection.execute("PRAGMA synchronous").fetchone()[0] == 2
+
+
+KILLED = """
+    import os, sys
+    from pathlib import Path
+    from orchestrator.history import mounts, store, writing
+    from tests.fakes.histories import place, record
+    mounts.MOUNTS = Path(sys.argv[2])
+    real = writing._text
+    def stop(value):
+        if isinstance(value, dict) and "peak_memory_mb" in value:
+            stop.seen += 1
+            if stop.seen == 2:
+                print("in the middle", flush=True)
+                sys.stdin.read()
+        return real(value)
+    stop.seen = 0
+    with store.writing(place(Path(sys.argv[1]))) as connection:
+        made = record(2)
+        writing._text = stop
+        import msgspec
+        writing.record(connection, msgspec.structs.replace(made, cells=made.cells * 1000))
+"""
+
+
+@pytest.mark.parametrize("kind", ["ext4", "nfs4"])
+def test_a_writer_that_is_killed_leaves_the_history_whole(tmp_path: Path, kind: str) -> None:
+    """With each kind of journal: what was there is there, of the run that was being written there is nothing."""
+    known = tmp_path / "mounts"
+    known.write_text(f"disk / {kind} rw 0 0\n")
+    where = kept(tmp_path / "data", [record(1)])
+    with child(KILLED, str(tmp_path / "data"), str(known)) as writer:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "in the middle\n"
+        writer.send_signal(signal.SIGKILL)
+    assert writer.returncode == -signal.SIGKILL
+    assert runs(where) == [run_id(1)]
+    with closing(sqlite3.connect(where.path)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        assert connection.execute("SELECT count(*) FROM cells").fetchone()[0] == 1
+    kept(tmp_path / "data", [record(3)])
+    assert runs(where) == [run_id(3), run_id(1)]
+
+
+def test_who_holds_the_history_for_too_long_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other one gives up with a sentence; nothing waits for ever."""
+    where = kept(tmp_path, [record(1)])
+    monkeypatch.setattr(store, "BUSY_S", 0.05)
+    with store.writing(where) as first, store.transaction(first):
+        first.execute("DELETE FROM runs")
+        with pytest.raises(HistoryError, match="database is locked"), store.writing(where) as second:
+            writing.record(second, record(2))

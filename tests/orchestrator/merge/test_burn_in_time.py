@@ -1,0 +1,211 @@
+"""merge/loads.py and lost_launches.py, by their reports: no PASS for time that was not served, or for what hung."""
+
+import os
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
+import msgspec
+import pytest
+
+from orchestrator.deciding import stopping
+from orchestrator.disk.archive import Attempt
+from orchestrator.disk.evidence import LaunchEvidence
+from orchestrator.disk.records import Beside, Segment, Start
+from orchestrator.health.verdict import Verdict
+from orchestrator.merge import loads
+from orchestrator.report.burn_in import GpuBurnIn
+from protocol.cell import Cell, Workload
+from protocol.failure import Category, Phase
+from tests.fakes.nights import Night, sound
+from tests.fakes.runs import SECOND_NS, cpus
+
+LAST = 9
+"""The number of the last whole round, from zero."""
+
+
+@pytest.fixture(autouse=True)
+def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing here depends on what survives a crash."""
+    for name in ("fsync", "fdatasync"):
+        monkeypatch.setattr(os, name, lambda _fd: None)
+
+
+def a_night(folder: Path) -> Night:
+    """Ten minutes of two CPU devices, of which nothing was done yet: cells of 3 s."""
+    return Night(folder, cpus(2), "10m")
+
+
+def finished(night: Night) -> tuple[GpuBurnIn, ...]:
+    """What is said of each device when all is over."""
+    night.finish()
+    found = night.report().burn_in
+    assert found is not None
+    return found.gpus
+
+
+def texts(gpu: GpuBurnIn) -> str:
+    """Its reasons."""
+    return "\n".join(f"{one.verdict}: {one.text}" for one in gpu.reasons)
+
+
+def soak(night: Night, device: str = "cpu:0") -> Cell:
+    """The first of a device."""
+    cells = night.stored.plan.cells
+    return next(cell for cell in cells if cell.workload is Workload.SOAK and cell.devices == (device,))
+
+
+def work_but_one(night: Night) -> None:
+    """All of the plan, but for the soak of the last round."""
+    place = night.stored.plan.order["cpu:0"].index((soak(night).id, LAST))
+    night.work(last=place)
+    night.work(first=place + 1)
+
+
+def ended(night: Night, lasted_s: float, words: str = stopping.OUT_OF_TIME) -> None:
+    """The soak of the last round was ended with the run."""
+    night.failed(soak(night), Category.STOPPED, number=LAST, phase=Phase.MEASURE, message=words, lasted_s=lasted_s)
+
+
+def test_a_whole_night_was_served(tmp_path: Path) -> None:
+    """What lies between launches of three seconds counts, and of that no more than an ordinary gap."""
+    night = a_night(tmp_path)
+    begin_ns = night.now_ns
+    night.work()
+    for gpu in finished(night):
+        assert gpu.verdict is Verdict.PASS
+        assert gpu.served_seconds == pytest.approx((night.now_ns - begin_ns) / 1e9, abs=6)
+        assert gpu.under_load_seconds < gpu.served_seconds / 2
+
+
+@pytest.mark.parametrize(("pause_s", "told"), [(40, False), (65, True)])
+def test_a_pause_is_not_time_at_work(tmp_path: Path, pause_s: int, told: bool) -> None:
+    """An orchestrator that was stopped made no launches; its clock went on. Two such pauses are more than may miss."""
+    night = a_night(tmp_path)
+    night.work(last=20)
+    night.now_ns += pause_s * SECOND_NS
+    night.work(first=20, last=40)
+    night.now_ns += pause_s * SECOND_NS
+    night.work(first=40, last=60)
+    for gpu in finished(night):
+        assert gpu.verdict is Verdict.UNKNOWN
+        assert gpu.served_seconds == pytest.approx(60 * 8 + 2 * 20 - 2 * 5, abs=6)
+        assert ("without load for 70 s from 2024-01-15T10:" in texts(gpu)) is told, texts(gpu)
+        assert ("the longest of 2 such gaps" in texts(gpu)) is told
+
+
+def test_one_device_alone_may_have_been_idle(tmp_path: Path) -> None:
+    """Each is judged by its own launches; waiting for another one's failed launch is explained by that."""
+    night = a_night(tmp_path)
+    night.work(last=20)
+    night.failed(soak(night), Category.DEADLINE, number=LAST - 1, lasted_s=70)
+    night.work(first=20)
+    first, second = finished(night)
+    assert "deadline exceeded" in texts(first)
+    assert second.verdict is Verdict.PASS, texts(second)
+
+
+def test_segments_without_a_launch_have_served_nothing(tmp_path: Path) -> None:
+    """Started, and ended again while everything was imported: the clock went on, no device did anything."""
+    night = a_night(tmp_path)
+    night.work(last=40)
+    for _ in range(4):
+        night.segment()
+        night.now_ns += 60 * SECOND_NS
+    for gpu in finished(night):
+        assert gpu.served_seconds == pytest.approx(40 * 8, abs=6)
+        assert f"UNKNOWN: at work for {gpu.served_seconds:.0f} s of the 600 s asked for" in texts(gpu)
+
+
+@pytest.mark.parametrize("words", [stopping.OUT_OF_TIME, "the run was asked to stop"])
+@pytest.mark.parametrize(("lasted_s", "hung"), [(28, False), (30, True)])
+def test_what_the_run_ended_long_after_it_should_have_been_over_hung(
+    tmp_path: Path, lasted_s: float, hung: bool, words: str
+) -> None:
+    """Three times its three seconds and twenty more: UNKNOWN for its device. Before, it was only too late."""
+    night = a_night(tmp_path)
+    work_but_one(night)
+    ended(night, lasted_s, words)
+    first, second = finished(night)
+    assert second.verdict is Verdict.PASS
+    assert first.verdict is (Verdict.UNKNOWN if hung else Verdict.PASS), texts(first)
+    told = "deadline exceeded: still at work after 30 s, when the run ended it; 29 s are enough"
+    assert (told in texts(first)) is hung
+    assert first.served_seconds - second.served_seconds == pytest.approx(0 if hung else 28, abs=1)
+
+
+def test_what_others_took_as_long_for_is_slow(tmp_path: Path) -> None:
+    """On a busy host, where the same check has come to its end after half of that."""
+    night = a_night(tmp_path)
+    work_but_one(night)
+    other = soak(night, "cpu:1")
+    night.measured(other, number=LAST, forward_ms=100.0, blocks=15, iterations=10, verification=sound(other))
+    ended(night, 29.5)
+    first, _ = finished(night)
+    assert first.verdict is Verdict.PASS, texts(first)
+
+
+def test_a_planned_cell_that_was_dropped_is_no_pass(tmp_path: Path) -> None:
+    """Though others of its kind did their work; with why."""
+    night = a_night(tmp_path)
+    left_out = [cell for cell in night.stored.plan.cells if cell.workload is Workload.SOAK][1]
+    places = [at for at, slot in enumerate(night.stored.plan.order["cpu:0"]) if slot[0] == left_out.id]
+    for first, last in zip([0, *(at + 1 for at in places)], [*places, None], strict=True):
+        night.work(first=first, last=last)
+    night.dropped(left_out, "dropped to keep the limit: no time was left")
+    first, second = finished(night)
+    name = f"verified products of gemm in {left_out.precision} never came to an end"
+    assert f"UNKNOWN: {name}: dropped to keep the limit: no time was left" in texts(first)
+    assert f"UNKNOWN: {name}: no launch of it has a result" in texts(second)
+
+
+def test_work_beside_others_is_no_pass(tmp_path: Path) -> None:
+    """--allow-busy lets a run begin; its load was not that of the burn-in alone."""
+    night = a_night(tmp_path)
+    work_but_one(night)
+    launch = night.measured(soak(night), number=LAST, blocks=3, iterations=10, verification=sound(soak(night)))
+    night._journal.append(Beside(launch=launch, at_ns=night.now_ns, by="python (PID 7)"))
+    first, second = finished(night)
+    assert second.verdict is Verdict.PASS
+    assert first.verdict is Verdict.UNKNOWN
+    assert "1 launch worked beside others (python (PID 7))" in texts(first)
+
+
+def test_a_worker_is_believed_within_the_journal() -> None:
+    """What it says of its time cannot make a night longer than it was."""
+    segment = Segment(boot_id="b", driver_version=None, tool_version="", pid=1, wall=0.0, monotonic_ns=0)
+    start = Start(launch=1, cell="c", attempt=1, round=0, device="cpu:0", batch_size=1, at_ns=100)
+    attempt = Attempt(segment, start, lasted_ms=50e-6)
+    told = cast("LaunchEvidence", SimpleNamespace(worked_ns=(1, 10**18)))
+    assert loads.work([(attempt, told)], ()) == {segment: [(100, 150)]}
+
+
+@pytest.mark.parametrize(("words", "more_s"), [(stopping.OUT_OF_TIME, 27), ("", 0)])
+def test_what_was_cut_off_was_at_work(tmp_path: Path, words: str, more_s: float) -> None:
+    """Until then: no evidence, but no time that is missing either."""
+    night = a_night(tmp_path)
+    work_but_one(night)
+    begin_ns = night.now_ns
+    if words:
+        ended(night, 27)
+    first, second = finished(night)
+    assert first.served_seconds - second.served_seconds == pytest.approx(more_s, abs=1)
+    assert night.now_ns - begin_ns == pytest.approx(more_s * SECOND_NS, abs=SECOND_NS)
+
+
+@pytest.mark.parametrize(("not_tested", "verdict"), [({}, Verdict.UNKNOWN), ({"vae": "why"}, Verdict.PASS)])
+def test_a_planned_cell_without_a_check_is_no_pass(
+    tmp_path: Path, not_tested: dict[str, str], verdict: Verdict
+) -> None:
+    """Though its launches have results; but for what they say cannot be verified, where others of their kind were."""
+    night = a_night(tmp_path)
+    cell = soak(night)
+    empty = msgspec.structs.replace(sound(cell), checks=0, digests=(), not_tested=not_tested)
+    order = night.stored.plan.order["cpu:0"]
+    for place, slot in enumerate(order):
+        if slot[0] == cell.id:
+            night.measured(cell, number=slot[1], forward_ms=100, blocks=3, iterations=10, verification=empty)
+        else:
+            night.work(first=place, last=place + 1)
+    first, _ = finished(night)
+    assert first.verdict is verdict, texts(first)

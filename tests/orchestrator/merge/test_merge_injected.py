@@ -1,0 +1,119 @@
+"""merge/injected.py: which faults that were brought about on purpose were found."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from orchestrator.burn_in.injections import Asked
+from orchestrator.configuration.resolved import Configuration
+from orchestrator.report.as_text import to_text
+from orchestrator.report.burn_in import InjectedReport
+from protocol.cell import Device, Workload
+from protocol.verification import Verification
+from tests.fakes.findings import mismatch
+from tests.fakes.nights import Night, same, sound
+from tests.fakes.runs import cpus, gpus
+
+
+@pytest.fixture(autouse=True)
+def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing here depends on what survives a crash, and a night has thousands of records."""
+    for name in ("fsync", "fdatasync"):
+        monkeypatch.setattr(os, name, lambda _fd: None)
+
+
+class Tainted(Night):
+    """A burn-in with one fault on its last device."""
+
+    def __init__(self, folder: Path, devices: tuple[Device, ...], duration: str, fault: dict[str, object]) -> None:
+        self._fault = msgspec.convert({"device": devices[-1].uuid, **fault}, Asked)
+        super().__init__(folder, devices, duration)
+
+    def asked(self, configuration: Configuration) -> Configuration:
+        """As of --burn-in with --inject."""
+        made = super().asked(configuration)
+        assert made.burn_in is not None
+        return msgspec.structs.replace(made, burn_in=msgspec.structs.replace(made.burn_in, injections=(self._fault,)))
+
+
+def outcome(night: Night) -> InjectedReport:
+    """What is said of the fault; the text report says it too."""
+    night.finish()
+    made = night.report()
+    assert made.burn_in is not None
+    (fault,) = made.burn_in.injected
+    assert f"injected: {fault.fault}: {fault.outcome}" in " ".join(to_text(made).split())
+    return fault
+
+
+def test_flipped_bits_that_a_check_did_not_find_are_named(tmp_path: Path) -> None:
+    """Of the round and the device alone; with the check that is blind."""
+    night = Tainted(tmp_path, cpus(2), "10m", {"round": 1, "flip_bits": 2})
+    cells = {cell.workload: cell for cell in night.stored.plan.cells}
+    found: dict[tuple[int, Workload, int], Verification] = {}
+    for workload, cell in cells.items():
+        wrong = msgspec.structs.replace(sound(cell), mismatches=1, kept=(mismatch(),))
+        found |= {(0, workload, 1): wrong, (1, workload, 1): wrong, (1, workload, 0): wrong}
+    del found[1, Workload.MEMORY, 1]
+    night.work(verified=found)
+    fault = outcome(night)
+    assert fault.gpu_uuid == night.stored.devices[1].uuid
+    assert "flips 2 bits" in fault.fault
+    assert not fault.found
+    assert fault.outcome.count("the memory test") == 1
+    assert "verified products" not in fault.outcome
+
+
+def test_flipped_bits_that_every_check_found_are_found(tmp_path: Path) -> None:
+    """In so many launches of so many."""
+    night = Tainted(tmp_path, cpus(2), "10m", {"round": 1, "flip_bits": 1})
+    wrong = {
+        (place, cell.workload, 1): msgspec.structs.replace(sound(cell), mismatches=1, kept=(mismatch(),))
+        for place in (0, 1)
+        for cell in night.stored.plan.cells
+    }
+    night.work(verified=wrong)
+    launches = sum(night.stored.devices[1].uuid in cell.devices for cell in night.stored.plan.cells)
+    fault = outcome(night)
+    assert (fault.found, fault.outcome) == (True, f"brought about in {launches} launches, found in {launches}")
+
+
+def test_a_round_that_never_came_brought_nothing_about(tmp_path: Path) -> None:
+    """There is nothing that could have been found."""
+    night = Tainted(tmp_path, cpus(1), "10m", {"round": 4, "flip_bits": 1})
+    night.work(last=3)
+    fault = outcome(night)
+    assert (fault.found, fault.outcome) == (False, "not brought about: no launch of that round has a result")
+
+
+@pytest.mark.parametrize(
+    ("devices", "rate", "found", "words"),
+    [
+        (gpus(4), lambda gpu, _hours: 0.9 if gpu == 3 else 1.0, True, "found beside its siblings"),
+        (gpus(4), same, False, "not found: over the night"),
+        (cpus(1), same, False, "not found: rates of a CPU device are not judged"),
+    ],
+)
+def test_a_slowed_device_is_found_by_its_rates(
+    tmp_path: Path, devices: tuple[Device, ...], rate: Callable[[int, float], float], found: bool, words: str
+) -> None:
+    """Or not, and then what the rates said."""
+    night = Tainted(tmp_path, devices, "10m", {"slow_percent": 11.0})
+    night.work(rate=rate)
+    fault = outcome(night)
+    assert fault.found is found
+    assert words in fault.outcome
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_heat_is_found_when_the_load_was_ended(tmp_path: Path, ended: bool) -> None:
+    """Or it was not hot enough."""
+    night = Tainted(tmp_path, gpus(1), "10m", {"hot_c": 95})
+    night.work(last=3)
+    if ended:
+        night.too_hot(0, "too hot: for 10 s at 95")
+    fault = outcome(night)
+    assert (fault.found, fault.outcome.startswith("found")) == (ended, ended)

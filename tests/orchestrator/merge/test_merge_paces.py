@@ -1,0 +1,107 @@
+"""merge/paces.py and courses.py: what a night's rates say of each GPU, by itself and beside its siblings."""
+
+import os
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from orchestrator.burn_in.verdict import Pace
+from orchestrator.health.verdict import Verdict
+from orchestrator.merge.courses import ITSELF, SIBLINGS
+from orchestrator.merge.paces import BESIDE, OVER_TIME
+from orchestrator.report.burn_in import GpuBurnIn, PaceReport
+from orchestrator.stats.drift import Verdict as CourseVerdict
+from protocol.cell import Cell, Workload
+from tests.fakes.nights import Night
+from tests.fakes.runs import gpus
+
+
+@pytest.fixture(autouse=True)
+def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing here depends on what survives a crash, and a night has thousands of records."""
+    for name in ("fsync", "fdatasync"):
+        monkeypatch.setattr(os, name, lambda _fd: None)
+
+
+def a_night(folder: Path, rate: Callable[[Cell, int, float], float], count: int = 4) -> tuple[GpuBurnIn, ...]:
+    """An hour of some GPUs, all of them well; rate: of a GPU in a cell, at so many hours."""
+    night = Night(folder, gpus(count))
+    night.work(rate_in=rate)
+    for place in range(count):
+        night.climate(place)
+    night.well()
+    night.finish()
+    found = night.report().burn_in
+    assert found is not None
+    return found.gpus
+
+
+def pace(gpu: GpuBurnIn, kind: str) -> PaceReport:
+    """What one kind of its rates says."""
+    return next(one for one in gpu.paces if one.kind == kind)
+
+
+@pytest.mark.parametrize(
+    ("count", "words"),
+    [
+        (4, "over the night: all slow alike, the room perhaps: -"),
+        (2, "nothing shows whether it is the GPU or the room"),
+    ],
+)
+def test_what_all_gpus_lose_alike_is_a_finding(tmp_path: Path, count: int, words: str) -> None:
+    """WARN for each, with both courses where there are both, when it began, and the room named before the GPU."""
+    for gpu in a_night(tmp_path, lambda _cell, _gpu, hours: 1 - 0.1 * hours, count):
+        found = pace(gpu, OVER_TIME)
+        assert (gpu.verdict, found.pace) == (Verdict.WARN, Pace.SLOWER)
+        courses = {one.against: one for one in found.courses}
+        assert set(courses) == ({SIBLINGS, ITSELF} if count == 4 else {ITSELF})
+        assert courses[ITSELF].verdict is CourseVerdict.SLOWING
+        assert courses[ITSELF].change_percent is not None
+        assert courses[ITSELF].change_percent < -4
+        if count == 4:
+            assert courses[SIBLINGS].verdict is CourseVerdict.STEADY
+        (reason,) = gpu.reasons
+        assert words in reason.text
+        assert "look at the room's temperature over the night first, then measure again" in reason.text
+        assert ", over 0.9 h from 20" in reason.text
+
+
+def test_a_room_that_warms_a_little_is_no_finding(tmp_path: Path) -> None:
+    """Two percent of an hour, on GPUs that have no siblings to take it out."""
+    for gpu in a_night(tmp_path, lambda _cell, _gpu, hours: 1 - 0.02 * hours, 2):
+        assert (gpu.verdict, pace(gpu, OVER_TIME).pace) == (Verdict.PASS, Pace.STEADY)
+
+
+def test_both_courses_are_in_the_report_of_a_steady_gpu(tmp_path: Path) -> None:
+    """Against its siblings and by itself, with the change of each."""
+    for gpu in a_night(tmp_path, lambda _cell, _gpu, _hours: 1.0):
+        found = pace(gpu, OVER_TIME)
+        assert (found.pace, gpu.verdict) == (Pace.STEADY, Verdict.PASS)
+        assert {one.against: one.change_percent for one in found.courses} == pytest.approx(
+            {SIBLINGS: 0, ITSELF: 0}, abs=0.01
+        )
+
+
+def test_a_gpu_that_is_slow_in_one_kind_of_work_alone_is_a_finding(tmp_path: Path) -> None:
+    """The others hide it in the mean over all of them; the cell is named, and no sibling."""
+
+    def rate(cell: Cell, gpu: int, _hours: float) -> float:
+        return 0.92 if gpu == 2 and cell.precision == "fp16" else 1.0
+
+    night = a_night(tmp_path, rate)
+    found = pace(night[2], BESIDE)
+    assert found.pace is Pace.SLOWER
+    assert "fp16 at 92.0% of theirs" in found.text
+    assert [gpu.verdict for gpu in night] == [Verdict.PASS, Verdict.PASS, Verdict.WARN, Verdict.PASS]
+
+
+def test_what_is_not_settled_beside_siblings_is_not_called_steady(tmp_path: Path) -> None:
+    """A GPU at the margin whose launches differ by as much: neither within it nor beyond."""
+    chance = random.Random(5)
+
+    def rate(cell: Cell, gpu: int, _hours: float) -> float:
+        return 0.96 + chance.gauss(0, 0.05) if gpu == 2 and cell.workload is Workload.SOAK else 1.0
+
+    assert pace(a_night(tmp_path, rate)[2], BESIDE).pace is Pace.UNTOLD

@@ -1,0 +1,305 @@
+"""The page in a real browser: every chart drawn, a table that works, and nothing asked of the network."""
+
+import csv
+import io
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from selenium.webdriver.common.keys import Keys
+
+from orchestrator.merge.timeline import timeline as happened
+from orchestrator.report.comparisons import BaselineComparison
+from orchestrator.report.html import to_html
+from orchestrator.report.model import Report
+from orchestrator.report.numbers import number
+from orchestrator.report.timeline import NOTHING_KEPT
+from protocol.cell import Workload
+from tests.fakes.browser import Browser
+from tests.fakes.nights import Night
+from tests.fakes.pages import SLOW, timeline
+from tests.fakes.runs import FakeRun, gpus, shipped
+
+CHARTS = ("throughput", "memory", "iterations", "batches", "spread", "launches", "readings", "overhead", "score")
+SHAPES = (
+    "return document.querySelectorAll(`#plot-${arguments[0]} svg :is(path, rect, circle, polygon, polyline)`).length"
+)
+WIDTHS = "return [document.documentElement.scrollWidth, document.documentElement.clientWidth]"
+COLUMN = """return [...document.querySelectorAll("#cells-table tbody tr:not([hidden])")]
+    .map((row) => row.cells[arguments[0]].textContent)"""
+SORT = "document.querySelectorAll('#cells-table th button')[arguments[0]].click()"
+FIGURE, PHASE = 8, 2
+RESET = """document.getElementById("cells-filters").reset();
+    document.getElementById("cells-words").dispatchEvent(new Event("input"))"""
+HOSTILE = "</script><script>window.struck=1</script><!--<img src=x onerror=window.struck=1>\u2028${7*7}{{7*7}}"
+
+
+@pytest.fixture(scope="module")
+def whole(node: Report, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A page with everything that a benchmark can have, a baseline included."""
+    ratios = {f"{model}_throughput": 4.0 * place - 9 for place, model in enumerate(("resnet50", "gpt2", "vae", "lstm"))}
+    held = BaselineComparison(
+        baseline="h200",
+        baseline_gpu="NVIDIA H200",
+        baseline_date="2026-11-01",
+        improvement_percent={**ratios, "overall": -3.0},
+        overall_score=97.0,
+        cells=40,
+        not_comparable={"another batch size ran": 2},
+        note="",
+    )
+    path = tmp_path_factory.mktemp("page") / "report.html"
+    path.write_bytes(to_html(msgspec.structs.replace(node, baseline_comparison=held), timeline(node)))
+    return path
+
+
+@pytest.fixture(scope="module")
+def opened(browser: Browser, whole: Path) -> tuple[list[str], list[str]]:
+    """That page, loaded once: what it complained of and what it asked for meanwhile."""
+    browser.open(whole)
+    return browser.complaints(), browser.requests()
+
+
+@pytest.fixture
+def page(browser: Browser, opened: tuple[list[str], list[str]], whole: Path) -> Browser:
+    """That page, as it was opened; loaded again where another one has been looked at since."""
+    assert opened is not None
+    if browser.driver.current_url != whole.as_uri():
+        browser.open(whole)
+    browser.emulate()
+    browser.run(RESET)
+    browser.complaints()
+    return browser
+
+
+def shown(page: Browser, column: int) -> list[str]:
+    """The texts of a column, of the rows that are shown."""
+    found: list[str] = page.run(COLUMN, column)
+    return found
+
+
+def test_the_page_is_silent_and_fetches_nothing(opened: tuple[list[str], list[str]], whole: Path) -> None:
+    """Nothing stands in the console, and the file itself is all that was asked for."""
+    assert opened == ([], [whole.as_uri()])
+
+
+def test_every_chart_is_drawn(page: Browser) -> None:
+    """Each has shapes of its own, whatever is chosen."""
+    assert {chart: page.run(SHAPES, chart) > 8 for chart in CHARTS} == dict.fromkeys(CHARTS, True)
+    assert page.run("return document.querySelectorAll('.plot').length") == len(CHARTS)
+    for select in page.run("return [...document.querySelectorAll('select[data-chart]')]"):
+        for place in range(min(3, len(select.find_elements("css selector", "option")))):
+            chart = select.get_attribute("data-chart")
+            page.run(
+                "arguments[0].value = arguments[1]; arguments[0].dispatchEvent(new Event('change'))", select, place
+            )
+            assert page.run(SHAPES, chart) > 2, (chart, place)
+    assert page.complaints() == []
+
+
+def test_a_chart_can_be_read_without_seeing_it(page: Browser) -> None:
+    """Each has a name, a description for readers of the screen, and a table that says the same."""
+    for chart in CHARTS:
+        box = page.driver.find_element("id", f"plot-{chart}")
+        assert box.get_attribute("role") == "img"
+        assert len(box.get_attribute("aria-label") or "") > 40, chart
+        figure = f"document.getElementById('plot-{chart}').closest('figure')"
+        assert page.run(f"return {figure}.querySelectorAll('details table tbody tr').length") > 1, chart
+        assert page.run(f"return document.getElementById({figure}.getAttribute('aria-labelledby')).textContent")
+    for name in ("header", "nav", "main", "footer", "h1"):
+        assert page.run("return document.querySelectorAll(arguments[0]).length", name) == 1, name
+    unnamed = "return [...document.querySelectorAll('input, select')].filter((one) => !one.labels.length).length"
+    assert (page.run(unnamed), page.run("return document.documentElement.lang")) == (0, "en")
+
+
+def test_the_slow_gpu_stands_out(page: Browser) -> None:
+    """Its fields in the heat map of identical devices are framed, and those of its siblings are not."""
+    marked = page.run(
+        "const one = JSON.parse(document.getElementById('plots').textContent).spread.plots[0];"
+        "return [...new Set(one.boxes.filter((box) => box.marked).map((box) => one.columns[box.column]))]"
+    )
+    assert marked == [f"GPU {SLOW}"]
+    texts = page.run("return [...document.querySelectorAll('#plot-spread svg text')].map((one) => one.textContent)")
+    frames = page.run("return document.querySelectorAll('#plot-spread svg path[stroke-width=\"2.5\"]').length")
+    assert sum(text.startswith("▼") for text in texts) == frames > 30
+
+
+def natural(name: str) -> list[tuple[int, str]]:
+    """Words and numbers apart: resnet50 comes before resnet101."""
+    parts = re.split(r"(\d+)", name)
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]
+
+
+def test_rows_are_sorted_by_a_heading(page: Browser) -> None:
+    """By number, what has none last; once more turns it round; the heading says so, and a key is as good as a click."""
+    heading = page.driver.find_elements("css selector", "#cells-table th")[FIGURE]
+    page.run("arguments[0].querySelector('button').click()", heading)
+    figures = shown(page, FIGURE)
+    values = [float(text) for text in figures if text != "N/A"]
+    assert (values, len(values)) == (sorted(values), len(figures) - figures.count("N/A"))
+    assert figures[-1] == "N/A" != figures[0]
+    assert heading.get_attribute("aria-sort") == "ascending"
+    heading.find_element("tag name", "button").send_keys(Keys.ENTER)
+    assert heading.get_attribute("aria-sort") == "descending"
+    assert [float(text) for text in shown(page, FIGURE)[: len(values)]] == values[::-1]
+    assert shown(page, FIGURE)[-1] == "N/A"
+    page.run(SORT, 1)
+    assert shown(page, 1) == sorted(shown(page, 1), key=natural)
+    assert heading.get_attribute("aria-sort") == "none"
+
+
+def test_rows_are_narrowed_down(page: Browser) -> None:
+    """By words that all must be in a row, and by what was chosen; how many are left is said."""
+    count = len(shown(page, 0))
+    page.driver.find_element("id", "cells-words").send_keys("resnet50 Train")
+    assert {*shown(page, 1)} == {"resnet50"}
+    assert {*shown(page, PHASE)} == {"training"}
+    left = len(shown(page, 0))
+    assert page.driver.find_element("id", "cells-count").text == f"{left} of {count} cells"
+    page.driver.find_element("css selector", '#cells-filters select[data-column="0"]').send_keys("GPU 3")
+    assert {*shown(page, 0)} == {"GPU 3"}
+    assert len(shown(page, 0)) * 4 == left
+
+
+def exported(page: Browser) -> list[list[str]]:
+    """The rows of the file that the button saves."""
+    page.run("document.getElementById('cells-export').click()")
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        for path in page.downloads.glob("*.csv"):
+            text = path.read_text(encoding="utf-8")
+            path.unlink()
+            return list(csv.reader(io.StringIO(text)))
+        time.sleep(0.05)
+    raise AssertionError("nothing was saved")
+
+
+def test_what_is_shown_is_exported(page: Browser) -> None:
+    """The file has the headings, and the rows that are shown in the order they are shown, as they are written."""
+    page.driver.find_element("id", "cells-words").send_keys("failed")
+    page.run(SORT, 1)
+    header, *rows = exported(page)
+    assert header[:3] == ["GPU", "Model", "Phase"]
+    assert len(rows) == 4
+    assert [list(row) for row in zip(*(shown(page, column) for column in range(len(header))), strict=True)] == rows
+
+
+def test_numbers_are_written_as_in_the_text_report(page: Browser) -> None:
+    """The script that labels the charts and the text report have one way to write a number."""
+    values = [0.0004, 0.1234, 0.994, 0.996, 1.005, 4.5678, 9.994, 9.996, 9.999, 10.04, 99.95, 4500.84, 1e9]
+    values = [0.0, *values, *(-value for value in values)]
+    assert page.run("return arguments[0].map(Charts.number)", values) == [number(value) for value in values]
+
+
+def test_the_page_fits_phones_dark_rooms_and_paper(page: Browser) -> None:
+    """Nothing is wider than a phone; dark is dark, charts included; paper has nothing that can be clicked."""
+    bodies = {}
+    for name, look in {
+        "light": {},
+        "dark phone": {"width": 375, "scheme": "dark"},
+        "print": {"media": "print"},
+    }.items():
+        page.emulate(**look)  # type: ignore[arg-type]  # its own keywords
+        wide, room = page.run(WIDTHS)
+        assert wide <= room, name
+        bodies[name] = page.run("return getComputedStyle(document.body).backgroundColor")
+        label = "return document.querySelector('#plot-throughput svg text').getAttribute('fill')"
+        bodies[f"{name} label"] = page.run(label)
+    assert bodies["light"] != bodies["dark phone"] != bodies["print"]
+    assert bodies["light label"] != bodies["dark phone label"]
+    assert page.driver.find_element("css selector", "nav").is_displayed() is False
+    page.emulate()
+    assert page.complaints() == []
+
+
+def test_the_keyboard_reaches_the_report_first(page: Browser, whole: Path) -> None:
+    """The first key leads to a link that skips the chapters; what scrolls can be reached."""
+    page.open(whole)
+    page.driver.find_element("tag name", "body").send_keys(Keys.TAB)
+    link = page.driver.switch_to.active_element
+    assert link.text == "Skip to the report"
+    link.send_keys(Keys.ENTER)
+    assert page.driver.switch_to.active_element.get_attribute("id") == "main"
+    assert page.run("return [...document.querySelectorAll('.scroll')].every((one) => one.tabIndex === 0)") is True
+
+
+def test_names_are_text_whatever_they_say(browser: Browser, tmp_path: Path) -> None:
+    """A host, models and messages that look like markup are shown as they are; nothing of them runs."""
+    run = FakeRun(tmp_path / "run", devices=gpus(2), models=shipped("resnet50", "lstm"), hostname=HOSTILE)
+    run.everything()
+    run.finish()
+    report = run.report()
+    results = [msgspec.structs.replace(one, model_name=f"{one.model_name}{HOSTILE}") for one in report.results]
+    hostile = msgspec.structs.replace(
+        report,
+        results=tuple(results),
+        gpu_info=tuple(msgspec.structs.replace(one, gpu_name=HOSTILE) for one in report.gpu_info),
+        verdict=msgspec.structs.replace(report.verdict, reasons=(HOSTILE,)),
+    )
+    path = tmp_path / "hostile.html"
+    path.write_bytes(to_html(hostile, happened(run.archive(), _gathered(run))))
+    browser.open(path)
+    shown_as = HOSTILE.replace("\u2028", " ")
+    assert shown_as in browser.run("return document.querySelector('.reasons').textContent")
+    assert shown_as in browser.run("return document.querySelector('h1').textContent")
+    assert any(shown_as in text for text in shown(browser, 1))
+    assert browser.run("return [window.struck, document.images.length, document.scripts.length]") == [None, 0, 7]
+    assert browser.run(SHAPES, "throughput") > 4
+    assert browser.complaints() == []
+    assert browser.requests() == [path.as_uri()]
+
+
+def _gathered(run: FakeRun) -> Any:
+    from orchestrator.disk import evidence
+
+    return evidence.gather(run.archive())
+
+
+def test_a_script_that_is_not_ours_does_not_run(page: Browser) -> None:
+    """Should markup ever get through, the policy of the page stops it, and what it would fetch."""
+    page.run(
+        "const script = document.createElement('script'); script.textContent = 'window.struck = 1';"
+        "document.body.append(script); const image = new Image(); image.src = 'https://example.invalid/x.png';"
+        "document.body.append(image)"
+    )
+    assert page.run("return window.struck") is None
+    refused = page.complaints()
+    deadline = time.monotonic() + 20
+    while len(refused) < 2 and time.monotonic() < deadline:
+        time.sleep(0.05)
+        refused += page.complaints()
+    assert ["Content Security Policy" in line for line in refused] == [True, True]
+
+
+def test_a_burn_in_has_a_page_of_its_own(browser: Browser, tmp_path: Path) -> None:
+    """Its verdicts come first, then the night: every launch on every GPU, and the readings with their course."""
+    night = Night(tmp_path / "night", gpus(2), "10m")
+    night.work()
+    night.climate(0)
+    night.climate(1)
+    night.well()
+    night.finish()
+    path = tmp_path / "night.html"
+    path.write_bytes(to_html(night.report(), happened(night.archive(), _gathered(night))))
+    browser.open(path)
+    assert browser.run("return [...document.querySelectorAll('main h2')].map((one) => one.textContent)")[0] == "Burn-in"
+    assert browser.printed()[:5] == b"%PDF-"
+    assert (browser.run(SHAPES, "launches") > 20, browser.run(SHAPES, "readings") > 8) == (True, True)
+    assert browser.complaints() == []
+
+
+def test_an_empty_run_says_what_is_missing(browser: Browser, tmp_path: Path) -> None:
+    """No chart stands empty: in its place there is why, and what would draw it."""
+    run = FakeRun(tmp_path / "run", workloads=(Workload.INFERENCE,), batch_sizes=(1,))
+    run.finish(interrupted=True)
+    path = tmp_path / "empty.html"
+    path.write_bytes(to_html(run.report(), NOTHING_KEPT))
+    browser.open(path)
+    assert browser.run("return document.querySelectorAll('.plot').length") == 0
+    reasons = browser.run("return [...document.querySelectorAll('.empty')].map((one) => one.textContent)")
+    assert len(reasons) == 8
+    assert any("--compare-baseline" in reason for reason in reasons)
+    assert browser.complaints() == []

@@ -1,0 +1,266 @@
+"""The page of a comparison in a real browser: in the look of the report, by the same scripts, and as silent."""
+
+import csv
+import io
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from orchestrator.compare import wording
+from orchestrator.compare.as_html import MOST_DRAWN, MOST_NAMES, page, to_html
+from orchestrator.compare.comparison import Comparison, compare
+from orchestrator.report.html.cells import MOST_CELLS
+from orchestrator.report.html.view import Ratios
+from orchestrator.stats import margins
+from protocol.exit_codes import ExitCode
+from tests.fakes.browser import Browser
+from tests.fakes.sides import STACK, cell, cells, device, side
+
+HOSTILE = "</script><script>window.struck=1</script><!--<img src=x onerror=window.struck=1>\u2028${7*7}{{7*7}}"
+SHOWN_AS = HOSTILE.replace("\u2028", " ")
+MOST_BYTES = 3_000_000
+COLUMNS = "return [...document.querySelectorAll('#cells-table th')].map((one) => one.textContent.trim())"
+COLUMN = """return [...document.querySelectorAll("#cells-table tbody tr:not([hidden])")]
+    .map((row) => row.cells[arguments[0]].textContent)"""
+CHOOSE = "arguments[0].value = arguments[1]; arguments[0].dispatchEvent(new Event('change'))"
+DRAWN = """const box = document.getElementById("plot-ratios");
+    const at = echarts.getInstanceByDom(box).convertToPixel({ xAxisIndex: 0 }, arguments[0]);
+    return [...box.querySelectorAll("svg path")].filter((one) => {
+        const [{ left, right }, { left: from }] = [one.getBoundingClientRect(), box.getBoundingClientRect()];
+        return one.getAttribute("fill") === arguments[1] && Math.abs((left + right) / 2 - from - at) < 1;
+    }).length"""
+COLOR = "return getComputedStyle(document.documentElement).getPropertyValue(arguments[0]).trim()"
+TIP = """echarts.getInstanceByDom(document.getElementById("plot-ratios"))
+    .dispatchAction({ type: "showTip", seriesIndex: arguments[0], dataIndex: 0 });
+    return document.querySelector(".tip").textContent"""
+
+
+def held(*, slow: float = 0.9, name: str = "after") -> Comparison:
+    """A cell of every verdict, one of a single launch and one of an endless interval, after a new driver."""
+    before = side(
+        *cells(3), cell("slow"), cell("fast"), cell("noisy", 40.0, 100.0, 250.0), cell("hot"), cell("gone"), cell("one")
+    )
+    after = side(
+        *cells(3, seed=2),
+        cell("slow", *(slow * value for value in (100.0, 100.2, 99.9))),
+        cell("fast", 106.0, 106.2, 105.9),
+        cell("noisy", 260.0, 90.0, 41.0),
+        cell("hot", throttled=True),
+        cell("one", 99.0),
+        name=name,
+        stack={**STACK, "driver": "580.95"},
+    )
+    return compare(before, after, margins.load())
+
+
+@pytest.fixture(scope="module")
+def mixed() -> Comparison:
+    """That comparison."""
+    return held()
+
+
+@pytest.fixture(scope="module")
+def whole(mixed: Comparison, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Its page."""
+    path = tmp_path_factory.mktemp("page") / "comparison.html"
+    path.write_bytes(to_html([mixed], ExitCode.MISSED))
+    return path
+
+
+@pytest.fixture
+def opened(browser: Browser, whole: Path) -> Browser:
+    """That page, loaded."""
+    browser.open(whole)
+    return browser
+
+
+def column(browser: Browser, title: str) -> list[str]:
+    """The texts of the rows that are shown."""
+    found: list[str] = browser.run(COLUMN, browser.run(COLUMNS).index(title))
+    return found
+
+
+def test_a_comparison_is_silent_and_fetches_nothing(opened: Browser, whole: Path) -> None:
+    """Nothing stands in the console, and the file itself is all that was asked for; a phone has room for it."""
+    assert (opened.complaints(), opened.requests()) == ([], [whole.as_uri()])
+    opened.emulate(width=375, scheme="dark")
+    assert opened.run("return document.documentElement.scrollWidth") == 375
+    assert opened.complaints() == []
+
+
+def test_the_verdict_and_the_exit_code_come_first(opened: Browser) -> None:
+    """Then what changed, the mean, and how many cells got which word."""
+    texts = opened.run(
+        "return [...document.querySelectorAll('main :is(.badge, h1, .meaning)')].map((e) => e.textContent)"
+    )
+    assert texts[:3] == ["FAILED", "driver 570.86 -> 580.95", "Exit code 1: a verdict that fails the comparison"]
+    assert opened.driver.title == "FAILED: driver 570.86 -> 580.95"
+    cards = opened.run("return [...document.querySelectorAll('.card')].map((one) => one.innerText.split('\\n'))")
+    assert [one[:2] for one in cards[1:]] == [
+        *(["SLOWER", "1"], ["FASTER", "1"], ["INCONCLUSIVE", "2"], ["SAME", "3"], ["NOT COMPARABLE", "1"])
+    ]
+    changed = opened.run("return [...document.querySelectorAll('#changes tbody tr')].map((row) => row.innerText)")
+    assert [row.split() for row in changed] == [["driver", "570.86", "580.95"]]
+
+
+def test_the_mean_has_its_interval() -> None:
+    """On its card, in the digits of the other formats."""
+    found = compare(side(*cells(5)), side(*cells(5, speed=0.95, seed=2)), margins.load())
+    assert found.mean is not None
+    card = page([found], ExitCode.MISSED).cards[0]
+    assert card.figure == f"{found.mean.ratio:.3f}"
+    assert f"{found.mean.low:.3f} to {found.mean.high:.3f} (95%), over 5 cells" in card.detail
+    assert wording.mean(found).startswith(f"geometric mean of the speed {card.figure}")
+
+
+def test_the_chart_has_every_ratio_on_its_margin(opened: Browser, mixed: Comparison) -> None:
+    """A mark at the ratio in the colour of its verdict, and an interval that goes beyond the chart has no ends."""
+    for one in mixed.cells:
+        if one.ratio is None:
+            continue
+        tone = {"SLOWER": "--bad", "FASTER": "--good", "SAME": "--muted", "INCONCLUSIVE": "--warn"}[one.verdict]
+        assert opened.run(DRAWN, one.ratio, opened.run(COLOR, tone)) >= 1, one.cell
+    band = opened.run(DRAWN, (0.99 + 1 / 0.99) / 2, opened.run(COLOR, "--line"))
+    assert band == sum(one.ratio is not None for one in mixed.cells)
+    ends = "return [...document.querySelectorAll('#plot-ratios svg path[stroke-width=\"1.8\"]')].length"
+    (noisy,) = (one for one in mixed.cells if one.model_name == "noisy")
+    assert noisy.low is not None
+    assert noisy.low < 0.5
+    with_interval = [one for one in mixed.cells if one.low is not None]
+    assert opened.run(ends) == 3 * (len(with_interval) - 1) + 1
+    assert opened.complaints() == []
+
+
+def test_the_margin_is_the_same_both_ways(mixed: Comparison) -> None:
+    """On the logarithm, as the test has it; the mean has none, and stands first."""
+    (plot,) = page([mixed], ExitCode.MISSED).sections[1].charts[0].plots
+    assert isinstance(plot, Ratios)
+    first, *rows = plot.rows
+    assert (first.name, first.word, first.margin_low) == ("geometric mean", "all together", None)
+    assert {(row.margin_low, row.margin_high) for row in rows} == {(0.99, 1 / 0.99)}
+    ordered = [one.cell for one in wording.ordered(mixed.cells) if one.ratio is not None]
+    assert [row.name for row in rows] == ordered
+
+
+def test_the_chart_can_be_read_without_seeing_it(opened: Browser, mixed: Comparison) -> None:
+    """It has a name, a description and a table that says the same, in the digits of the text."""
+    box = opened.driver.find_element("id", "plot-ratios")
+    assert box.get_attribute("role") == "img"
+    assert len(box.get_attribute("aria-label") or "") > 40
+    rows = opened.run(
+        "return [...document.querySelectorAll('#speed details tbody tr')]"
+        ".map((row) => [...row.cells].map((one) => one.textContent))"
+    )
+    shown = [one for one in wording.ordered(mixed.cells) if one.ratio is not None]
+    told = [[one.cell, wording.ratio(one), wording.interval(one), "1.00", one.verdict] for one in shown]
+    assert rows[0][0] == "geometric mean"
+    assert rows[1:] == told
+    for name in ("header", "nav", "main", "footer", "h1"):
+        assert opened.run("return document.querySelectorAll(arguments[0]).length", name) == 1, name
+    unnamed = "return [...document.querySelectorAll('input, select')].filter((one) => !one.labels.length).length"
+    assert opened.run(unnamed) == 0
+
+
+def test_what_has_no_verdict_says_why(opened: Browser) -> None:
+    """Each fact once, with its cells; and what only one of the runs has."""
+    text = opened.run("return document.getElementById('apart').innerText")
+    rows = opened.run(
+        "return [...document.querySelectorAll('#apart tbody tr')]"
+        ".map((row) => [...row.cells].map((one) => one.textContent))"
+    )
+    assert rows[0] == ["NOT COMPARABLE", "the second is throttled", "1", "hot inference bf16 b8"]
+    assert {row[0] for row in rows[1:]} == {"INCONCLUSIVE"}
+    assert any("one launch: no verdict" in row[1] and row[3].startswith("one ") for row in rows)
+    assert "1 cell of before was not measured in the other run." in text
+
+
+def test_cells_are_sorted_narrowed_down_and_exported(opened: Browser) -> None:
+    """By the script of the report: what has no number comes last, and the file has what is shown."""
+    assert column(opened, "Verdict")[0] == "SLOWER"
+    titles = opened.run(COLUMNS)
+    opened.run("document.querySelectorAll('#cells-table th button')[arguments[0]].click()", titles.index("Speed"))
+    speeds = column(opened, "Speed")
+    values = [float(text) for text in speeds if text]
+    assert (values, speeds[-1]) == (sorted(values), "")
+    select = opened.driver.find_element("css selector", f'select[data-column="{titles.index("Verdict")}"]')
+    opened.run(CHOOSE, select, "SAME")
+    assert column(opened, "Verdict") == ["SAME"] * 3
+    opened.run("document.getElementById('cells-export').click()")
+    deadline = time.monotonic() + 20
+    path = opened.downloads / "gpubench-comparison.csv"
+    while not path.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    header, *rows = csv.reader(io.StringIO(path.read_text(encoding="utf-8")))
+    path.unlink()
+    assert header == titles
+    assert [row[titles.index("Speed")] for row in rows] == column(opened, "Speed")
+
+
+def test_several_runs_are_chosen_between(browser: Browser, mixed: Comparison, tmp_path: Path) -> None:
+    """Each has a card and a plot; the table has a column with the run, to filter by; notes are said once."""
+    path = tmp_path / "several.html"
+    path.write_bytes(to_html([mixed, held(slow=0.8, name="later")], ExitCode.MISSED))
+    browser.open(path)
+    assert browser.run("return document.querySelector('h1').textContent") == "2 runs against before"
+    bad = browser.run(COLOR, "--bad")
+    assert (browser.run(DRAWN, 0.9003, bad), browser.run(DRAWN, 0.8003, bad)) == (1, 0)
+    browser.run(CHOOSE, browser.driver.find_element("css selector", 'select[data-chart="ratios"]'), "1")
+    assert (browser.run(DRAWN, 0.9003, bad), browser.run(DRAWN, 0.8003, bad)) == (0, 1)
+    assert {*column(browser, "Second run")} == {"after", "later"}
+    browser.run(CHOOSE, browser.driver.find_element("css selector", 'select[data-column="0"]'), "later")
+    assert {*column(browser, "Second run")} == {"later"}
+    assert browser.run("return document.querySelectorAll('.notice').length") == len({*mixed.notes})
+    assert browser.complaints() == []
+
+
+def test_names_are_text_whatever_they_say(browser: Browser, tmp_path: Path) -> None:
+    """Models, hosts, GPUs and files that look like markup are shown as they are; nothing of them runs."""
+    before = side(cell(HOSTILE), cell(f"b{HOSTILE}"), name=HOSTILE, stack={"host": HOSTILE})
+    after = side(
+        cell(HOSTILE, 50.0, 50.1, 50.2),
+        cell(f"b{HOSTILE}", throttled=True),
+        name=f"after{HOSTILE}",
+        stack={"host": "b", HOSTILE: HOSTILE},
+        devices=(device(label=HOSTILE),),
+    )
+    path = tmp_path / "hostile.html"
+    path.write_bytes(to_html([compare(before, after, margins.load())], ExitCode.MISSED))
+    browser.open(path)
+    for place in ("h1", ".reasons", "#changes", "#apart", "#speed details", "#cells-table"):
+        assert SHOWN_AS in browser.run("return document.querySelector(arguments[0]).textContent", place), place
+    assert [SHOWN_AS in browser.run(TIP, series) for series in range(2)] == [False, True]
+    assert browser.run("return [window.struck, document.images.length, document.scripts.length]") == [None, 0, 7]
+    assert (browser.complaints(), browser.requests()) == ([], [path.as_uri()])
+
+
+def test_nothing_in_common_is_said(browser: Browser, tmp_path: Path) -> None:
+    """No chart, but why there is none; the exit code says that it is no verdict."""
+    path = tmp_path / "nothing.html"
+    path.write_bytes(to_html([compare(side(cell("a")), side(cell("b")), margins.load())], ExitCode.INCOMPLETE))
+    browser.open(path)
+    assert browser.run("return document.querySelectorAll('.plot').length") == 0
+    assert "no cell was measured in both" in browser.run("return document.querySelector('.empty').textContent")
+    assert browser.run("return document.querySelector('main .badge').textContent") == "INCOMPLETE"
+    assert browser.complaints() == []
+
+
+def test_a_huge_comparison_fits(mixed: Comparison) -> None:
+    """Its page has what matters and as much else as it holds, and says what is missing, and where that is."""
+    same = next(one for one in mixed.cells if one.verdict == "SAME")
+    copies = tuple(msgspec.structs.replace(same, cell=f"{same.cell} {number}") for number in range(20_000))
+    hot = next(one for one in mixed.cells if one.verdict == "NOT COMPARABLE")
+    huge = msgspec.structs.replace(mixed, cells=(*copies, *((hot,) * 100), *mixed.cells))
+    made = page([huge, huge], ExitCode.MISSED)
+    assert len(made.cells.table.rows) == MOST_CELLS
+    assert [row[made.cells.filters[-1][0]].text for row in made.cells.table.rows[:2]] == ["SLOWER"] * 2  # type: ignore[union-attr]  # these are badges
+    assert "more cells are in --format json" in made.cells.table.note
+    chart = made.sections[1].charts[0]
+    assert chart.table is not None
+    assert len(chart.plots[0].rows) == MOST_DRAWN + 1  # type: ignore[union-attr]  # rows of ratios
+    assert chart.table.note.startswith(f"The chart has the first {MOST_DRAWN} cells")
+    assert chart.table.note.endswith("more rows are in --format json.")
+    (facts,) = made.sections[2].tables
+    assert str(facts.rows[0][-1]).endswith(f"and {101 - MOST_NAMES} more")
+    assert len(to_html([huge, huge], ExitCode.MISSED)) < MOST_BYTES

@@ -1,0 +1,227 @@
+"""What the page says: the same as the other formats, within its size, and what is missing where nothing is known."""
+
+import re
+from collections.abc import Callable
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from click.testing import Result
+
+from orchestrator.configuration.resolved import ReportFormat
+from orchestrator.disk.outcomes import Status
+from orchestrator.report import render
+from orchestrator.report.comparisons import Standing
+from orchestrator.report.html import cells, to_html
+from orchestrator.report.html.page import page
+from orchestrator.report.html.view import MOST_ROWS, Badge, Heat, Section, Tone, table, texts
+from orchestrator.report.model import GpuInfo, Report
+from orchestrator.report.numbers import number
+from orchestrator.report.timeline import NOTHING_KEPT
+from orchestrator.stats.siblings import Verdict
+from protocol.cell import Workload
+from protocol.exit_codes import ExitCode
+from protocol.failure import Category
+from tests.fakes.pages import SLOW, many, timeline
+from tests.fakes.runs import FakeRun, cpus, gpus, shipped
+
+Invoke = Callable[..., Result]
+MOST_BYTES = 3_000_000
+
+
+def section(report: Report, name: str) -> Section:
+    """A chapter of the page."""
+    return next(one for one in page(report, NOTHING_KEPT).sections if one.id == name)
+
+
+def test_eight_gpus_and_all_models_fit(zoo: Report) -> None:
+    """With as many readings as are kept, the page stays below 3 MB."""
+    node = many(zoo, 8)
+    assert len(node.cells) > 700
+    assert len(to_html(node, timeline(node))) < MOST_BYTES
+
+
+def test_a_huge_run_fits_as_well(zoo: Report) -> None:
+    """Of 40,000 cells the page has those that are not well, and as many others as it holds; it says what is missing."""
+    huge = msgspec.structs.replace(
+        zoo,
+        cells=zoo.cells * 400,
+        results=tuple(
+            msgspec.structs.replace(one, model_name=f"model-{number}") for number in range(300) for one in zoo.results
+        ),
+        failures=zoo.failures * 400,
+    )
+    made = page(huge, NOTHING_KEPT)
+    assert len(made.cells.table.rows) == cells.MOST_CELLS
+    assert "more cells are in report.csv" in made.cells.table.note
+    assert isinstance(made.cells.table.rows[0][7], Badge)
+    assert made.cells.table.rows[0][7].text == "failed"
+    assert len(to_html(huge, timeline(zoo))) < MOST_BYTES
+
+
+def test_every_figure_of_the_text_report_is_on_the_page(tmp_path: Path) -> None:
+    """Throughputs, times and memory are written in the same digits."""
+    run = FakeRun(tmp_path, models=shipped("resnet50", "gpt2"), workloads=(Workload.INFERENCE, Workload.TRAINING))
+    run.everything(forward_ms=7.123)
+    run.finish()
+    report = run.report()
+    shown = unescape(re.sub("<[^>]*>", " ", to_html(report, NOTHING_KEPT).decode().partition("<noscript>")[0]))
+    said = [
+        value
+        for result in report.results
+        for metric in (*result.inference_metrics.values(), *result.training_metrics.values())
+        for value in (metric.throughput_samples_per_sec, metric.forward_time_ms, metric.peak_memory_mb)
+    ]
+    assert len(said) == 24
+    assert [number(value) for value in said if number(value) not in shown] == []
+    assert str(report.verdict.reasons[0]) in shown
+
+
+def test_medians_are_over_identical_devices(tmp_path: Path) -> None:
+    """Three GPUs of one kind make one bar, another kind of GPU one of its own; the choice says which."""
+    devices = (*gpus(3), msgspec.structs.replace(gpus(4)[3], name="NVIDIA L40S"))
+    run = FakeRun(tmp_path, devices=devices, batch_sizes=(8,))
+    for place, milliseconds in enumerate((10.0, 11.0, 30.0, 20.0)):
+        run.measured(run.cell(batch_size=8, device=place), forward_ms=milliseconds, noise=0.0)
+    run.finish()
+    chart = next(one for one in section(run.report(), "performance").charts if one.id == "throughput")
+    assert chart.table is not None
+    assert [(row[0], row[3]) for row in chart.table.rows] == [
+        ("inference, fp32, NVIDIA H200 (GPU 0 to GPU 2)", number(8 / 0.011)),
+        ("inference, fp32, NVIDIA L40S (GPU 3)", number(8 / 0.020)),
+    ]
+
+
+def standing(device: GpuInfo, verdict: Verdict) -> Standing:
+    """What is said of a device beside its siblings, without the figures that led to it."""
+    figures = dict.fromkeys(("percent", "low_percent", "high_percent", "p", "reason", "launches_wanted"))
+    empty: dict[str, Any] = {"why": "", "reason_text": "", "next_step": "", "effects": (), "slowest_cells": ()}
+    return Standing(
+        gpu_uuid=device.gpu_uuid,
+        gpu_id=device.gpu_id,
+        gpu_name=device.gpu_name,
+        verdict=verdict,
+        identical=4,
+        not_comparable={},
+        **figures,
+        **empty,
+    )
+
+
+def framed(report: Report) -> list[set[str]]:
+    """The devices that have a frame, of each heat map."""
+    (chart,) = section(report, "spread").charts
+    maps = [plot for plot in chart.plots if isinstance(plot, Heat)]
+    return [{one.columns[box.column] for box in one.boxes if box.marked} for one in maps]
+
+
+def test_frames_follow_the_verdicts(node: Report) -> None:
+    """Where there are verdicts, a frame marks the devices that they name, whatever their figures; it is said."""
+    first, *others = node.cross_gpu[:40]
+    unknown = msgspec.structs.replace(first.values[0], percent_of_median=None)
+    spreads = (*others, msgspec.structs.replace(first, values=(unknown, *first.values[1:])))
+
+    def told(*verdicts: Verdict) -> Report:
+        standings = tuple(map(standing, node.gpu_info, verdicts))
+        return msgspec.structs.replace(node, cross_gpu=spreads, stragglers=standings)
+
+    def says(report: Report) -> str:
+        return section(report, "spread").charts[0].says
+
+    for report in (node, told(*[Verdict.NONE] * 4)):
+        assert framed(report) == [{f"GPU {SLOW}"}]
+        assert "A frame marks what is slower than the median by more than 3 %;" in says(report)
+    judged = told(Verdict.STRAGGLER, Verdict.SUSPECT, Verdict.OK, Verdict.NONE)
+    assert framed(judged) == [{"GPU 0", "GPU 1"}]
+    (plot,) = section(judged, "spread").charts[0].plots
+    assert isinstance(plot, Heat)
+    assert {(box.value is None, box.marked) for box in plot.boxes if box.column < 2} == {(False, True), (True, False)}
+    assert "A frame marks the devices that the table below calls STRAGGLER or SUSPECT;" in says(judged)
+    assert "3 %" not in says(judged)
+    assert framed(told(*[Verdict.OK] * 4)) == [set()]
+
+
+def test_groups_of_devices_are_framed_each_by_its_own_rule(node: Report) -> None:
+    """A group without verdicts keeps the rule of figures beside one that has them, and the legend has both."""
+    paced = next(one for one in node.cross_gpu if one.metric == "throughput_samples_per_sec")
+    pair = msgspec.structs.replace(paced, values=paced.values[SLOW:])
+    others = [msgspec.structs.replace(one, values=one.values[:SLOW]) for one in node.cross_gpu]
+    told = tuple(standing(one, Verdict.STRAGGLER) for one in node.gpu_info[:1])
+    report = msgspec.structs.replace(node, cross_gpu=(pair, *others), stragglers=told)
+    assert framed(report) == [{f"GPU {SLOW}"}, {"GPU 0"}]
+    says = section(report, "spread").charts[0].says
+    assert "STRAGGLER or SUSPECT; among devices without a verdict, what is slower than the median" in says
+
+
+def test_what_does_not_fit_is_a_word_in_the_memory_map(tmp_path: Path) -> None:
+    """A cell without a figure has the word of the text report where its figure would be."""
+    run = FakeRun(tmp_path, models=shipped("resnet50", "lstm"), batch_sizes=(1, 8))
+    run.everything()
+    report = run.report()
+    first = report.results[0]
+    gone = msgspec.structs.replace(
+        first.inference_metrics["batch_size_8"], peak_memory_mb=None, status=Status.DOES_NOT_FIT
+    )
+    changed = msgspec.structs.replace(first, inference_metrics={**first.inference_metrics, "batch_size_8": gone})
+    report = msgspec.structs.replace(report, results=(changed, *report.results[1:]))
+    chart = next(one for one in section(report, "performance").charts if one.id == "memory")
+    texts = {(box.column, box.row): box.text for box in chart.plots[0].boxes}  # type: ignore[union-attr]  # a heat map
+    assert texts[1, 0] == "oom"
+    assert texts[0, 0].isdecimal()
+
+
+def test_the_root_cause_comes_first(tmp_path: Path) -> None:
+    """A lost GPU explains what else went wrong: it is opened, with its evidence and what to do; others are folded."""
+    run = FakeRun(tmp_path, batch_sizes=(1, 8))
+    run.failed(run.cell(batch_size=1), Category.EXCEPTION, message="some mistake")
+    run.failed(
+        run.cell(batch_size=8), Category.DEVICE_LOST, message="gone", evidence={"xids": "79", "stderr": "a\n\nb"}
+    )
+    run.finish()
+    first, second = section(run.report(), "failures").findings
+    assert (first.badge, first.opened) == (Badge("root cause", Tone.BAD), True)
+    assert first.lines[:2] == ("gone", "Xid: 79")
+    assert any(line.startswith("What to do: ") for line in first.lines)
+    assert first.logs == (("End of stderr", ("a", "b")),)
+    assert (second.opened, second.lines[0]) == (False, "some mistake")
+
+
+def test_long_tables_say_what_they_leave_out() -> None:
+    """A table beside a chart ends at MOST_ROWS, with the number of the others after its own note."""
+    made = table("numbers", texts("Number"), [(str(number),) for number in range(MOST_ROWS + 3)], "Of a kind.")
+    assert made.rows[-1] == (str(MOST_ROWS - 1),)
+    assert made.note == "Of a kind. 3 more rows are in report.json."
+    assert table("numbers", texts("Number"), [("1",)]).note == ""
+
+
+def test_a_run_without_gpus_has_a_page(tmp_path: Path) -> None:
+    """CPU devices have no readings, and the page says so where they would be."""
+    run = FakeRun(tmp_path, devices=cpus(2), telemetry_note="NVML reads GPUs; there are none in this run")
+    run.everything()
+    run.finish()
+    made = page(run.report(), NOTHING_KEPT)
+    assert "Telemetry: NVML reads GPUs; there are none in this run" in made.notices
+    course = next(one for one in made.sections if one.id == "course")
+    assert [bool(chart.empty) for chart in course.charts] == [True, True]
+
+
+def test_the_command_makes_the_page(invoke: Invoke, tmp_path: Path) -> None:
+    """`report RUN -f html` renders it into the run's folder, -o x.html where it is wanted, both with what was read."""
+    run = FakeRun(tmp_path / "run", batch_sizes=(1,))
+    run.measured(run.cell())
+    run.samples()
+    run.finish()
+    for options, path in ((("-f", "html"), run.paths.report("html")), (("-o", "x.html"), tmp_path / "x.html")):
+        done = invoke("report", str(run.paths.folder), *options)
+        assert (done.exit_code, done.stdout.split()) == (ExitCode.PASSED, [str(path)]), done.output
+        text = path.read_text(encoding="utf-8")
+        assert text.startswith("<!DOCTYPE html>")
+        assert '"Utilisation"' in text
+
+
+def test_without_a_timeline_the_page_is_whole(tmp_path: Path) -> None:
+    """A report of which no folder is at hand is rendered as well."""
+    run = FakeRun(tmp_path, batch_sizes=(1,))
+    run.everything()
+    assert b"No readings were kept" in render(run.report(), ReportFormat.HTML)

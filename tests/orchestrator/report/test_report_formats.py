@@ -1,0 +1,225 @@
+"""The formats for places other than a terminal: Markdown, a row for each launch, PyTorch's benchmark database."""
+
+import csv
+import io
+import json
+import re
+from pathlib import Path
+from typing import Any, Final
+
+import jsonschema
+import msgspec
+import pytest
+
+from orchestrator.configuration.resolved import ReportFormat
+from orchestrator.report import publish
+from orchestrator.report.as_markdown import to_markdown
+from orchestrator.report.as_pytorch import to_pytorch
+from orchestrator.report.as_samples import to_samples
+from orchestrator.report.files import target
+from orchestrator.report.model import Report
+from protocol.cell import Precision, Workload
+from protocol.failure import Category
+from tests.fakes.nights import Night
+from tests.fakes.runs import FakeRun, gpus, shipped
+
+HOSTILE: Final = "a|b `c` <script>x</script> *d* [e](http://f) @everyone #1 $x$ www.g.org\n# h\x1b[31m"
+
+
+def made(folder: Path, **changes: Any) -> Report:
+    """A run of two GPUs: a model in half precision, two launches; on the second GPU one cell fails."""
+    run = FakeRun(
+        folder,
+        devices=gpus(2, **changes),
+        batch_sizes=(8,),
+        precisions=(Precision.BF16,),
+        workloads=(Workload.INFERENCE, Workload.TRAINING),
+        launches=2,
+    )
+    for cell in run.stored.plan.cells:
+        if cell.workload is Workload.TRAINING and cell.devices[0] == run.stored.devices[1].uuid:
+            run.failed(cell, Category.CRASHED, message=HOSTILE)
+            continue
+        for number in range(2):
+            run.measured(cell, number=number, forward_ms=10.0 + number)
+    run.finish()
+    return run.report()
+
+
+# ── Markdown ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_markdown_of_others_text_is_text(tmp_path: Path) -> None:
+    """Names and messages make no column, no markup, no mention, no link and no formula."""
+    text = to_markdown(made(tmp_path, name=HOSTILE))
+    assert "\x1b" not in text
+    assert "<script>" not in text
+    for character in "|`*[]@#$":
+        ours = re.sub(r"^(\|.*\||## gpubench.*)$", "", text, flags=re.MULTILINE)
+        assert not re.search(rf"(?<!\\){re.escape(character)}", ours), character
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    found = [line for line in rows if "everyone" in line]
+    assert len(found) >= 3
+    for line in found:
+        assert (
+            r"a\|b \`c\` &lt;script>x&lt;/script> \*d\* \[e\](http\://f) \@everyone \#1 \$x\$ www\.g.org \# h" in line
+        )
+    widths = [len(re.findall(r"(?<!\\)\|", line)) for line in rows]
+    tables = [widths[place] for place, line in enumerate(rows) if re.fullmatch(r"\|(---\|)+", line)]
+    assert set(widths) == set(tables)
+
+
+def test_markdown_of_a_burn_in_has_a_verdict_for_each_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a table of its own, in place of cells, which are checks there."""
+    for name in ("fsync", "fdatasync"):
+        monkeypatch.setattr(f"os.{name}", lambda _fd: None)
+    night = Night(tmp_path, gpus(2), "10m")
+    night.work()
+    night.well()
+    night.finish()
+    report = night.report()
+    text = to_markdown(report)
+    assert report.burn_in is not None
+    for gpu in report.burn_in.gpus:
+        assert f"| GPU {gpu.gpu_id} | {gpu.verdict} |" in text
+    assert "| Cell | GPU |" not in text
+
+
+# ── a row for each launch ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_each_launch_has_a_row_and_a_cell_without_figures_too(tmp_path: Path) -> None:
+    """Samples are numbered, in full digits; text never becomes a formula."""
+    report = made(tmp_path, name="=1+1")
+    rows = list(csv.DictReader(io.StringIO(to_samples(report))))
+    by_status = {status: [row for row in rows if row["Status"] == status] for status in ("ok", "failed")}
+    assert [row["Sample"] for row in by_status["ok"]] == ["1", "2"] * 3
+    assert [(row["Sample"], row["Value"]) for row in by_status["failed"]] == [("N/A", "N/A")]
+    first = report.results[0].inference_metrics["batch_size_8"].launch_values
+    assert tuple(float(row["Value"]) for row in rows[:2]) == first
+    assert {row["GPU_Name"] for row in rows} == {"'=1+1"}
+
+
+# ── PyTorch's benchmark database ──────────────────────────────────────────────────────────────────────────────────────
+
+TEXT: Final = {"type": "string"}
+MAP: Final = {"type": "object", "additionalProperties": TEXT}
+WHOLE: Final = {"type": "integer", "minimum": 0, "maximum": 2**32 - 1}
+FLOAT32: Final = {"type": "number", "minimum": -3.4e38, "maximum": 3.4e38}
+
+
+def tuple_of(required: tuple[str, ...] = (), **fields: Any) -> dict[str, Any]:
+    """A Tuple of ClickHouse: these fields and no other."""
+    return {"type": "object", "properties": fields, "additionalProperties": False, "required": list(required)}
+
+
+SCHEMA: Final = {
+    "type": "array",
+    "items": tuple_of(
+        ("benchmark", "model", "metric"),
+        benchmark=tuple_of(("name",), name=TEXT, mode=TEXT, dtype=TEXT, extra_info=MAP),
+        model=tuple_of(
+            ("name",), name=TEXT, type=TEXT, backend=TEXT, origins={"type": "array", "items": TEXT}, extra_info=MAP
+        ),
+        metric=tuple_of(
+            ("name", "benchmark_values"),
+            name=TEXT,
+            benchmark_values={"type": "array", "items": FLOAT32, "minItems": 1},
+            target_value=FLOAT32,
+            extra_info=MAP,
+        ),
+        runners={
+            "type": "array",
+            "items": tuple_of(
+                name=TEXT,
+                type=TEXT,
+                cpu_info=TEXT,
+                cpu_count=WHOLE,
+                mem_info=TEXT,
+                avail_mem_in_gb=WHOLE,
+                gpu_info=TEXT,
+                gpu_count=WHOLE,
+                gpu_mem_info=TEXT,
+                avail_gpu_mem_in_gb=WHOLE,
+                extra_info=MAP,
+            ),
+        },
+        dependencies={
+            "type": "object",
+            "additionalProperties": tuple_of(repo=TEXT, branch=TEXT, sha=TEXT, version=TEXT, extra_info=MAP),
+        },
+    ),
+}
+"""The columns of the table oss_ci_benchmark_v3 that a benchmark fills in; the others are the uploader's."""
+
+
+def test_records_fit_the_table_of_the_database(tmp_path: Path) -> None:
+    """Every column of its type, and no column that it has not."""
+    records = json.loads(to_pytorch(made(tmp_path, name=HOSTILE)))
+    jsonschema.Draft202012Validator(SCHEMA).validate(records)
+
+
+def test_a_record_has_the_values_of_all_launches(tmp_path: Path) -> None:
+    """Of the figure that cells are compared by; precision as torch calls it, the device as runner."""
+    report = made(tmp_path)
+    records = [one for one in json.loads(to_pytorch(report)) if one["metric"]["name"] == "throughput_samples_per_sec"]
+    first = records[0]
+    assert first["metric"]["benchmark_values"] == list(
+        report.results[0].inference_metrics["batch_size_8"].launch_values
+    )
+    assert (first["benchmark"]["mode"], first["benchmark"]["dtype"]) == ("inference", "bfloat16")
+    assert first["model"]["name"] == shipped("resnet50")[0].name
+    assert (first["runners"][0]["gpu_count"], first["runners"][0]["avail_gpu_mem_in_gb"]) == (1, 140)
+    assert first["dependencies"]["pytorch"]["version"] == "2.15.0"
+
+
+def test_a_cell_without_figures_is_not_lost(tmp_path: Path) -> None:
+    """It has a record that says so, and why."""
+    records = json.loads(to_pytorch(made(tmp_path)))
+    lost = [one for one in records if one["metric"]["benchmark_values"] == [0.0]]
+    assert [(one["metric"]["name"], one["metric"]["extra_info"]["status"]) for one in lost] == [("measured", "failed")]
+
+
+# ── names ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("x.json", ReportFormat.JSON),
+        ("x.PyTorch.json", ReportFormat.PYTORCH),
+        ("pytorch.json", ReportFormat.JSON),
+        ("a.b.samples.csv", ReportFormat.SAMPLES),
+        ("x.md", ReportFormat.MD),
+        ("x.csv", ReportFormat.CSV),
+        ("x", None),
+        ("md", None),
+        ("x.2026.11.1", None),
+    ],
+)
+def test_the_longest_suffix_says_the_format(name: str, kind: ReportFormat | None) -> None:
+    """A suffix of two words before one of its last."""
+    assert ReportFormat.of_name(name) is kind
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "expected"),
+    [
+        ("x.json", ReportFormat.PYTORCH, "x.pytorch.json"),
+        ("x.pytorch.json", ReportFormat.JSON, "x.json"),
+        ("x.samples.csv", ReportFormat.MD, "x.md"),
+        ("x.2026", ReportFormat.MD, "x.2026.md"),
+        ("x.MD", ReportFormat.MD, "x.MD"),
+    ],
+)
+def test_each_format_has_its_own_name_beside_the_others(name: str, kind: ReportFormat, expected: str) -> None:
+    """The suffix of another format is replaced, and anything else is part of the name."""
+    assert target(Path(name), kind) == Path(expected)
+
+
+def test_all_formats_are_published_side_by_side(tmp_path: Path) -> None:
+    """None in the place of another."""
+    report = made(tmp_path / "run")
+    written = publish(report, tmp_path / "out" / "x.json", tuple(ReportFormat))
+    assert sorted(path.name for path in written) == sorted(f"x.{kind}" for kind in ReportFormat)
+    assert msgspec.json.decode((tmp_path / "out" / "x.json").read_bytes(), type=Report) == report
