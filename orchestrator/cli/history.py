@@ -27,6 +27,7 @@ Examples:
   {command} trend resnet50 -p bf16
   {command} export --format csv -o runs.csv
 """
+NONE_YET: Final = "no run is recorded yet; `run` records each, but with --no-history"
 _JSON: Final = click.option("--json", "as_json", is_flag=True, help="As JSON.")
 _GPU: Final = click.option("--gpu", metavar="GPU", help="The beginning of a UUID, or a part of the name of a GPU.")
 _SINCE: Final = click.option("--since", metavar="DATE", help="Runs that began then or later: 2026-11-01.")
@@ -73,9 +74,10 @@ def command(
     from orchestrator.history.records import Filter
 
     wanted = Filter(gpu=gpu, model=model, since=_moment(since, "--since"), verdict=verdict, limit=limit)
-    with _opened(history_db) as connection:
-        found = reading.lines(connection, wanted)
-    say(_json(found) if as_json else history_text.lines(found))
+    with _existing(history_db) as connection:
+        found = [] if connection is None else reading.lines(connection, wanted)
+        empty = connection is None and not as_json
+    say(f"{NONE_YET.capitalize()}." if empty else _json(found) if as_json else history_text.lines(found))
 
 
 @command.command("show", cls=Command, short_help="All that is kept of a run.")
@@ -197,16 +199,23 @@ def _refuse_misplaced(context: click.Context) -> None:
 
 
 @contextmanager
-def _opened(history_db: str | None) -> "Iterator[sqlite3.Connection]":
-    """The history, to be read. Raises HistoryError, also where there is none yet."""
+def _existing(history_db: str | None) -> "Iterator[sqlite3.Connection | None]":
+    """The history, to be read; None where nobody has named one, and there is none yet. Raises HistoryError."""
     from orchestrator.history import place, store
 
-    if history_db == "":
-        raise ConfigError("--history-db: expected a file, got an empty text")
     found = place.find(history_db, os.environ)
     with store.reading(found) as connection:
+        if connection is None and not found.default:
+            raise HistoryError(f"{found.path}: {NONE_YET}")
+        yield connection
+
+
+@contextmanager
+def _opened(history_db: str | None) -> "Iterator[sqlite3.Connection]":
+    """The history, to be read. Raises HistoryError, also where there is none yet."""
+    with _existing(history_db) as connection:
         if connection is None:
-            raise HistoryError(f"{found.path}: no run is recorded yet; `run` records each, but with --no-history")
+            raise HistoryError(NONE_YET)
         yield connection
 
 
@@ -231,6 +240,6 @@ def _near(name: str, names: "list[str] | tuple[str, ...]") -> str:
 
 
 def _json(value: object) -> str:
-    import msgspec
+    from orchestrator.history import export as exporting
 
-    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+    return exporting.indented(value).decode()

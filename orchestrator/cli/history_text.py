@@ -70,7 +70,7 @@ def _device(judged: DeviceRecord) -> Iterator[str]:
 
 def _cell(cell: CellRecord, label: str) -> tuple[str, ...]:
     value = cell.figures.get(cell.metric)
-    shown = "" if value is None else f"{value:.6g}"
+    shown = "" if value is None else _figure(value)
     words = (label, cell.key.words, cell.metric, shown, str(len(cell.launches)), cell.doubt)
     return tuple(plain(word) for word in words)
 
@@ -95,11 +95,16 @@ def _trend(trend: Trend, *, ascii_only: bool) -> Iterator[str]:
     start = low - _ROOM * ((high - low) or abs(high))
     span = (high - start) or 1.0
     for point in trend.points:
-        shown = "-" if point.value is None else f"{point.value:.5g}"
+        shown = "-" if point.value is None else _figure(point.value)
         bar = _bar(0.0 if point.value is None else (point.value - start) / span, ascii_only=ascii_only)
         yield f"  {plain(point.run_id):22}  {shown:>10}  {bar}  {plain('; '.join(_marks(point)))}".rstrip()
     judged = "a CPU device drifts, so nothing is judged" if on_cpu else f"changes beyond {trend.margin_percent:g} %"
-    yield f"  bars from {start:.5g} to {high:.5g}; {judged}"
+    yield f"  bars from {_figure(start)} to {_figure(high)}; {judged}"
+
+
+def _figure(value: float) -> str:
+    """Of any figure of the report: 0.012346, 98.765, 4,512.3."""
+    return f"{value:,.1f}" if abs(value) >= 1000 else f"{value:.5g}"
 
 
 def _bar(share: float, *, ascii_only: bool) -> str:

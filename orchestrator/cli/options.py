@@ -83,6 +83,16 @@ def a_file(_context: click.Context, _option: click.Parameter, value: str | None)
     return value
 
 
+def a_history(_context: click.Context, _option: click.Parameter, value: str | None) -> str | None:
+    """The file that --history-db names, absolute: for every command as in a configuration file. Raises ConfigError."""
+    if value is None:
+        return None
+    from orchestrator.configuration import resolve
+    from orchestrator.disk import folders
+
+    return resolve.absolute(value, "--history-db", folders.current())
+
+
 DISPLAY_OPTIONS: Final = (
     click.option("-v", "--verbose", is_flag=True, default=None, help="Tell every step."),
     click.option("--quiet", is_flag=True, help="Tell failures and warnings alone, and the end in one line."),
@@ -141,6 +151,7 @@ HISTORY_DB: Final = click.option(
     "--history-db",
     metavar="FILE",
     type=click.Path(),
+    callback=a_history,
     help="The history of runs. [default: gpubench/history.db in $XDG_DATA_HOME or ~/.local/share]",
 )
 

@@ -1,10 +1,14 @@
 """Records a run in the history, and asks the history about the GPUs of a run: at its edges, and never in its way.
 
-Whatever is wrong with the history is a note on standard error. It changes neither the run nor how it ends.
+Whatever is wrong with the history is a note on standard error. It changes neither the run nor how it ends. All that
+touches the history's disk is done in a thread: a home folder on a server that is gone answers nobody, and ends nothing.
 """
 
 import os
-from typing import TYPE_CHECKING
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from orchestrator.cli.options import HistoryParams
 from orchestrator.cli.streams import complain
@@ -18,12 +22,19 @@ if TYPE_CHECKING:
     from protocol.cell import Device
     from protocol.paths import RunPaths
 
+Found = TypeVar("Found")
+
+PATIENCE_S: Final = 20.0
+"""Twice what SQLite waits for another process (store.BUSY_S): who only has to wait for its turn gets it in time."""
+
 
 def record(report: "Report", stored: "StoredRun", paths: "RunPaths", given: HistoryParams | None = None) -> None:
     """Write what the report says into the history, in place of what an earlier report of the run had said.
 
     given: options of a later command, in place of what was said when the run was begun.
     """
+    from orchestrator.disk import places
+
     file = stored.configuration.history_db
     wanted = stored.configuration.history
     if given is not None:
@@ -31,16 +42,24 @@ def record(report: "Report", stored: "StoredRun", paths: "RunPaths", given: Hist
         wanted = given["history"] if given["history"] is not None else wanted or given["history_db"] is not None
     if not wanted:
         return
+    if places.is_copy(stored, paths):
+        complain(f"note: this folder is a copy of {places.home(stored)}: the history keeps what the original recorded")
+        return
     notes: list[str] = []
-    try:
+
+    def write() -> None:
         from orchestrator.history import entry, place, store, writing
 
         made = entry.of_report(report, paths.folder, tainted=stored.configuration.tainted)
         with store.writing(place.find(file, os.environ), notes) as connection:
             writing.record(connection, made)
-    except (HistoryError, ModuleNotFoundError) as error:  # a Python that was built without SQLite has no sqlite3
-        notes.append(f"the run was not recorded: {error}")
-    for note in notes:
+
+    try:
+        _in_time(write)
+    except (HistoryError, ImportError) as error:  # a Python without SQLite, or with one that cannot be loaded
+        remedy = f"Once that is mended, `gpubench-orchestrate report {paths.folder}` records it"
+        notes.append(f"the run was not recorded: {str(error).removesuffix('.')}. {remedy}")
+    for note in tuple(notes):
         complain(f"note: {note}")
 
 
@@ -48,13 +67,35 @@ def earlier(configuration: "Configuration", devices: "Sequence[Device]") -> "tup
     """What earlier runs have said against these devices, by UUID; and why that is not known, for people."""
     if not configuration.history:
         return {}, ()
-    try:
+
+    def read() -> dict[str, str]:
         from orchestrator.history import earlier as history
         from orchestrator.history import place, reading, store
 
         with store.reading(place.find(configuration.history_db, os.environ)) as connection:
             if connection is None:
-                return {}, ()
-            return history.remarks(devices, reading.offences(connection, [device.uuid for device in devices])), ()
-    except (HistoryError, ModuleNotFoundError) as error:
+                return {}
+            return history.remarks(devices, reading.offences(connection, [device.uuid for device in devices]))
+
+    try:
+        return _in_time(read), ()
+    except (HistoryError, ImportError) as error:
         return {}, (f"what earlier runs said of these devices is not known: {error}",)
+
+
+def _in_time(work: Callable[[], Found]) -> Found:
+    """What `work` gives, or raises. HistoryError where that takes longer than PATIENCE_S: its thread is left behind."""
+    outcome: Future[Found] = Future()
+
+    def tell() -> None:
+        try:
+            outcome.set_result(work())
+        except BaseException as error:  # noqa: BLE001  # it is raised again, where it is waited for
+            outcome.set_exception(error)
+
+    thread = threading.Thread(target=tell, name="history", daemon=True)
+    thread.start()
+    thread.join(PATIENCE_S)
+    if not outcome.done():
+        raise HistoryError(f"the history did not answer within {PATIENCE_S:g} s")
+    return outcome.result()

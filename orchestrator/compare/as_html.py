@@ -30,6 +30,7 @@ from orchestrator.report.html.view import (
     Table,
     Tone,
     numbers,
+    said,
     table,
     texts,
 )
@@ -266,15 +267,11 @@ def _cells(comparisons: Sequence[Comparison]) -> Cells:
     entries = [_row(one, cell) for one, cell in found[:MOST_CELLS]]
     rows = tuple(tuple(row[title] for title in titles) for row in entries)
     chosen = tuple(
-        (titles.index(title), tuple(dict.fromkeys(_words(row[title]) for row in entries)))
+        (titles.index(title), tuple(dict.fromkeys(said(row[title]) for row in entries)))
         for title in _FILTERED
         if title not in left_out
     )
     return Cells(Table("All cells", tuple(Column(title, _COLUMNS[title]) for title in titles), rows, note), chosen)
-
-
-def _words(entry: Entry) -> str:
-    return entry.text if isinstance(entry, Badge) else entry
 
 
 def _row(one: Comparison, cell: ComparedCell) -> dict[str, Entry]:

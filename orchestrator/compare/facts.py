@@ -120,19 +120,20 @@ class Change(NamedTuple):
 
 def changes(before: Side, after: Side, paired: Mapping[str, str]) -> Iterator[Change]:
     """What differs in the stack, first of the run, then of its devices. paired: UUID before → UUID after."""
-    yield from _differences(before.stack, after.stack)
+    yield from differences(before.stack, after.stack)
     first = {device.gpu_uuid: device for device in before.devices}
     second = {device.gpu_uuid: device for device in after.devices}
     seen: dict[Change, None] = {}
     for old, new in paired.items():
         if old != new:
             seen[Change("board", old, new)] = None
-        for change in _differences(first[old].stack, second[new].stack):
+        for change in differences(first[old].stack, second[new].stack):
             seen[change] = None
     yield from seen
 
 
-def _differences(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Change]:
+def differences(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Change]:
+    """What differs between two stacks, of runs or of devices."""
     for name in dict.fromkeys([*before, *after]):
         old, new = before.get(name, ""), after.get(name, "")
         if old != new:

@@ -246,15 +246,19 @@ def _deadlines(settings: Settings) -> Deadlines:
 
 
 def _absolute(said: Said, key: str, path: str, current: Path) -> str:
-    """The path as any process sees it, whatever folder a later `resume` is started in."""
+    return absolute(path, said.origin(key), current)
+
+
+def absolute(path: str, origin: str, current: Path) -> str:
+    """The path as any process sees it, whatever folder a later `resume` is started in. Raises ConfigError."""
     if not path.strip():
-        raise ConfigError(f"{said.origin(key)}: expected a path, got an empty text")
+        raise ConfigError(f"{origin}: expected a path, got an empty text")
     if "\0" in path:
-        raise ConfigError(f"{said.origin(key)}: {path!r}: no path contains a NUL character")
+        raise ConfigError(f"{origin}: {path!r}: no path contains a NUL character")
     try:
         return str(current / Path(path).expanduser())
     except RuntimeError:
-        raise ConfigError(f"{said.origin(key)}: {path}: there is no home folder to put in the place of ~") from None
+        raise ConfigError(f"{origin}: {path}: there is no home folder to put in the place of ~") from None
 
 
 def report_place(said: Said, current: Path) -> tuple[str, tuple[ReportFormat, ...]]:

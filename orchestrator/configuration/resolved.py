@@ -120,7 +120,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         """How long each phase of a launch may take there, beyond what its measurement gives it.
 
         A cell of a burn-in has a length: what is at work three times as long, and a minute, hangs. It is ended then,
-        while there is time to do it again, and long before the night is over.
+        long before the night is over: what comes after it is done, and the next round has it again.
         """
         if self.burn_in is None:
             return self.deadlines

@@ -20,8 +20,12 @@ COLUMNS: Final = (
 
 def to_json(runs: Sequence[RunRecord]) -> bytes:
     """Everything that is kept of these runs."""
-    document = {"history_version": len(MIGRATIONS), "runs": runs}
-    return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
+    return indented({"history_version": len(MIGRATIONS), "runs": runs}) + b"\n"
+
+
+def indented(value: object) -> bytes:
+    """Anything of the history as JSON that people can read too."""
+    return msgspec.json.format(msgspec.json.encode(value), indent=2)
 
 
 def to_csv(runs: Sequence[RunRecord]) -> bytes:
@@ -43,4 +47,4 @@ def _row(run: RunLine, judged: DeviceRecord, cell: CellRecord) -> Iterator[str |
     yield from (device.gpu_uuid, device.gpu_name, judged.health, judged.burn_in)
     yield from (key.model_name, key.phase, key.precision, key.batch_size, key.input_size, key.memory_format)
     yield from (key.new_tokens, key.mode, cell.status, cell.doubt)
-    yield from (cell.metric, cell.figures.get(cell.metric), ";".join(f"{value:.6g}" for value in cell.launches))
+    yield from (cell.metric, cell.figures.get(cell.metric), ";".join(map(repr, cell.launches)))

@@ -14,10 +14,6 @@ from orchestrator.report.keys import CellKey
 
 SHOWN: Final = 5
 """So many runs are named that an id may mean."""
-_RUN_COLUMNS: Final = (
-    *("run_id", "test_date", "folder", "hostname", "profile", "seconds", "verdict", "exit_code", "finished"),
-    *("tainted", "health", "burn_in", "planned", "ok", "stack"),
-)
 _LINES: Final = """
 SELECT run_id, test_date, folder, hostname, profile, seconds, verdict, exit_code, finished, tainted, health, burn_in,
     planned, ok, stack
@@ -66,15 +62,18 @@ ORDER BY test_date, runs.run_id
 
 def lines(connection: sqlite3.Connection, wanted: Filter) -> list[RunLine]:
     """The runs that are wanted, newest first."""
-    found = connection.execute(_LINES, msgspec.structs.asdict(wanted)).fetchall()
-    return [_line(connection, row) for row in found]
+    found = connection.execute(_LINES, msgspec.structs.asdict(wanted))
+    names = [column[0] for column in found.description]
+    return [_line(connection, dict(zip(names, row, strict=True))) for row in found.fetchall()]
 
 
 def run(connection: sqlite3.Connection, name: str) -> RunRecord:
     """The run of that id, or the one that begins so. Raises HistoryError where it means none, or several."""
+    if not name:
+        raise HistoryError("expected the id of a recorded run, or a unique beginning of one, got an empty text")
     found = lines(connection, Filter(run_id=name))
     meant = [one for one in found if one.run_id == name] or found
-    if len(meant) != 1 or not name:
+    if len(meant) != 1:
         which = f"several: {', '.join(one.run_id for one in meant[:SHOWN])}" if meant else "none; `history` lists them"
         raise HistoryError(f"{name!r}: expected the id of a recorded run, or a unique beginning of one; found {which}")
     return in_full(connection, meant[0])
@@ -135,8 +134,7 @@ def offences(connection: sqlite3.Connection, uuids: Sequence[str]) -> list[Offen
     ]
 
 
-def _line(connection: sqlite3.Connection, row: Sequence[object]) -> RunLine:
-    value = dict(zip(_RUN_COLUMNS, row, strict=True))
+def _line(connection: sqlite3.Connection, value: dict[str, object]) -> RunLine:
     counts = Counter(name for (name,) in connection.execute(_NAMES, (value["run_id"],)))
     value["devices"] = tuple(f"{number} x {name}" for name, number in counts.items())
     value["stack"] = msgspec.json.decode(str(value["stack"]))

@@ -10,6 +10,7 @@ Several processes may do all of this at once: each waits for the other up to BUS
 On a local disk the database has a write-ahead log, elsewhere a rollback journal (mounts.py).
 """
 
+import math
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
@@ -25,6 +26,10 @@ from orchestrator.history.migrations import APPLICATION_ID, MIGRATIONS
 from orchestrator.history.place import Place
 
 BUSY_S: Final = 10.0
+CHECKED_BYTES: Final = 100 * 2**20
+"""Up to this size all of it is checked before it is written: a fifth of a second, a second or two over a network."""
+_LONGEST: Final = 80
+"""Characters of a text that is quoted in a message."""
 _DAMAGE: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _HEADER_BYTES: Final = 100
 _MAGIC: Final = b"SQLite format 3\0"
@@ -44,10 +49,15 @@ def writing(place: Place, notes: list[str] | None = None) -> Iterator[sqlite3.Co
     Raises HistoryError.
     """
     path = _real(place.path)
+    told = [] if notes is None else notes
     with _told(path):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with closing(_whole(path, place, [] if notes is None else notes)) as connection:
-            yield connection
+        try:
+            with closing(_whole(path, place, told, CHECKED_BYTES)) as connection, _damage_named(path):
+                yield connection
+        except DamagedError:  # in one too large to be checked each time: set aside now, for the next one
+            _whole(path, place, told, math.inf).close()
+            raise
 
 
 @contextmanager
@@ -58,13 +68,13 @@ def reading(place: Place) -> Iterator[sqlite3.Connection | None]:
         if not path.exists():
             yield None
             return
+        may_write = os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
         try:
-            opened = _open(path) if os.access(path, os.W_OK) and os.access(path.parent, os.W_OK) else _open_as_is(path)
+            with closing(_open(path) if may_write else _open_as_is(path)) as connection, _damage_named(path):
+                connection.execute("PRAGMA query_only = ON")
+                yield connection
         except DamagedError as error:
             raise HistoryError(f"{error}. The next run that is recorded sets it aside and begins another.") from error
-        with closing(opened) as connection:
-            connection.execute("PRAGMA query_only = ON")
-            yield connection
 
 
 @contextmanager
@@ -95,11 +105,11 @@ def _real(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
 
-def _whole(path: Path, place: Place, notes: list[str]) -> sqlite3.Connection:
+def _whole(path: Path, place: Place, notes: list[str], checked_bytes: float) -> sqlite3.Connection:
     for _ in range(_TRIES):
         seen = path.stat().st_ino if path.exists() else None
         try:
-            return _open(path)
+            return _open(path, checked_bytes)
         except DamagedError as error:
             if not (place.default or _says_ours(path)):
                 raise HistoryError(
@@ -111,12 +121,17 @@ def _whole(path: Path, place: Place, notes: list[str]) -> sqlite3.Connection:
     raise HistoryError(f"{path}: was found damaged {_TRIES} times, although it was set aside; look at the disk")
 
 
-def _open(path: Path) -> sqlite3.Connection:
-    """A connection that may write. Raises DamagedError, HistoryError for what is refused."""
+def _open(path: Path, checked_bytes: float = 0) -> sqlite3.Connection:
+    """A connection that may write. Raises DamagedError, HistoryError for what is refused.
+
+    checked_bytes: up to which size all of the file is looked at; damage elsewhere is found by whoever comes across it.
+    """
     connection = _connect(path, "rwc")
     try:
         with _damage_named(path):
             _require_ours(connection, path)
+            if path.stat().st_size <= checked_bytes:
+                _require_whole(connection, path)
             _journal(connection, path)
             migrate(connection)
     except BaseException:
@@ -164,6 +179,9 @@ def _require_ours(connection: sqlite3.Connection, path: Path) -> None:
             f"{path}: a history of version {version}, written by a newer gpubench; this one knows version "
             f"{len(MIGRATIONS)}. Nothing was touched: use the newer one, or name another file with --history-db."
         )
+
+
+def _require_whole(connection: sqlite3.Connection, path: Path) -> None:
     found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
     if found != "ok":
         raise DamagedError(f"{path}: the history is damaged ({found})")
@@ -214,5 +232,7 @@ def _told(path: Path) -> Iterator[None]:
         raise HistoryError(f"{path}: the history cannot be used: {error}") from error
     except OSError as error:
         raise HistoryError(f"{path}: the history cannot be used: {error.strerror}") from error
+    except UnicodeEncodeError as error:  # a byte of the command line that was no text stands for itself
+        raise HistoryError(f"{path}: the history has UTF-8 alone, and no {error.object[:_LONGEST]!r}") from error
     except msgspec.MsgspecError as error:
         raise HistoryError(f"{path}: the history holds what this gpubench has not written: {error}") from error

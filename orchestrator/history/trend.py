@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from orchestrator.compare import facts
 from orchestrator.compare.comparison import END_TO_END
 from orchestrator.history.records import Point
 from orchestrator.report.keys import CellKey
@@ -125,18 +126,11 @@ def _changes(values: Sequence[float | None], left_out: Sequence[str], margin: fl
 
 def _differences(before: Point, after: Point) -> Iterator[str]:
     """What is not as it was in the run before: the stack of the run, then facts of the device."""
-    yield from _changed(before.stack, after.stack)
-    yield from _changed(_facts(before), _facts(after))
+    for one, other in ((before.stack, after.stack), (_facts(before), _facts(after))):
+        yield from (change.words for change in facts.differences(one, other) if change.name not in _QUIET)
 
 
 def _facts(point: Point) -> Mapping[str, str]:
     device = point.device
     limits = {"power limit in W": device.power_limit_w, "memory in MB": device.memory_mb}
     return {**device.stack, **{name: f"{value:g}" for name, value in limits.items() if value is not None}}
-
-
-def _changed(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[str]:
-    for name in dict.fromkeys([*before, *after]):
-        old, new = before.get(name, "unknown"), after.get(name, "unknown")
-        if old != new and name not in _QUIET:
-            yield f"{name} {old} -> {new}"

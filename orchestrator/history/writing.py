@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -46,9 +47,12 @@ def record(connection: sqlite3.Connection, made: RunRecord) -> None:
 
 
 def remove(connection: sqlite3.Connection, run_ids: Iterable[str]) -> None:
-    """Take runs out, with all that was recorded of them."""
+    """Take runs out, with all that was recorded of them, and give their space back."""
     with transaction(connection):
         connection.executemany(_DELETE, [(run_id,) for run_id in run_ids])
+    # Somebody else uses it, or the disk has no room for the copy: then the space is that of the runs to come.
+    with suppress(sqlite3.OperationalError):
+        connection.execute("VACUUM")
 
 
 def _text(value: object) -> str:

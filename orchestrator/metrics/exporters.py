@@ -20,10 +20,11 @@ from prometheus_client.registry import Collector
 from orchestrator.configuration.resolved import StoredRun
 from orchestrator.disk import folders
 from orchestrator.errors import ConfigError
-from orchestrator.metrics.families import FAMILIES, Family, Kind
+from orchestrator.metrics.families import FAMILIES, RUN, Family, Kind
 from orchestrator.metrics.follower import Follower
 from orchestrator.metrics.view import View
 from orchestrator.report.model import Report
+from orchestrator.report.plain import plain
 from orchestrator.view import Display
 
 EVERY_S: Final = 10.0
@@ -89,8 +90,8 @@ class Exporters:
             try:
                 write_to_textfile(str(path), self._registry)
                 self.problem = ""
-            except OSError as error:
-                self.problem = error.strerror or str(error)
+            except Exception as error:  # noqa: BLE001  # whatever it is, the end of the run tells it
+                self.problem = getattr(error, "strerror", None) or str(error) or type(error).__name__
             if over:
                 return
             self._over.wait(EVERY_S)
@@ -175,9 +176,10 @@ class _Collected(Collector):
 
 
 def converted(family: Family, view: View) -> GaugeMetricFamily | CounterMetricFamily:
-    """A family and its samples as prometheus_client wants them."""
+    """A family and its samples as prometheus_client wants them, each with the id of its run as the first label."""
     make = GaugeMetricFamily if family.kind is Kind.GAUGE else CounterMetricFamily
-    made = make(family.name, family.help, labels=family.labels)
+    made = make(family.name, family.help, labels=(RUN, *family.labels))
+    run = plain(view.run_id)
     for labels, value in family.rows(view):
-        made.add_metric(labels, value)
+        made.add_metric((run, *labels), value)
     return made

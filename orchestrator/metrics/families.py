@@ -27,6 +27,8 @@ VERDICTS: Final = (*Verdict, PENDING)
 FAILURES: Final = tuple(category for category in Category if category is not Category.STOPPED)
 """A launch that a person stopped is no failure."""
 
+RUN: Final = "run_id"
+"""The first label of every metric: two runs on one machine have no series in common."""
 _GPU: Final = ("gpu", "uuid")
 _CELL: Final = ("cell", "gpu", "uuid", "model", "workload", "precision", "batch_size")
 
@@ -39,7 +41,7 @@ class Kind(enum.StrEnum):
 
 
 class Family(NamedTuple):
-    """A metric. rows: its samples; labels: the names of what tells them apart."""
+    """A metric. rows: its samples; labels: the names of what tells those of one run apart."""
 
     name: str
     kind: Kind
@@ -62,7 +64,7 @@ def _shown(read: Callable[[Snapshot], float | None]) -> Rows:
 
 
 def _info(view: View) -> Iterator[Row]:
-    yield (plain(view.run_id), view.tool_version, plain(view.profile)), 1.0
+    yield (view.tool_version, plain(view.profile)), 1.0
 
 
 def _stands(view: View) -> Iterator[Row]:
@@ -163,7 +165,7 @@ def _burn_in(view: View) -> Iterator[Row]:
 
 _G, _C = Kind.GAUGE, Kind.COUNTER
 FAMILIES: Final = (
-    Family("gpubench_run_info", _G, "The run; always 1.", ("run_id", "version", "profile"), _info),
+    Family("gpubench_run_info", _G, "The run; always 1.", ("version", "profile"), _info),
     Family("gpubench_run_state", _G, "1 for the state that the run is in.", ("state",), _stands),
     Family(
         "gpubench_run_start_timestamp_seconds",

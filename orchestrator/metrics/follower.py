@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 
 import msgspec
 
@@ -20,7 +20,7 @@ class Follower:
         self._display = display
         self._lock = threading.Lock()
         self.cells = {cell.id: cell for cell in stored.plan.cells}
-        self._figures: dict[str, Figure] = {}
+        self._figures: defaultdict[str, list[Figure]] = defaultdict(list)
         self._failures: Counter[Category] = Counter()
         self._retries = 0
         now = time.time()
@@ -37,8 +37,9 @@ class Follower:
     def view(self) -> View:
         """All that is known now. Copies what grows, so that the loop may go on."""
         with self._lock:
+            newest = {cell: good[-1] for cell, good in self._figures.items() if good}
             return msgspec.structs.replace(
-                self._view, figures=dict(self._figures), failures=dict(self._failures), retries=self._retries
+                self._view, figures=newest, failures=dict(self._failures), retries=self._retries
             )
 
     def show(self, snapshot: Snapshot) -> None:
@@ -52,7 +53,7 @@ class Follower:
             if isinstance(event, CellEnded):
                 self._ended(event)
             elif event.event == "result_withdrawn":
-                self._figures.pop(event.fields["cell_id"], None)
+                del self._figures[event.fields["cell_id"]][-1:]  # what launches before it have measured holds again
                 self._failed(event.fields["category"], again=event.fields["again"])
         if isinstance(event, Notice) and event.event == "run_ended":
             broken = event.fields["verdict"] is None
@@ -85,7 +86,7 @@ class Follower:
         cell = self.cells.get(event.cell_id or "")
         if cell is None:
             return
-        self._figures[cell.id] = Figure(
+        figure = Figure(
             label=event.label,
             uuid=cell.devices[0],
             model=cell.model,
@@ -95,6 +96,7 @@ class Follower:
             iteration_s=None if event.iteration_ms is None else event.iteration_ms / 1e3,
             items_per_second=event.items_per_second,
         )
+        self._figures[cell.id].append(figure)
 
     def _failed(self, category: Category, *, again: bool) -> None:
         self._failures[category] += 1

@@ -81,6 +81,7 @@ def test_a_trend_is_a_plot_with_its_changes(invoke: Invoke, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        (("show", ""), "a unique beginning of one, got an empty text"),
         (("trend", "resnet5"), "no such cell of resnet5 is recorded. Did you mean resnet50?"),
         (("trend", "resnet50", "-p", "fp64"), "no such cell of resnet50 is recorded"),
         (("trend", "resnet50", "--figure", "peak_memory"), "a figure peak_memory. Did you mean peak_memory_mb?"),
@@ -93,7 +94,7 @@ def test_a_trend_is_a_plot_with_its_changes(invoke: Invoke, tmp_path: Path) -> N
         (("prune", "--keep", "1", "--before", "2026-01-01"), "expected either --before DATE or --keep N"),
         (("export", "--format", "xml", "-o", "x"), "there is no format 'xml'"),
         (("export", "-o", "none/x"), "-o/--output: none/x cannot be written: no such folder"),
-        (("--history-db", ""), "--history-db: expected a file, got an empty text"),
+        (("--history-db", ""), "--history-db: expected a path, got an empty text"),
         (("--history-db", "none.db"), "none.db: no run is recorded yet"),
     ],
 )
@@ -102,6 +103,45 @@ def test_what_cannot_be_done_is_said(invoke: Invoke, words: tuple[str, ...], mes
     ended = invoke("history", *words)
     assert ended.exit_code == ExitCode.USAGE
     assert message in ended.stderr
+
+
+def test_no_run_yet_is_no_mistake(invoke: Invoke) -> None:
+    """On a new machine the list is empty, and says so; a file that somebody named should be there."""
+    ended = invoke("history")
+    assert (ended.exit_code, ended.stdout) == (
+        0,
+        "No run is recorded yet; `run` records each, but with --no-history.\n",
+    )
+    assert invoke("history", "--json").stdout == "[]\n"
+    ended = invoke("history", "trend", "resnet50")
+    assert (ended.exit_code, "no run is recorded yet" in ended.stderr) == (ExitCode.USAGE, True)
+
+
+def test_large_figures_keep_their_digits(invoke: Invoke, tmp_path: Path) -> None:
+    """In a trend, in a run, and to the last one in the file for other programs."""
+    where = str(kept(tmp_path, [record(1, 123_456.75)]).path)
+    _, line, legend = invoke("history", "trend", "resnet50", "--history-db", where).stdout.splitlines()
+    assert line.split()[1] == "123,456.8"
+    assert "bars from 92,592.6 to 123,456.8" in legend
+    assert "123,456.8" in invoke("history", "show", run_id(1), "--history-db", where).stdout
+    invoke("history", "export", "-o", "runs.csv", "--history-db", where)
+    assert "123456.75;" in Path("runs.csv").read_text()
+
+
+def test_every_command_understands_the_name_of_a_history_alike(
+    invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """~ is the home folder, and an empty text is a mistake: as `run` has it."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    kept(tmp_path / "home", [record(1)])
+    assert invoke("history", "--history-db", "~/history.db").stdout.splitlines()[1].startswith(run_id(1))
+    assert invoke("history", "prune", "--keep", "0", "--history-db", "~/history.db").exit_code == 0
+    assert recorded(tmp_path / "home" / "history.db") == []
+    for command in ("run", "resume", "report", "history"):
+        words = ("runs/none",) if command in ("resume", "report") else ()
+        ended = invoke(command, *words, "--history-db", "")
+        assert ended.exit_code == ExitCode.USAGE
+        assert "--history-db: expected a path, got an empty text" in ended.stderr
 
 
 @pytest.mark.usefixtures("history")
@@ -115,7 +155,7 @@ def test_the_history_is_exported(invoke: Invoke) -> None:
         (run_id(2), "90.0", ""),
         (run_id(3), "100.0", "FAIL"),
     ]
-    assert rows[1]["Launches"] == "90;90.9;89.1"
+    assert rows[1]["Launches"] == ";".join(map(repr, record(2, 90.0).cells[0].launches))
     invoke("history", "export", "--format", "json", "-o", "runs.json")
     assert [one["run"]["run_id"] for one in json.loads(Path("runs.json").read_text())["runs"]] == [
         row["Run"] for row in rows

@@ -1,7 +1,9 @@
 """What `run` and `report` leave in the history, what they are told of it, and that neither is in their way."""
 
 import os
+import shutil
 import tempfile
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from orchestrator import run
 from orchestrator.cli import recording
 from orchestrator.configuration.resolved import StoredRun
 from orchestrator.disk import archive, reporting
+from orchestrator.errors import HistoryError
 from orchestrator.history import store
 from orchestrator.history.place import Place, find
 from orchestrator.machine import cuda_probe
@@ -178,12 +181,82 @@ def test_a_history_that_cannot_be_asked_is_a_note_at_the_beginning(invoke: Invok
     assert "what earlier runs said of these devices is not known: " in invoke(*TINY).stderr
 
 
-def test_a_python_without_sqlite_has_no_history(tmp_path: Path) -> None:
-    """It was built without; the run begins and ends as ever, and says so."""
-    source = (
-        "import sys; sys.modules['sqlite3'] = None\n"
-        "from orchestrator.cli import recording\n"
-        "from tests.fakes.configurations import configuration\n"
-        "print(recording.earlier(configuration(), ()))\n"
-    )
-    assert "of these devices is not known: import of sqlite3" in python("-c", source, cwd=tmp_path).stdout
+WITHOUT_SQLITE = """
+import sys
+from pathlib import Path
+{blocked}
+from orchestrator.cli import recording
+from tests.fakes.configurations import configuration
+from tests.fakes.runs import FakeRun
+print(recording.earlier(configuration(), ()))
+fake = FakeRun(Path("run"), batch_sizes=(1,))
+recording.record(fake.report(), fake.stored, fake.paths)
+"""
+NOT_BUILT = "sys.modules['sqlite3'] = None"
+NOT_LOADED = """
+class Broken:
+    def find_spec(self, name, *_):
+        if name == "_sqlite3":
+            raise ImportError("libsqlite3.so.0: cannot open shared object file")
+sys.meta_path.insert(0, Broken())
+"""
+
+
+@pytest.mark.parametrize(
+    ("blocked", "words"), [(NOT_BUILT, "import of sqlite3"), (NOT_LOADED, "libsqlite3.so.0: cannot open")]
+)
+def test_a_python_without_sqlite_has_no_history(tmp_path: Path, blocked: str, words: str) -> None:
+    """It was built without, or its library is gone: the run begins and ends as ever, and both ends say so."""
+    ended = python("-c", WITHOUT_SQLITE.format(blocked=blocked), cwd=tmp_path)
+    assert f"of these devices is not known: {words}" in ended.stdout
+    assert f"note: the run was not recorded: {words}" in ended.stderr
+    assert ended.returncode == 0
+
+
+def test_what_was_not_recorded_can_be_recorded_later(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The note names the command."""
+    fake = reported(tmp_path / "run")
+    recording.record(fake.report(), fake.stored, fake.paths, {"history": None, "history_db": str(tmp_path)})
+    assert f"`gpubench-orchestrate report {fake.paths.folder}` records it" in capsys.readouterr().err
+
+
+def test_a_copy_of_a_run_leaves_the_history_to_the_original(
+    invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`report` of a copy would put the copy's folder, and what was changed in it, in the original's place."""
+    fake = reported(tmp_path / "runs" / "20240115-103000-abcd")
+    monkeypatch.setattr("orchestrator.disk.places.home", lambda _: fake.paths.folder)
+    assert invoke("report", str(fake.paths.folder)).exit_code == 0
+    shutil.copytree(fake.paths.folder, tmp_path / "copy")
+    ended = invoke("report", str(tmp_path / "copy"))
+    note = f"note: this folder is a copy of {fake.paths.folder}: the history keeps what the original recorded"
+    assert (ended.exit_code, note in ended.stderr) == (0, True)
+    with store.reading(Place(default(), default=True)) as connection:
+        assert connection is not None
+        assert connection.execute("SELECT folder FROM runs").fetchall() == [(str(fake.paths.folder),)]
+
+
+# ── a history that never answers ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_history_that_never_answers_holds_up_neither_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A dead server's folder: the beginning and the end of a run wait a while, and say that they gave up."""
+    assert recording.PATIENCE_S == 2 * store.BUSY_S
+    monkeypatch.setattr(recording, "PATIENCE_S", 0.2)
+    released = threading.Event()
+
+    def hang(*_: object) -> Place:
+        released.wait(3)
+        raise HistoryError("released")
+
+    monkeypatch.setattr("orchestrator.history.place.find", hang)
+    fake = reported(tmp_path / "run")
+    try:
+        _, [unknown] = recording.earlier(fake.stored.configuration, ())
+        recording.record(fake.report(), fake.stored, fake.paths)
+    finally:
+        released.set()
+    assert unknown.endswith("is not known: the history did not answer within 0.2 s")
+    assert "the run was not recorded: the history did not answer within 0.2 s" in capsys.readouterr().err

@@ -43,8 +43,8 @@ def test_a_damaged_history_is_set_aside_and_told(tmp_path: Path, damage: Callabl
         where = kept(tmp_path, [record(day) for day in range(1, 28)])
         damage(where.path)
         before = where.path.read_bytes()
-        with pytest.raises(HistoryError, match="damaged"), store.reading(where):
-            pass
+        with pytest.raises(HistoryError, match="damaged"):
+            runs(where)
         assert where.path.read_bytes() == before
         notes: list[str] = []
         with store.writing(where, notes) as connection:
@@ -52,6 +52,37 @@ def test_a_damaged_history_is_set_aside_and_told(tmp_path: Path, damage: Callabl
         assert (tmp_path / f"history.damaged-{number}.db").read_bytes() == before
         assert runs(where) == [run_id(28)]
         assert [f"set aside as history.damaged-{number}.db" in note for note in notes] == [True]
+
+
+def test_damage_is_told_to_those_who_meet_it(tmp_path: Path) -> None:
+    """A list needs no index of models: who reads is not made to look at all of a file that may be large."""
+    where = kept(tmp_path, [record(1)])
+    with closing(sqlite3.connect(where.path)) as connection:
+        [(page,)] = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'cells_of_model'").fetchall()
+    with where.path.open("r+b") as file:
+        file.seek((page - 1) * 4096)
+        file.write(os.urandom(4096))
+    assert runs(where) == [run_id(1)]
+    notes: list[str] = []
+    with store.writing(where, notes):
+        pass
+    assert len(notes) == 1
+
+
+def test_damage_in_a_large_history_is_found_by_the_one_who_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not looked through at each opening; it is set aside all the same, and the next one is recorded."""
+    monkeypatch.setattr(store, "CHECKED_BYTES", 0)
+    where = kept(tmp_path, [record(day) for day in range(1, 28)])
+    scribbled(where.path)
+    notes: list[str] = []
+    with pytest.raises(HistoryError, match="damaged"), store.writing(where, notes) as connection:
+        writing.record(connection, record(28))
+    assert ["set aside as history.damaged-1.db" in note for note in notes] == [True]
+    with store.writing(where) as connection:
+        writing.record(connection, record(28))
+    assert runs(where) == [run_id(28)]
 
 
 def test_what_lies_beside_a_damaged_history_goes_with_it(tmp_path: Path) -> None:

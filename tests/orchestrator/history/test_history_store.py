@@ -6,6 +6,7 @@ import sqlite3
 import tempfile
 from contextlib import closing
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -63,6 +64,42 @@ def test_removed_runs_leave_nothing_behind(tmp_path: Path) -> None:
     with closing(sqlite3.connect(where.path)) as connection:
         found = [connection.execute(f"SELECT run_id FROM {name}").fetchall() for name in ("runs", "devices", "cells")]
     assert found == [[(run_id(2),)]] * 3
+
+
+def test_removed_runs_give_their_space_back(tmp_path: Path) -> None:
+    """To the disk, unless somebody else works with the history at that moment."""
+    where = kept(tmp_path, [record(number, stack={"much": "x" * 100_000}) for number in range(1, 10)])
+    before = where.path.stat().st_size
+    with store.writing(where) as connection:
+        writing.remove(connection, [run_id(number) for number in range(1, 9)])
+    assert where.path.stat().st_size < before / 4
+
+
+def test_space_that_cannot_be_given_back_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process writes as soon as the runs are out; they are out."""
+    where = kept(tmp_path, [record(1)])
+    monkeypatch.setattr(store, "BUSY_S", 0.05)
+    with store.writing(where) as connection, closing(sqlite3.connect(where.path, isolation_level=None)) as other:
+        seen: list[str] = []
+
+        def occupy(statement: str) -> None:
+            if statement == "VACUUM":
+                other.execute("BEGIN IMMEDIATE")
+                seen.append(statement)
+
+        connection.set_trace_callback(occupy)
+        writing.remove(connection, [run_id(1)])
+    assert (seen, runs(where)) == (["VACUUM"], [])
+
+
+def test_what_is_no_text_is_refused_in_words(tmp_path: Path) -> None:
+    """A byte of the command line that is no UTF-8, in what is asked for and in what is to be recorded."""
+    where = kept(tmp_path, [record(1)])
+    with pytest.raises(HistoryError, match=r"UTF-8 alone, and no 'caf\\udce9'"), store.reading(where) as connection:
+        reading.run(cast("sqlite3.Connection", connection), "caf\udce9")
+    with pytest.raises(HistoryError, match="UTF-8 alone"):
+        kept(tmp_path, [record(2, profile="caf\udce9")])
+    assert runs(where) == [run_id(1)]
 
 
 def test_readers_make_nothing(tmp_path: Path) -> None:

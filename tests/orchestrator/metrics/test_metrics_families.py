@@ -15,7 +15,7 @@ from orchestrator.configuration import catalogue
 from orchestrator.deciding.slots import SlotStatus
 from orchestrator.health.verdict import Verdict
 from orchestrator.metrics import exporters
-from orchestrator.metrics.families import FAMILIES, Family, Kind
+from orchestrator.metrics.families import FAMILIES, RUN, Family, Kind
 from orchestrator.metrics.view import Figure, RunStands, View
 from orchestrator.view import DeviceLine, Snapshot
 from protocol.failure import Category
@@ -176,6 +176,26 @@ def test_names_of_others_break_no_line() -> None:
     assert found["gpubench_cell_items_per_second"].labels["model"] == 'a"b\\c d} 1'
 
 
+def test_two_runs_on_one_machine_have_no_series_in_common() -> None:
+    """node_exporter reads the files of both, and would drop a series that is there twice."""
+
+    def series(run_id: str) -> set[tuple[str, tuple[tuple[str, str], ...]]]:
+        families = Shown(view(run_id=run_id, exit_code=0)).collect()
+        return {(one.name, tuple(one.labels.items())) for family in families for one in family.samples}
+
+    one, other = series("run-1"), series("run-2")
+    assert one
+    assert {labels[0] for _, labels in one} == {("run_id", "run-1")}
+    assert not one & other
+
+
+def test_each_panel_tells_runs_apart() -> None:
+    """In its legend; a sum over two runs at once would be of neither."""
+    for query, legend in queries():
+        assert "{{instance}}" not in legend or f"{{{{{RUN}}}}}" in legend
+        assert all(RUN in group for group in re.findall(r"by \(([^)]*)\)", query))
+
+
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 def test_names_follow_the_conventions(family: Family) -> None:
     """One prefix, no unit but a base unit, _total for counters alone, a sentence of help."""
@@ -189,7 +209,7 @@ def test_names_follow_the_conventions(family: Family) -> None:
 # ── the dashboard ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 DASHBOARD = catalogue.configs_folder() / "grafana" / "gpubench.json"
-FROM_PROMETHEUS = {"instance", "job"}
+EVERYWHERE = {"instance", "job", RUN}
 """Labels that every metric has once it was scraped."""
 FUNCTIONS = {"sum", "rate", "time", "by", "label_values"}
 
@@ -209,7 +229,7 @@ def wrong(query: str, legend: str) -> list[str]:
     labels = {label for group in re.findall(r"\{([^}]*)\}", bare) for label in re.findall(r"[a-z_]+(?=[=!])", group)}
     labels |= {label.strip() for group in re.findall(r"by \(([^)]*)\)", bare) for label in group.split(",")}
     labels |= set(re.findall(r"label_values\([^,]*, *([a-z_]+)\)", bare)) | set(re.findall(r"{{(\w+)}}", legend))
-    known = FROM_PROMETHEUS.union(*(BY_NAME[name].labels for name in names & BY_NAME.keys()))
+    known = EVERYWHERE.union(*(BY_NAME[name].labels for name in names & BY_NAME.keys()))
     return sorted(names - BY_NAME.keys()) + sorted(labels - known) if names else ["no metric"]
 
 
@@ -244,7 +264,7 @@ def test_the_table_of_metrics_is_the_code() -> None:
     """docs/monitoring.md repeats the table; after a change of it, paste what this test expected."""
     rows = ["| metric | kind | labels | meaning |", "|---|---|---|---|"]
     for family in FAMILIES:
-        labels = ", ".join(f"`{label}`" for label in family.labels)
+        labels = ", ".join(f"`{label}`" for label in (RUN, *family.labels))
         rows.append(f"| `{family.name}` | {family.kind} | {labels} | {family.help} |")
     text = (Path(__file__).parents[3] / "docs" / "monitoring.md").read_text(encoding="utf-8")
     assert text.partition("<!-- metrics: begin -->\n")[2].partition("\n<!-- metrics: end -->")[0] == "\n".join(rows)

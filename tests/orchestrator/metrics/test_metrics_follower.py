@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from orchestrator.metrics.follower import Follower
@@ -93,6 +94,16 @@ def test_a_result_that_is_taken_back_has_no_figures(follower: Follower) -> None:
     follower.tell(Notice(level="warning", message="m", event="result_withdrawn", fields=fields))
     seen = follower.view()
     assert (seen.figures, seen.failures, seen.retries) == ({}, {Category.THROTTLED: 1}, 1)
+
+
+def test_a_result_that_is_taken_back_leaves_those_before_it(follower: Follower) -> None:
+    """Two good launches, of which the second is withdrawn: the figures are those of the first."""
+    follower.tell(ended(follower))
+    follower.tell(msgspec.structs.replace(ended(follower), items_per_second=9.0))
+    (cell,) = follower.view().figures
+    fields = {"cell_id": cell, "category": Category.THROTTLED, "again": True}
+    follower.tell(Notice(level="warning", message="m", event="result_withdrawn", fields=fields))
+    assert follower.view().figures[cell].items_per_second == 50.0
 
 
 @pytest.mark.parametrize(("verdict", "stands"), [("complete", RunStands.OVER), (None, RunStands.BROKEN_OFF)])
