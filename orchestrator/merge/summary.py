@@ -13,7 +13,7 @@ from orchestrator.disk.outcomes import Status
 from orchestrator.health.verdict import Verdict as HealthVerdict
 from orchestrator.merge import batch_scans, health
 from orchestrator.merge.ledgers import overhead_ms
-from orchestrator.merge.results import report_attempt
+from orchestrator.merge.results import outcome_word, report_attempt
 from orchestrator.merge.whose import Fault
 from orchestrator.report.burn_in import BurnInReport
 from orchestrator.report.cells import Measured, ModelResult, PhaseMetrics
@@ -80,9 +80,9 @@ def failures(archive: Archive, evidence: Evidence, faults: Mapping[int, Fault]) 
     cells = {cell.id: cell for cell in archive.stored.plan.cells}
     labels = {device.uuid: device.gpu_id for device in archive.stored.devices}
     for attempt in sorted(archive.attempts, key=lambda attempt: attempt.started):
-        report = report_attempt(attempt, archive.paths, evidence.damaged)
-        if report.outcome == "result" or batch_scans.is_an_answer(archive, evidence, attempt):
+        if outcome_word(attempt, evidence.damaged) == "result" or batch_scans.is_an_answer(archive, evidence, attempt):
             continue
+        report = report_attempt(attempt, evidence.damaged)
         cell = cells[attempt.start.cell]
         yield FailureReport(
             at=report.started,

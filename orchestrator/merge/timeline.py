@@ -4,7 +4,7 @@ Launches that lie too close together for the eye are told of together, so that a
 ten minutes. A launch without a result always stands for itself, up to MOST_FAILED of them.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from orchestrator.disk.archive import Archive, Attempt
@@ -17,14 +17,18 @@ MOST_FAILED: Final = 100
 _WITHOUT_BATCH: Final = OF_NO_MODEL | {Workload.LOAD}
 
 
-def timeline(archive: Archive, evidence: Evidence) -> Timeline:
-    """All devices of the run, in its order."""
+def timeline(archive: Archive, evidence: Evidence, without_result: Collection[int]) -> Timeline:
+    """All devices of the run, in its order.
+
+    without_result: the launches that the report counts as failures. One that told a scan that its size is too large has
+    no result either, and is none.
+    """
     cells = {cell.id: cell for cell in archive.stored.plan.cells}
     spans: dict[str, list[Span]] = {device.uuid: [] for device in archive.stored.devices}
     clocks = _clocks(archive)
     for attempt in archive.attempts:
         cell = cells[attempt.start.cell]
-        span = _span(attempt, cell, clocks[attempt.segment.boot_id], good=attempt.start.launch in evidence.launches)
+        span = _span(attempt, cell, clocks[attempt.segment.boot_id], failed=attempt.start.launch in without_result)
         for uuid in cell.devices:
             spans[uuid].append(span)
     return Timeline(
@@ -47,7 +51,7 @@ def _clocks(archive: Archive) -> Mapping[str, float]:
     return found
 
 
-def _span(attempt: Attempt, cell: Cell, clock: float, *, good: bool) -> Span:
+def _span(attempt: Attempt, cell: Cell, clock: float, *, failed: bool) -> Span:
     """An attempt whose end nobody wrote has no length."""
     start_s = clock + attempt.start.at_ns / 1e9
     batch = "" if cell.workload in _WITHOUT_BATCH else f" b{attempt.start.batch_size}"
@@ -55,7 +59,7 @@ def _span(attempt: Attempt, cell: Cell, clock: float, *, good: bool) -> Span:
         start_s=start_s,
         end_s=start_s + (attempt.lasted_ms or 0.0) / 1000,
         workload=cell.workload,
-        failed=not good,
+        failed=failed,
         words=f"{cell.model} {cell.workload} {cell.precision}{batch}",
     )
 

@@ -2,7 +2,8 @@
 
 A scan for the batch size (`-b auto`) has a row for each size that was tried, smallest first: its curve. They are rows
 like any other, of a model at a batch; the best size has all figures, as it has in the other formats, and stands there
-once. Where nothing ran there is no Batch_Size, as for a cell that failed.
+once. Where nothing ran there is no Batch_Size, as for a cell that failed. A check of a burn-in measures nothing: its
+row says what became of it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,8 +11,9 @@ from typing import TYPE_CHECKING, Final
 
 from orchestrator.disk.outcomes import Status
 from orchestrator.report.cells import BatchPoint, BatchScan, Computed, Measured, ModelResult, ProbeMetrics
-from orchestrator.report.model import Report
+from orchestrator.report.model import CellEntry, Report
 from orchestrator.report.plain import plain
+from protocol.cell import OF_NO_MODEL
 
 if TYPE_CHECKING:
     import pandas
@@ -108,7 +110,7 @@ _SHARED: Final[dict[str, str]] = {
 }
 """Columns that every kind of metric has."""
 _WITHOUT_BATCH: Final = {"Batch_Size": None, "Requested_Batch": None}
-"""Loading and probes have no batch."""
+"""Loading, probes and checks have no batch."""
 
 
 def to_csv(report: Report) -> str:
@@ -122,9 +124,11 @@ def table(report: Report) -> "pandas.DataFrame":
 
     names = {device.gpu_uuid: device.gpu_name for device in report.gpu_info}
     scans = {scan.cell: scan for scan in report.batch_scans}
+    told = {*scans, *(probe.cell for probe in report.probes)}
     rows: list[Row] = []
     for result in report.results:
         for metric, row in _rows(result, names[result.gpu_uuid]):
+            told.add(metric.cell)
             scan = scans.pop(metric.cell, None)
             rows += [row] if scan is None else _curve(scan, names[scan.gpu_uuid], row)
     for scan in scans.values():  # they have found nothing, or not yet: none of the results is theirs
@@ -132,6 +136,7 @@ def table(report: Report) -> "pandas.DataFrame":
         rows.append({**_of_scan(scan, names[scan.gpu_uuid]), **fate})
         rows += _curve(scan, names[scan.gpu_uuid], {})
     rows += [_probe(probe, names[probe.gpu_uuid]) for probe in report.probes]
+    rows += [_without_figures(entry, names[entry.gpu_uuid]) for entry in report.cells if entry.cell not in told]
     safe = [{column: harmless(row.get(column)) for column in COLUMNS} for row in rows]
     return pandas.DataFrame(safe, columns=list(COLUMNS), dtype=object)
 
@@ -216,6 +221,28 @@ def _probe(probe: ProbeMetrics, gpu_name: str) -> Row:
         "Phase": "probe",
     }
     return {**shared, **_metric(probe), **_WITHOUT_BATCH}
+
+
+def _without_figures(entry: CellEntry, gpu_name: str) -> Row:
+    """A check of a burn-in."""
+    sizes: Row = {"Batch_Size": entry.batch_size, "Requested_Batch": entry.batch_size_requested}
+    return {
+        "Model": entry.model_name,
+        "GPU": entry.gpu_id,
+        "GPU_UUID": entry.gpu_uuid,
+        "GPU_Name": gpu_name,
+        "Precision": entry.precision,
+        "Phase": entry.workload,
+        "Input_Size": entry.input_size,
+        "Memory_Format": entry.memory_format,
+        "New_Tokens": entry.new_tokens,
+        "Status": entry.status,
+        "Launches": entry.launches,
+        "Refers_To": entry.refers_to,
+        "Attempts": entry.attempts,
+        "Reason": entry.reason or None,
+        **(_WITHOUT_BATCH if entry.workload in OF_NO_MODEL else sizes),
+    }
 
 
 def _metric(metric: Measured) -> Row:

@@ -12,24 +12,16 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from orchestrator.deciding.stopping import how_it_ended
-from orchestrator.report.cells import GenerationMetrics, LoadMetrics, Measured, PhaseMetrics, ProbeMetrics
-from orchestrator.report.comparisons import Met
-from orchestrator.report.lines import Line, lines
+from orchestrator.report.cells import LoadMetrics
+from orchestrator.report.lines import Line, lines, time_ms
 from orchestrator.report.markup import escaped, table
 from orchestrator.report.model import FailureReport, Report
 from orchestrator.report.numbers import NOT_AVAILABLE, duration, number, share, unit
 from orchestrator.report.text_gpus import label
+from orchestrator.report.text_held_against import actual, cell, gravity
+from orchestrator.report.text_spread import UNITS
 from protocol.cell import Mode, Workload
 
-UNITS: Final = {
-    "model_load_time_ms": "ms",
-    "throughput_samples_per_sec": "smp/s",
-    "tokens_per_second": "tok/s",
-    "sustained_tflops": "TFLOP/s",
-    "copy_gb_per_sec": "GB/s",
-    "transfer_gb_per_sec": "GB/s",
-}
-"""Of the figures that cells are compared by."""
 _CELLS: Final = ("Cell", "GPU", "Batch", "Status", "Rate", "Time", "95% interval", "Launch spread", "Peak memory")
 
 
@@ -130,21 +122,6 @@ def _name(line: Line) -> str:
     return " ".join(words)
 
 
-def time_ms(metric: Measured) -> float | None:
-    """The time that people ask for: of the pass, the step, the text, the load, or one iteration of a probe."""
-    match metric:
-        case LoadMetrics():
-            return metric.model_load_time_ms
-        case PhaseMetrics():
-            return metric.forward_time_ms if metric.total_iteration_time_ms is None else metric.total_iteration_time_ms
-        case GenerationMetrics():
-            return metric.generation_time_ms
-        case ProbeMetrics():
-            return metric.total_iteration_time_ms
-        case _:
-            return None
-
-
 def _spread(report: Report) -> Iterator[str]:
     if not report.cross_gpu:
         return
@@ -171,12 +148,13 @@ def _held_against(report: Report) -> Iterator[str]:
         score = NOT_AVAILABLE if held.overall_score is None else number(held.overall_score)
         yield escaped(f"Against {held.baseline} ({held.baseline_gpu}): score {score}, over {held.cells} cells.")
         yield ""
+    several = len(report.gpu_info) > 1
     if report.thresholds:
         yield from table(
-            ("Threshold", "Target", "Actual", "Status", "Cell"),
+            ("Threshold", "Cell", "Target", "Actual", "Status", "Why"),
             (
-                (one.threshold, one.target, unit(one.actual, one.unit), str(one.status), one.cell or one.note)
-                for one in sorted(report.thresholds, key=lambda one: list(Met).index(one.status), reverse=True)
+                (one.threshold, cell(one, several=several), one.target, actual(one), str(one.status), one.note)
+                for one in sorted(report.thresholds, key=gravity)
             ),
         )
 

@@ -31,14 +31,15 @@ def to_samples(report: Report) -> str:
 
 def _rows(line: Line) -> Iterator[list[str]]:
     entry, gpu = line.entry, line.gpu
-    shared = (
+    columns = (
         *(entry.model_name, entry.workload, entry.precision, line.mode, entry.batch_size),
         *(entry.batch_size_requested, entry.input_size, entry.memory_format or None, entry.new_tokens),
         *(gpu.gpu_id, gpu.gpu_uuid, gpu.gpu_name, entry.cell, entry.status, line.figure or None),
     )
+    shared = [_text(value) for value in columns]
     values = () if line.metric is None else line.metric.launch_values
     for sample in enumerate(values, start=1) if values else [(None, None)]:
-        yield [_text(value) for value in (*shared, *sample)]
+        yield [*shared, *map(_text, sample)]
 
 
 def _text(value: str | float | None) -> str:

@@ -5,7 +5,14 @@ from typing import NamedTuple
 
 from orchestrator.merge.cross_gpu import FIGURES
 from orchestrator.report import keys
-from orchestrator.report.cells import Measured, ModelResult, ProbeMetrics
+from orchestrator.report.cells import (
+    GenerationMetrics,
+    LoadMetrics,
+    Measured,
+    ModelResult,
+    PhaseMetrics,
+    ProbeMetrics,
+)
 from orchestrator.report.model import CellEntry, GpuInfo, Report
 from protocol.cell import Workload
 
@@ -33,13 +40,33 @@ class Line(NamedTuple):
         """The name of the figure that the cell is compared by; empty where it has none."""
         if self.metric is None:
             return ""
-        names = FIGURES[Workload(self.entry.workload)]
-        return next((name for name in names if getattr(self.metric, name) is not None), names[0])
+        return figure(Workload(self.entry.workload), self.metric)
 
     @property
     def value(self) -> float | None:
         """That figure."""
         return getattr(self.metric, self.figure) if self.figure else None
+
+
+def figure(phase: Workload, metric: Measured) -> str:
+    """The name of the figure that a measurement is compared by."""
+    names = FIGURES[phase]
+    return next((name for name in names if getattr(metric, name) is not None), names[0])
+
+
+def time_ms(metric: Measured) -> float | None:
+    """The time that people ask for: of the pass, the step, the text, the load, or one iteration of a probe."""
+    match metric:
+        case LoadMetrics():
+            return metric.model_load_time_ms
+        case PhaseMetrics():
+            return metric.forward_time_ms if metric.total_iteration_time_ms is None else metric.total_iteration_time_ms
+        case GenerationMetrics():
+            return metric.generation_time_ms
+        case ProbeMetrics():
+            return metric.total_iteration_time_ms
+        case _:
+            return None
 
 
 def lines(report: Report) -> Iterator[Line]:

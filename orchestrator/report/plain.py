@@ -12,5 +12,13 @@ def plain(text: str) -> str:
 
     Those are control characters, marks that turn the direction of writing, and what no font can know.
     """
-    line = _BLANK.sub(" ", _ESCAPE.sub("", text))
-    return "".join(character for character in line if character.isprintable()).strip()
+    return _printable(_BLANK.sub(" ", _ESCAPE.sub("", text))).strip()
+
+
+def aligned(line: str) -> str:
+    """The same of a line of a log or a program, in which blanks mean something: they stay as many as they are."""
+    return _printable(_ESCAPE.sub("", line).expandtabs()).rstrip()
+
+
+def _printable(text: str) -> str:
+    return "".join(character for character in text if character.isprintable())

@@ -46,8 +46,8 @@ def burn_in(report: Report) -> Iterator[str]:
     for judged in report.health.gpus:
         if judged.earlier:
             yield from layout.wrap(f"{label_of(judged.gpu_uuid, report)}, earlier: {judged.earlier}", "", "  ")
-    for one in night.injected:
-        yield from layout.wrap(f"injected: {one.fault}: {one.outcome}", "", "  ")
+    for line in injected(night):
+        yield from layout.wrap(f"injected: {line}", "", "  ")
     yield ""
     yield from _evidence(night)
     yield from _warming_up(night)
@@ -144,8 +144,24 @@ def _without_result(report: Report) -> Iterator[str]:
         yield f"launches without a result: {len(report.failures)}; where their logs are is in the JSON report"
 
 
+def injected(night: BurnInReport) -> Iterator[str]:
+    """The faults that were brought about on purpose, and what became of each."""
+    for one in night.injected:
+        yield f"{one.fault}: {one.outcome}"
+
+
 def _evidence(night: BurnInReport) -> Iterator[str]:
-    """What the checks were, told once: they are the same on every GPU."""
+    for line in evidence(night):
+        yield from layout.wrap(line, "", "  ")
+    untested = not_tested(night)
+    for line in untested[:SHOWN_REASONS]:
+        yield from layout.wrap(f"not tested: {line}", "", "  ")
+    if len(untested) > SHOWN_REASONS:
+        yield f"not tested: {len(untested) - SHOWN_REASONS} more in the JSON report"
+
+
+def evidence(night: BurnInReport) -> Iterator[str]:
+    """What the checks were, told once: they are the same on every GPU; and how fast the devices are connected."""
     for kind in dict.fromkeys(check.check for gpu in night.gpus for check in gpu.checks):
         told = [check for gpu in night.gpus for check in gpu.checks if check.check == kind]
         bounds = [check.error_bound for check in told if check.error_bound is not None]
@@ -154,13 +170,13 @@ def _evidence(night: BurnInReport) -> Iterator[str]:
         checks = sum(check.checks for check in told)
         launches = _launches(kind, told, night)
         found = f", {wrong:,} of them wrong" if wrong else bound
-        yield from layout.wrap(f"{kind}: {checks:,} checks in {launches} launches{found}", "", "  ")
+        yield f"{kind}: {checks:,} checks in {launches} launches{found}"
     yield from _links(night)
-    untested = {f"{what}: {why}" for gpu in night.gpus for what, why in gpu.not_tested.items()}
-    for line in sorted(untested)[:SHOWN_REASONS]:
-        yield from layout.wrap(f"not tested: {line}", "", "  ")
-    if len(untested) > SHOWN_REASONS:
-        yield f"not tested: {len(untested) - SHOWN_REASONS} more in the JSON report"
+
+
+def not_tested(night: BurnInReport) -> list[str]:
+    """What could not be tested, and why, told once."""
+    return sorted({f"{what}: {why}" for gpu in night.gpus for what, why in gpu.not_tested.items()})
 
 
 def _launches(kind: str, told: Sequence[CheckReport], night: BurnInReport) -> int:
@@ -183,4 +199,4 @@ def _links(night: BurnInReport) -> Iterator[str]:
         told = ", ".join(f"{what} {rate:.3g} GB/s" for what, rate in rates.items() if rate is not None)
         if told:
             among = f"links of {counted(len(one.gpu_uuids), 'device')}, {one.precision}"
-            yield from layout.wrap(f"{among}, each: {told}; {one.connection}", "", "  ")
+            yield f"{among}, each: {told}; {one.connection}"

@@ -133,7 +133,7 @@ def what(failure: FailureReport, report: Report) -> str:
     """Which launch it was, by its device and its cell."""
     device = label_of(failure.gpu_uuid, report)
     cell = next(cell for cell in report.cells if cell.cell == failure.cell)
-    name = sized(cell.model_name, cell.input_size, input_sizes(cell, report))
+    name = sized(cell.model_name, cell.input_size, input_sizes(report)[cell.model_name, cell.workload])
     return f"{device}: {name} {failure.workload} {failure.precision} at batch size {failure.batch_size}"
 
 

@@ -1,6 +1,6 @@
 """The hardware's health as text: a line for each verdict, and what led to those that are not PASS."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from orchestrator.health.judges import State
@@ -32,10 +32,10 @@ def health(report: Report) -> Iterator[str]:
             yield from layout.wrap(device.note, "    ")
         if device.earlier:
             yield from layout.wrap(f"earlier: {device.earlier}", "    ", "  ")
-        yield from _findings(device.signals)
+        yield from _wrapped(findings(device.signals))
         yield from _xids(device)
     yield from layout.wrap(f"The machine: {words(node)}")
-    yield from _findings(node.signals)
+    yield from _wrapped(findings(node.signals))
     if node.verdict is Verdict.UNKNOWN:
         for why in dict.fromkeys(one.message for one in node.signals if one.state is State.UNREADABLE):
             yield from layout.wrap(f"unread: {why}", "    ", "  ")
@@ -48,14 +48,20 @@ def words(judged: DeviceHealth | NodeHealth) -> str:
     return f"{judged.verdict}{read}"
 
 
-def _findings(signals: Sequence[SignalReport]) -> Iterator[str]:
+def findings(signals: Sequence[SignalReport]) -> Iterator[str]:
+    """What led to a verdict, and what else a signal has to say."""
     for signal in signals:
         if signal.state in {State.WARN, State.FAIL}:
-            yield from layout.wrap(f"{signal.state.upper()}: {signal.words}", "    ", "  ")
+            yield f"{signal.state.upper()}: {signal.words}"
         elif signal.state is State.PASS and signal.message:
-            yield from layout.wrap(f"{signal.title}: {signal.message}", "    ", "  ")
+            yield f"{signal.title}: {signal.message}"
         elif signal.required and signal.state is State.UNREADABLE:
-            yield from layout.wrap(f"unread but required: {signal.title}: {signal.message}", "    ", "  ")
+            yield f"unread but required: {signal.title}: {signal.message}"
+
+
+def _wrapped(lines: Iterable[str]) -> Iterator[str]:
+    for line in lines:
+        yield from layout.wrap(line, "    ", "  ")
 
 
 def _xids(device: DeviceHealth) -> Iterator[str]:

@@ -39,18 +39,21 @@ def dropped_by_reason(dropped: Sequence[CellEntry]) -> dict[str, list[CellEntry]
     return found
 
 
-def input_sizes(cell: CellEntry, report: Report) -> set[int | None]:
-    """The input sizes that the run has of a cell's model and workload."""
-    alike = (cell.model_name, cell.workload)
-    return {other.input_size for other in report.cells if (other.model_name, other.workload) == alike}
+def input_sizes(report: Report) -> dict[tuple[str, str], set[int | None]]:
+    """The input sizes that the run has, by model and workload."""
+    found: dict[tuple[str, str], set[int | None]] = {}
+    for cell in report.cells:
+        found.setdefault((cell.model_name, cell.workload), set()).add(cell.input_size)
+    return found
 
 
 def dropped_lines(cells: Sequence[CellEntry], report: Report) -> Iterator[str]:
     """What was dropped, model by model; what was dropped on several devices is named once."""
+    sizes = input_sizes(report)
     models: dict[str, dict[str, None]] = {}
     for cell in cells:
         batch = "" if cell.workload in ("load", "probe") else f" b{cell.batch_size_requested}"
-        name = sized(cell.model_name, cell.input_size, input_sizes(cell, report))
+        name = sized(cell.model_name, cell.input_size, sizes[cell.model_name, cell.workload])
         models.setdefault(name, {})[f"{cell.workload} {cell.precision}{batch}"] = None
     for model, dropped in models.items():
         yield f"{model}: {', '.join(dropped)}"

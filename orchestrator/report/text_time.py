@@ -7,7 +7,7 @@ from typing import Final
 from orchestrator.report import layout
 from orchestrator.report.cells import CellReport
 from orchestrator.report.model import Report
-from orchestrator.report.numbers import NOT_AVAILABLE, number
+from orchestrator.report.numbers import number
 from orchestrator.report.parts import LaunchLedger
 
 _LEAST: Final = (10, 8)
@@ -31,7 +31,7 @@ def time(report: Report) -> Iterator[str]:
         yield from layout.wrap(line)
     yield ""
     table = [
-        (name.removesuffix("_ms").replace("_", " "), *(entry(found, name) for found in ledgers.values()))
+        (name.removesuffix("_ms").replace("_", " "), *(number(entry(found, name)) for found in ledgers.values()))
         for name in LaunchLedger.__struct_fields__
     ]
     yield from layout.table(("Median, ms", *ledgers), table, "  ", _LEAST)
@@ -73,7 +73,7 @@ def _measured(report: Report) -> Iterator[tuple[str, CellReport]]:
     yield from (("probe", probe) for probe in report.probes)
 
 
-def entry(ledgers: Iterable[LaunchLedger], name: str) -> str:
-    """The median of one entry, in milliseconds."""
+def entry(ledgers: Iterable[LaunchLedger], name: str) -> float | None:
+    """The median of one entry, in milliseconds; None where no launch has it."""
     known = [value for ledger in ledgers if (value := getattr(ledger, name)) is not None]
-    return number(median(known)) if known else NOT_AVAILABLE
+    return median(known) if known else None

@@ -75,8 +75,7 @@ def over(samples: Sequence[Sample], windows: Sequence[Window]) -> Readings:
     if not near:
         return Readings(note="no telemetry within 1 s of the measurement")
     measured_s = sum(end - begin for begin, end in windows) / 1e9
-    energy_mj = _increase(samples, windows, lambda sample: sample.energy_mj)
-    averaged = _averaged(inside, energy_mj) if measured_s >= MIN_MEASURED_S else {}
+    averaged = _averaged(samples, windows, inside) if measured_s >= MIN_MEASURED_S else {}
     temperatures = _known(sample.temperature_c for sample in near)
     reasons = _known(sample.reasons for sample in near)
     values: dict[str, float | None] = {
@@ -104,8 +103,11 @@ def _drift(inside: Sequence[Sample]) -> float | None:
     return (after / before - 1) * 100 if before > 0 else None
 
 
-def _averaged(inside: Sequence[Sample], energy_mj: float | None) -> dict[str, float | None]:
-    """What boards average over a second: known only for long measurements."""
+def _averaged(
+    samples: Sequence[Sample], windows: Sequence[Window], inside: Sequence[Sample]
+) -> dict[str, float | None]:
+    """What boards average over a second: known only for long measurements. inside: the samples in the windows."""
+    energy_mj = _increase(samples, windows, lambda sample: sample.energy_mj)
     power_mw = _mean(_known(sample.power_mw for sample in inside))
     return {
         "gpu_utilization_percent": _mean(_known(sample.gpu_percent for sample in inside)),

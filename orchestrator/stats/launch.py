@@ -68,10 +68,11 @@ def of_launch(result: Result) -> LaunchFigures:
     iterations = sum(block.iterations for block in result.blocks)
     measured_s = math.fsum(block.end_ns - block.start_ns for block in result.blocks) / 1e9
     items = iterations * result.items_per_iteration
-    times_ms = result.times_ms("iteration")
+    series_ms = {name: result.times_ms(name) for name in result.series}
+    times_ms = series_ms.get("iteration", [])
     tokens, new_tokens = result.generated_tokens, result.cell.new_tokens
     return LaunchFigures(
-        means_ms={name: fmean(times) for name in result.series if (times := result.times_ms(name))},
+        means_ms={name: fmean(times) for name, times in series_ms.items() if times},
         throughput=items / measured_s if measured_s > 0 else None,
         tokens_per_second=tokens / measured_s if tokens is not None and measured_s > 0 else None,
         tokens=tokens,

@@ -49,7 +49,7 @@ def bound(page: Page) -> bytes:
 
 @cache
 def _templates() -> Environment:
-    return Environment(
+    made = Environment(
         loader=FileSystemLoader(ROOM / "templates"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -57,6 +57,8 @@ def _templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    made.filters["log"] = safe.log
+    return made
 
 
 @cache

@@ -6,14 +6,15 @@ from typing import Final
 
 from orchestrator.disk.outcomes import Status
 from orchestrator.report import keys
-from orchestrator.report.cells import LoadMetrics, Measured, ProbeMetrics
-from orchestrator.report.html.performance import throughput
-from orchestrator.report.html.view import Badge, Cells, Column, Entry, Table, Tone
+from orchestrator.report.cells import LoadMetrics, Measured
+from orchestrator.report.html.view import Badge, Cells, Column, Entry, Table, Tone, said
 from orchestrator.report.keys import CellKey
+from orchestrator.report.lines import figure, time_ms
 from orchestrator.report.model import CellEntry, Report
 from orchestrator.report.numbers import NOT_AVAILABLE, number
 from orchestrator.report.text_gpus import label
 from orchestrator.report.text_remarks import remark
+from orchestrator.report.text_spread import UNITS
 from protocol.cell import OF_NO_MODEL, Workload
 
 MOST_CELLS: Final = 1500
@@ -55,12 +56,8 @@ def cells(report: Report) -> Cells:
         note = f"{len(found) - MOST_CELLS} more cells are in report.csv and report.json; what is not ok is here first."
         found = sorted(found, key=lambda one: one[0] is Status.OK)[:MOST_CELLS]
     rows = tuple(row() for _, row in found)
-    chosen = tuple((column, tuple(dict.fromkeys(_words(row[column]) for row in rows))) for column in _FILTERED)
+    chosen = tuple((column, tuple(dict.fromkeys(said(row[column]) for row in rows))) for column in _FILTERED)
     return Cells(Table("All cells", COLUMNS, rows, note), chosen)
-
-
-def _words(entry: Entry) -> str:
-    return entry.text if isinstance(entry, Badge) else entry
 
 
 def _found(report: Report) -> Iterator[tuple[Status, Callable[[], tuple[Entry, ...]]]]:
@@ -80,16 +77,16 @@ def _found(report: Report) -> Iterator[tuple[Status, Callable[[], tuple[Entry, .
 
 
 def _row(device: str, key: CellKey, metric: Measured) -> tuple[Entry, ...]:
-    figure, unit = _figure(key, metric)
+    name = figure(key.phase, metric)
     half_width = metric.relative_half_width
     memory = metric.memory_allocated_mb if isinstance(metric, LoadMetrics) else metric.peak_memory_mb
     return (
         *(device, key.model_name, key.phase.value, key.precision, key.mode, _size(key.input_size)),
         batch(key.phase, key.batch_size),
         badge(metric.status),
-        number(figure),
-        unit,
-        number(_time_ms(metric)),
+        number(getattr(metric, name)),
+        UNITS[name],
+        number(time_ms(metric)),
         NOT_AVAILABLE if half_width is None else f"{half_width * 100:.2f}",
         number(memory),
         number(metric.power_draw_w),
@@ -120,27 +117,6 @@ def _without_figures(device: str, entry: CellEntry) -> tuple[Entry, ...]:
 def badge(status: Status) -> Badge:
     """What became of a cell."""
     return Badge(status.replace("_", " "), _TONES[status])
-
-
-def _figure(key: CellKey, metric: Measured) -> tuple[float | None, str]:
-    """What the cell is compared by, and its unit."""
-    if isinstance(metric, LoadMetrics):
-        return metric.model_load_time_ms, "ms"
-    if isinstance(metric, ProbeMetrics):
-        if metric.sustained_tflops is not None:
-            return metric.sustained_tflops, "TFLOP/s"
-        transfer = metric.copy_gb_per_sec if metric.transfer_gb_per_sec is None else metric.transfer_gb_per_sec
-        return transfer, "GB/s"
-    return throughput(metric), "tok/s" if key.phase is Workload.GENERATION else "smp/s"
-
-
-def _time_ms(metric: Measured) -> float | None:
-    """Of one iteration, of generation a whole text; of inference, where there is no more to it, the forward pass."""
-    for field in ("total_iteration_time_ms", "generation_time_ms", "forward_time_ms", "model_load_time_ms"):
-        value: float | None = getattr(metric, field, None)
-        if value is not None:
-            return value
-    return None
 
 
 def _whole(value: float | None) -> str:

@@ -35,12 +35,7 @@ def course(report: Report, timeline: Timeline) -> Section:
 def _launches(report: Report, timeline: Timeline, known: list[DeviceTimeline], names: Mapping[str, str]) -> Chart:
     bars = tuple(bar for row, device in enumerate(known) for bar in _bars(device, row))
     labels = tuple(names[device.gpu_uuid] for device in known)
-    rows = [
-        (names[device.gpu_uuid], str(failed), _clock(device.spans[0].start_s), _clock(device.spans[-1].end_s))
-        for device in known
-        if device.spans
-        for failed in [sum(span.failed for span in device.spans) + device.unseen]
-    ]
+    rows = [_row(names[device.gpu_uuid], device) for device in known if device.spans]
     header = (*texts("Device"), *numbers("Launches without a result", "First began", "Last ended"))
     night = "Each launch of the burn-in" if report.burn_in is not None else "Each launch"
     return Chart(
@@ -48,11 +43,29 @@ def _launches(report: Report, timeline: Timeline, known: list[DeviceTimeline], n
         "Launches on each device",
         Kind.SPANS,
         f"{night}, coloured by what it did; a red mark is a launch without a result. Launches that lie too close "
-        "together to be seen are drawn as one.",
-        (Spans("launches", timeline.began * 1000, labels, bars),) if bars else (),
+        f"together to be seen are drawn as one.{_not_drawn(known)}",
+        (Spans("launches", _milliseconds(timeline.began), labels, bars),) if bars else (),
         table("Launches on each device", header, rows, "Times since the run began."),
         "" if bars else "Nothing was launched, or the folder of the run is not at hand.",
     )
+
+
+def _row(name: str, device: DeviceTimeline) -> tuple[str, ...]:
+    """What a device's bars say; the launch that ended last need not be the one that began last."""
+    failed = sum(span.failed for span in device.spans) + device.unseen
+    ended_s = max(span.end_s for span in device.spans)
+    return (name, str(failed), _clock(device.spans[0].start_s), _clock(ended_s))
+
+
+def _not_drawn(known: list[DeviceTimeline]) -> str:
+    """What to know where a device failed more often than can be drawn."""
+    unseen = sum(device.unseen for device in known)
+    return f" Of those without a result the earliest of each device are drawn: {unseen} more are not." if unseen else ""
+
+
+def _milliseconds(seconds: float) -> int:
+    """A time of day for a script; whole, because the digits of other numbers are cut (safe.py)."""
+    return round(seconds * 1000)
 
 
 def _bars(device: DeviceTimeline, row: int) -> Iterator[Bar]:
@@ -68,7 +81,7 @@ def _readings(timeline: Timeline, known: list[DeviceTimeline], names: Mapping[st
         if not readings:
             continue
         who = names[device.gpu_uuid]
-        plots.append(Course(who, timeline.began * 1000, readings, tuple(_bars(device, 0))))
+        plots.append(Course(who, _milliseconds(timeline.began), readings, tuple(_bars(device, 0))))
         rows += [(who, f"{one.title}, {one.unit}", *_summary(one)) for one in readings]
     header = (*texts("GPU", "Reading"), *numbers("Lowest", "Median point", "Highest"))
     return Chart(
@@ -76,7 +89,8 @@ def _readings(timeline: Timeline, known: list[DeviceTimeline], names: Mapping[st
         "Utilisation, power, temperature and clocks",
         Kind.COURSE,
         "Means of short stretches as a line, the lowest and highest reading in each as a band. The strip on top are "
-        "the launches; red lines are launches without a result.",
+        "the launches; red lines are launches without a result."
+        f"{_not_drawn(known)}",
         tuple(plots),
         table("Readings of each GPU", header, rows),
         "" if plots else "No readings were kept: NVML reads GPUs, and there were none in this run, or nobody looked.",

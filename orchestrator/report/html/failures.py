@@ -60,10 +60,11 @@ def _lines(one: FailureReport, *, advice: bool) -> Iterator[str]:
 
 
 def _logs(one: FailureReport) -> Iterator[tuple[str, tuple[str, ...]]]:
-    for name, (words, _) in FILES.items():
+    for name, (words, shown) in FILES.items():
         lines = [line for line in one.evidence.get(name, "").splitlines() if line.strip()]
         if lines:
-            yield words, tuple(lines[-MOST_LINES:])
+            from_the_end = shown.start is not None  # more lines than the text report has, of the same end
+            yield words, tuple(lines[-MOST_LINES:] if from_the_end else lines[:MOST_LINES])
 
 
 def not_measured(report: Report) -> Section | None:

@@ -25,9 +25,9 @@ from orchestrator.report.html.view import (
     texts,
 )
 from orchestrator.report.model import Report
-from orchestrator.report.numbers import NOT_AVAILABLE, duration
+from orchestrator.report.numbers import duration, number
 from orchestrator.report.parts import LaunchLedger
-from orchestrator.report.text_burn_in import HEADER, meaning, row
+from orchestrator.report.text_burn_in import HEADER, evidence, injected, meaning, not_tested, row
 from orchestrator.report.text_gpus import label_of
 from orchestrator.report.text_held_against import actual, cell, cost_row, gravity
 from orchestrator.report.text_time import entry, launch_cost, ledgers_of, zygote
@@ -36,7 +36,7 @@ _MET: Final = {Met.MET: Tone.GOOD, Met.MISSED: Tone.BAD, Met.NOT_MEASURED: Tone.
 
 
 def burn_in(report: Report) -> Section | None:
-    """What each GPU did in the night, its verdict, and every reason for it; None for a run that was none."""
+    """What each GPU did in the night, its verdict, every reason and the evidence; None for a run that was none."""
     night = report.burn_in
     if night is None:
         return None
@@ -56,6 +56,12 @@ def burn_in(report: Report) -> Section | None:
         for gpu in night.gpus
         if gpu.reasons
     )
+    stands_on = {
+        "What was checked": tuple(evidence(night)),
+        "What was not tested": tuple(not_tested(night)),
+        "What was injected": tuple(injected(night)),
+    }
+    findings += tuple(Finding(None, title, lines, opened=True) for title, lines in stands_on.items() if lines)
     words = (f"Level {night.level}, {duration(night.duration_seconds)} asked for.", meaning(night))
     return Section("burn-in", "Burn-in", words, tables=(Table("Each device", columns, kept, note),), findings=findings)
 
@@ -91,10 +97,9 @@ def overhead(report: Report) -> Section | None:
     if not found:
         return None
     entries = [name for name in LaunchLedger.__struct_fields__ if name != "overhead_ms"]
-    rows = [(_words(name), *(entry(ledgers, name) for ledgers in found.values())) for name in (*entries, "overhead_ms")]
-    series = tuple(
-        Series(_words(name), tuple(_known(entry(ledgers, name)) for ledgers in found.values())) for name in entries
-    )
+    names = (*entries, "overhead_ms")
+    rows = [(_words(name), *(number(entry(ledgers, name)) for ledgers in found.values())) for name in names]
+    series = tuple(Series(_words(name), tuple(entry(ledgers, name) for ledgers in found.values())) for name in entries)
     words = (
         f"Loading, warm-up and measuring aside, a launch cost {launch_cost(found)} (isolation "
         f"{report.overhead.isolation}).",
@@ -113,7 +118,3 @@ def overhead(report: Report) -> Section | None:
 
 def _words(name: str) -> str:
     return name.removesuffix("_ms").replace("_", " ")
-
-
-def _known(words: str) -> float | None:
-    return None if words == NOT_AVAILABLE else float(words)

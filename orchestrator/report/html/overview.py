@@ -25,6 +25,7 @@ from orchestrator.report.html.view import (
 from orchestrator.report.model import GpuInfo, Report
 from orchestrator.report.numbers import NOT_AVAILABLE, duration, number, share, unit
 from orchestrator.report.text_gpus import facts_of, groups, label, label_of, labels
+from orchestrator.report.text_health import findings
 from protocol.exit_codes import ExitCode
 
 LEAST_AXES: Final = 3
@@ -139,7 +140,7 @@ def devices(report: Report) -> Section:
         (label(device), *_judged(health.get(device.gpu_uuid), device)) for device in report.gpu_info
     ]
     node = report.health.node
-    rows.append(("The machine", _badge(node.verdict), _signals(node), "; ".join(_findings(node)) or "nothing"))
+    rows.append(("The machine", _badge(node.verdict), _signals(node), "; ".join(findings(node.signals)) or "nothing"))
     verdicts = table("Health of the hardware", header, rows)
     return Section("devices", "Devices and their health", tables=(verdicts, _facts(report)))
 
@@ -150,20 +151,13 @@ def _judged(health: DeviceHealth | None, device: GpuInfo) -> tuple[Entry, ...]:
     if health is None:
         return (_badge(Verdict.NOT_APPLICABLE), "", "; ".join(filter(None, (taken_out, busy))))
     xids = [f"Xid {xid.xid} at {xid.at}: {xid.meaning}" for xid in health.xids]
-    words = "; ".join(filter(None, (taken_out, busy, health.note, *_findings(health), *xids)))
+    earlier = f"earlier: {health.earlier}" if health.earlier else ""
+    words = "; ".join(filter(None, (taken_out, busy, health.note, earlier, *findings(health.signals), *xids)))
     return (_badge(health.verdict), _signals(health), words or "nothing")
 
 
 def _signals(health: DeviceHealth | NodeHealth) -> str:
     return f"{health.readable} of {health.applicable}" if health.applicable else "none apply"
-
-
-def _findings(health: DeviceHealth | NodeHealth) -> Iterator[str]:
-    for signal in health.signals:
-        if signal.state in {"warn", "fail"}:
-            yield f"{signal.state.upper()}: {signal.words}"
-        elif signal.required and signal.state == "unreadable":
-            yield f"unread but required: {signal.title}: {signal.message}"
 
 
 def _badge(verdict: Verdict) -> Badge:

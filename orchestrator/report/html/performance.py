@@ -1,12 +1,11 @@
 """The chapter on models: how fast, where an iteration's time goes, how much memory, and what a larger batch brings."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from orchestrator.disk.outcomes import Status
 from orchestrator.report.cells import GenerationMetrics, Measured, PhaseMetrics
 from orchestrator.report.html import measured
-from orchestrator.report.html.measured import Figures
 from orchestrator.report.html.view import (
     Bars,
     Box,
@@ -31,15 +30,39 @@ from protocol.cell import Workload
 
 MOST_LINES: Final = 8
 """Curves in one chart: more cannot be told apart by their colours."""
-_AT_WORK: Final = (Workload.INFERENCE, Workload.TRAINING, Workload.GENERATION)
+_UNITS: Final = {Workload.INFERENCE: "smp/s", Workload.TRAINING: "smp/s", Workload.GENERATION: "tok/s"}
+_OF_SCANS: Final = "smp/s"
+"""A scan counts whole sequences, also of generation."""
+_MEANS: Final = SHORT | {
+    Status.OK: ("", "without a figure"),
+    Status.DEGRADED: ("less", "ran at a smaller batch size for want of memory"),
+}
 _PARTS: Final = {"forward": "forward_time_ms", "backward": "backward_time_ms", "optimizer": "optimize_step_time_ms"}
+
+
+class Rates(NamedTuple):
+    """Throughputs of models under one choice, all in one unit."""
+
+    choice: str
+    unit: str
+    models: Mapping[str, Mapping[int, float]]
 
 
 def performance(report: Report) -> Section:
     """All charts of models, also those with nothing to draw: they say what is missing."""
-    rate = measured.figures(report, throughput, *_AT_WORK)
     over = measured.over(report)
-    charts = (_throughput(rate, over), _curve(report, rate, over), _memory(report, over), _iterations(report, over))
+    rates = [
+        Rates(choice, unit_of, models)
+        for phase, unit_of in _UNITS.items()
+        for choice, models in measured.figures(report, throughput, phase).items()
+    ]
+    scans = [Rates(choice, _OF_SCANS, models) for choice, models in measured.scans(report).items()]
+    charts = (
+        _throughput(rates, over),
+        _curve([*rates, *scans], over),
+        _memory(report, over),
+        _iterations(report, over),
+    )
     return Section("performance", "Model performance", charts=charts, tables=tuple(_probes(report)))
 
 
@@ -50,13 +73,11 @@ def throughput(metric: Measured) -> float | None:
     return metric.throughput_samples_per_sec if isinstance(metric, PhaseMetrics) else None
 
 
-def _throughput(rate: Figures, over: str) -> Chart:
-    plots = tuple(
-        Bars(choice, _unit(choice), tuple(models), tuple(_by_batch(models))) for choice, models in rate.items()
-    )
+def _throughput(rates: Sequence[Rates], over: str) -> Chart:
+    plots = tuple(Bars(choice, unit_of, tuple(models), tuple(_by_batch(models))) for choice, unit_of, models in rates)
     rows = [
-        (choice, model, str(batch), number(value), _unit(choice))
-        for choice, models in rate.items()
+        (choice, model, str(batch), number(value), unit_of)
+        for choice, unit_of, models in rates
         for model, batches in models.items()
         for batch, value in batches.items()
     ]
@@ -71,10 +92,6 @@ def _throughput(rate: Figures, over: str) -> Chart:
         "" if plots else "No model has a throughput in this run.",
         "What",
     )
-
-
-def _unit(choice: str) -> str:
-    return "tok/s" if choice.startswith(Workload.GENERATION) else "smp/s"
 
 
 def _by_batch(models: Mapping[str, Mapping[int, float]]) -> Iterator[Series]:
@@ -117,25 +134,28 @@ def _reader(field: str) -> Callable[[Measured], float | None]:
 
 
 def _memory(report: Report, over: str) -> Chart:
-    found = measured.figures(report, lambda metric: metric.peak_memory_mb, *_AT_WORK)
-    without = {
-        (one.choice, one.model, one.key.batch_size): one.metric.status
-        for one in measured.found(report)
-        if one.metric.peak_memory_mb is None
-    }
+    """A field for each size that ran or was asked for: also where nothing fits there is something to know."""
+    found = measured.figures(report, lambda metric: metric.peak_memory_mb, *_UNITS)
+    without = _without(report)
     plots, rows = [], []
-    for choice, models in found.items():
-        batches = sorted({batch for of_model in models.values() for batch in of_model})
-        boxes = [
-            _box(column, row, f"{model}, batch {batch}", of_model.get(batch) or without.get((choice, model, batch)))
-            for row, (model, of_model) in enumerate(models.items())
-            for column, batch in enumerate(batches)
-        ]
-        plots.append(Heat(choice, tuple(f"b{batch}" for batch in batches), tuple(models), tuple(boxes)))
+    for choice in dict.fromkeys((*found, *without)) if found else ():
+        ran, other = found.get(choice, {}), without.get(choice, {})
+        models = tuple(dict.fromkeys((*ran, *other)))[: measured.MOST_MODELS]
+        batches = sorted({batch for of in (ran, other) for model in models for batch in of.get(model, ())})
+        fields = {
+            (model, batch): ran.get(model, {}).get(batch, other.get(model, {}).get(batch))
+            for model in models
+            for batch in batches
+        }
+        boxes = tuple(
+            _box(batches.index(batch), models.index(model), f"{model}, batch {batch}", field)
+            for (model, batch), field in fields.items()
+        )
+        plots.append(Heat(choice, tuple(f"b{batch}" for batch in batches), models, boxes))
         rows += [
-            (choice, model, str(batch), number(value))
-            for model, of_model in models.items()
-            for batch, value in of_model.items()
+            (choice, model, str(batch), _MEANS[field][1] if isinstance(field, Status) else number(field))
+            for (model, batch), field in fields.items()
+            if field is not None
         ]
     header = (*texts("What", "Model"), *numbers("Batch", "Peak MB"))
     return Chart(
@@ -150,38 +170,44 @@ def _memory(report: Report, over: str) -> Chart:
     )
 
 
+def _without(report: Report) -> Mapping[str, Mapping[str, Mapping[int, Status]]]:
+    """What became of each size that has no figure of its own, by choice and model: it ran at another, or not at all."""
+    without: dict[str, dict[str, dict[int, Status]]] = {}
+    for one in measured.found(report):
+        if one.key.phase in _UNITS and (one.metric.degraded or one.metric.peak_memory_mb is None):
+            without.setdefault(one.choice, {}).setdefault(one.model, {})[one.key.batch_size] = one.metric.status
+    return without
+
+
 def _box(column: int, row: int, what: str, found: float | Status | None) -> Box:
     """found: the figure, or what became of a cell that has none; None where none was planned."""
     match found:
         case Status():
-            short, meaning = SHORT.get(found, ("", found))
+            short, meaning = _MEANS[found]
             return Box(column, row, None, short, f"{what}: {meaning}")
         case None:
             return Box(column, row, None, "", f"{what}: not planned")
     return Box(column, row, found, f"{found:.0f}", f"{what}: {unit(found, 'MB')}")
 
 
-def _curve(report: Report, rate: Figures, over: str) -> Chart:
-    points = {choice: {model: dict(of) for model, of in models.items()} for choice, models in rate.items()}
-    for scan in report.batch_scans:
-        device = next(device for device in report.gpu_info if device.gpu_uuid == scan.gpu_uuid)
-        for point in scan.points:
-            if point.throughput_samples_per_sec is not None:
-                of_scan = points.setdefault(f"scan, {scan.workload}, {scan.precision}, {label(device)}", {})
-                of_scan.setdefault(scan.model_name, {})[point.batch_size] = point.throughput_samples_per_sec
+def _curve(rates: Sequence[Rates], over: str) -> Chart:
     plots, rows = [], []
-    for choice, models in points.items():
+    for choice, unit_of, models in rates:
         several = {model: sorted(of.items()) for model, of in models.items() if len(of) > 1}
-        unit_of = "tok/s" if Workload.GENERATION in choice else "smp/s"
         for name, chosen in _few(choice, list(several.items())):
             lines = tuple(Line(model, tuple((float(batch), value) for batch, value in of)) for model, of in chosen)
             plots.append(Curves(name, "batch size", unit_of, lines))
         rows += [
-            (choice, model, str(batch), number(value), _gain(of[0], (batch, value)))
+            (choice, model, str(batch), number(value), unit_of, _gain(of[0], (batch, value)))
             for model, of in several.items()
             for batch, value in of
         ]
-    header = (*texts("What", "Model"), *numbers("Batch", "Throughput", "Against the smallest"))
+    header = (
+        *texts("What", "Model"),
+        *numbers("Batch", "Throughput"),
+        *texts("Unit"),
+        *numbers("Against the smallest"),
+    )
     return Chart(
         "batches",
         "What a larger batch brings",

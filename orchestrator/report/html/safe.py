@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from typing import Final
 
 import msgspec
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
-from orchestrator.report.plain import plain
+from orchestrator.report.plain import aligned, plain
 
 LONGEST: Final = 2000
 """Characters of one piece of text: beyond it, nobody reads on."""
@@ -25,6 +25,11 @@ def text(value: object) -> object:
     return value if isinstance(value, Markup) or not isinstance(value, str) else cut(plain(value))
 
 
+def log(line: str) -> Markup:
+    """A line of a log, escaped, with its indentation: without it, nobody can read a traceback."""
+    return escape(cut(aligned(line)))
+
+
 def cut(words: str) -> str:
     """As much of it as anybody reads."""
     return words if len(words) <= LONGEST else f"{words[:LONGEST]}…"
@@ -33,8 +38,8 @@ def cut(words: str) -> str:
 def data(value: object) -> Markup:
     """The value as JSON for a script element of type application/json."""
     found = msgspec.json.encode(_plain(msgspec.to_builtins(value))).decode()
-    for character, escape in _ESCAPES.items():
-        found = found.replace(character, escape)
+    for character, written in _ESCAPES.items():
+        found = found.replace(character, written)
     return Markup(found)  # noqa: S704 - nothing in it can end the element that holds it
 
 
@@ -49,12 +54,12 @@ def policy(scripts: Iterable[str]) -> str:
 
 
 def _plain(value: object) -> object:
-    """All text in it made harmless, and numbers cut to the six digits that mean something."""
+    """All text in it made harmless, and numbers cut to what numbers.py shows of them: six digits, or two decimals."""
     match value:
         case str():
             return cut(plain(value))
         case float():
-            return float(f"{value:.6g}")
+            return float(f"{value:.6g}") if abs(value) < 1000 else round(value, 2)
         case dict():
             return {name: _plain(one) for name, one in value.items()}
         case list() | tuple():

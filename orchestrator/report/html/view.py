@@ -44,6 +44,11 @@ class Card:
 Entry = str | Badge
 
 
+def said(entry: Entry) -> str:
+    """What stands in a field of a table, as text."""
+    return entry.text if isinstance(entry, Badge) else entry
+
+
 @dataclass(frozen=True)
 class Column:
     """number: aligned and sorted as such."""
@@ -160,7 +165,7 @@ class Course:
     """The readings of one device, below each other, and its launches above them."""
 
     name: str
-    began_ms: float
+    began_ms: int
     readings: tuple[Reading, ...]
     bars: tuple[Bar, ...]
 
@@ -170,7 +175,7 @@ class Spans:
     """Launches of all devices over time."""
 
     name: str
-    began_ms: float
+    began_ms: int
     rows: tuple[str, ...]
     bars: tuple[Bar, ...]
 

@@ -6,17 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.disk import evidence
-from orchestrator.merge.timeline import MOST_FAILED, timeline, together
+from orchestrator.disk import reporting
+from orchestrator.merge.timeline import MOST_FAILED, together
 from orchestrator.report.timeline import Span, Timeline
+from protocol.cell import AUTO
 from protocol.failure import Category
 from tests.fakes.runs import SECOND_NS, FakeRun, gpus
 
 
 def told(run: FakeRun) -> Timeline:
     """The timeline of what lies on disk."""
-    archive = run.archive()
-    return timeline(archive, evidence.gather(archive))
+    return reporting.make_all(run.paths).timeline
 
 
 def test_launches_and_readings_share_their_time(tmp_path: Path) -> None:
@@ -56,6 +56,18 @@ def test_a_launch_without_a_result_is_marked(tmp_path: Path) -> None:
     failed, other = told(run).devices
     assert [(span.failed, span.end_s > span.start_s) for span in failed.spans] == [(True, True), (True, False)]
     assert [span.failed for span in other.spans] == [False]
+
+
+def test_what_a_scan_was_told_is_no_failure(tmp_path: Path) -> None:
+    """A batch size that is too large is the answer to a scan: as in the report, nothing failed."""
+    run = FakeRun(tmp_path, batch_sizes=(AUTO,))
+    (cell,) = run.stored.plan.cells
+    run.measured(cell, batch_size=1)
+    run.failed(cell, Category.OUT_OF_MEMORY, batch_size=2)
+    run.finish()
+    assert run.report().failures == ()
+    (device,) = told(run).devices
+    assert [(span.failed, span.words[-2:]) for span in device.spans] == [(False, "b1"), (False, "b2")]
 
 
 def test_of_endless_failures_the_rest_is_counted(tmp_path: Path) -> None:

@@ -5,33 +5,28 @@ which every figure, status and message is another one.
 """
 
 import csv
-import functools
 import io
 import json
-import random
 import re
 import statistics
-import tempfile
 from collections import Counter
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any, Final
 
-import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.configuration.resolved import ReportFormat
-from orchestrator.disk.outcomes import Status
 from orchestrator.report import render
 from orchestrator.report.as_json import to_json
+from orchestrator.report.html.page import page
+from orchestrator.report.html.view import Page, said
 from orchestrator.report.model import Report
 from orchestrator.report.numbers import number
-from protocol.cell import Workload
-from protocol.failure import Category
-from tests.fakes.runs import FakeRun, shipped
+from orchestrator.report.timeline import NOTHING_KEPT
+from tests.fakes.reports import MAIN, PHASES, burnt_in, changed, measured, scanned
 
-EVERY: Final = (Workload.LOAD, Workload.INFERENCE, Workload.TRAINING, Workload.GENERATION)
-PHASES: Final = {"inference_metrics": "Inference", "training_metrics": "Training", "generation_metrics": "Generation"}
 FIGURES: Final = {
     "throughput_samples_per_sec": ("Throughput", "Throughput", "smp/s"),
     "forward_time_ms": ("Forward_ms", "Forward Time", "ms"),
@@ -47,13 +42,10 @@ FIGURES: Final = {
     "power_draw_w": ("Power_W", "Power Draw", "W"),
 }
 """By the name in JSON: the column of the CSV, the row of the text's tables, the unit."""
-MAIN: Final = {
-    "load": ("model_load_time_ms",),
-    "inference": ("throughput_samples_per_sec",),
-    "training": ("throughput_samples_per_sec",),
-    "generation": ("tokens_per_second",),
-    "probe": ("sustained_tflops", "copy_gb_per_sec", "transfer_gb_per_sec"),
-}
+OF_CELLS: Final = ("model_name", "gpu_uuid", "precision", "mode", "input_size")
+"""What tells cells apart, beside phase and batch size."""
+COLUMNS: Final = ("Model", "GPU_UUID", "Precision", "Mode", "Input_Size", "Requested_Batch", "Phase", "Status")
+"""Of the CSV: the same, and what became of the cell."""
 TIMES: Final = {
     "load": ("model_load_time_ms",),
     "inference": ("total_iteration_time_ms", "forward_time_ms"),
@@ -65,66 +57,18 @@ TIMES: Final = {
 Cells = dict[str, dict[str, Any]]
 
 
-@functools.cache
-def realistic() -> Report:
-    """Of a run on disk: two models that do everything, a probe, every seventh cell failed; two launches of the rest."""
-    with tempfile.TemporaryDirectory() as folder:
-        run = FakeRun(
-            Path(folder) / "run",
-            models=shipped("gpt2", "resnet50"),
-            probes=shipped("hbm", "gemm"),
-            workloads=EVERY,
-            batch_sizes=(1, 8),
-            launches=2,
-        )
-        for place, cell in enumerate(run.stored.plan.cells):
-            if place % 7 == 3:
-                run.failed(cell, Category.CRASHED, message="killed by SIGSEGV")
-                continue
-            for launch in range(2):
-                moved = {"copy": 10**9, "triad": 10**9, "iteration": 2 * 10**9} if cell.model == "hbm" else {}
-                run.measured(cell, number=launch, forward_ms=10 + place + launch / 10, bytes_per_iteration=moved)
-        run.samples()
-        run.finish()
-        return run.report()
-
-
 def cells(report: dict[str, Any]) -> Cells:
     """What JSON says of each cell that measures something, by its id."""
     found: Cells = {}
     for result in report["results"]:
-        shared = {"title": result["model_title"]}
+        shared = {name: result[name] for name in ("model_title", "gpu_id", *OF_CELLS)}
         if result["load_metrics"]:
             found[result["load_metrics"]["cell"]] = {**shared, **result["load_metrics"], "phase": "load"}
-        for name, title in PHASES.items():
+        for name, phase in PHASES.items():
             for metric in result[name].values():
-                found[metric["cell"]] = {**shared, **metric, "phase": title.lower()}
-    return found | {probe["cell"]: {**probe, "phase": "probe"} for probe in report["probes"]}
-
-
-def changed(seed: int) -> Report:
-    """The realistic report with other figures, statuses and messages; some figures are not known."""
-    chance = random.Random(seed)
-    made = json.loads(to_json(realistic()))
-    by_id = {entry["cell"]: entry for entry in made["cells"]}
-    metrics = [result["load_metrics"] for result in made["results"] if result["load_metrics"]]
-    metrics += [metric for result in made["results"] for name in PHASES for metric in result[name].values()]
-    for metric in (*metrics, *made["probes"]):
-        metric |= {
-            name: chance.choice([None, 10 ** chance.uniform(-4, 5)])
-            for name, value in metric.items()
-            if isinstance(value, float) and name != "relative_half_width"
-        }
-        workload = by_id[metric["cell"]]["workload"]
-        main = next((name for name in MAIN[workload] if metric[name] is not None), MAIN[workload][0])
-        value = metric[main]
-        metric["launch_values"] = [] if value is None else [value * factor for factor in (0.9, 1.0, 1.2)]
-        metric["reason"] = by_id[metric["cell"]]["reason"] = chance.choice(["", "a | b `c` <d>\n=e", "\x1b[31mx"])
-        metric["status"] = by_id[metric["cell"]]["status"] = chance.choice([str(one) for one in Status])
-    kept = chance.sample(made["failures"], chance.randrange(len(made["failures"]) + 1))
-    made["failures"] = kept * chance.choice([1, 30])
-    made["verdict"]["word"] = chance.choice(["complete", "incomplete", "a hardware verdict FAIL"])
-    return msgspec.convert(made, Report)
+                found[metric["cell"]] = {**shared, **metric, "phase": phase}
+    of_probes = {"phase": "probe", "input_size": None}
+    return found | {one["cell"]: {**one, **of_probes, "model_name": one["name"]} for one in report["probes"]}
 
 
 def agree(report: Report) -> None:
@@ -138,6 +82,45 @@ def agree(report: Report) -> None:
     pytorch_agrees(json.loads(render(report, ReportFormat.PYTORCH)), told, known)
     markdown_agrees(render(report, ReportFormat.MD).decode(), told, known)
     text_agrees(render(report, ReportFormat.TXT).decode(), told, known)
+    html_agrees(page(report, NOTHING_KEPT), told, known)
+
+
+def agree_on_cells(report: Report) -> None:
+    """Every format with a row for each cell, burn-ins and scans among them, says the same of what became of it."""
+    told = json.loads(render(report, ReportFormat.JSON))
+    which = ("gpu_id", "model_name", "workload", "precision", "status")
+    expected = Counter(tuple(str(entry[name]) for name in which) for entry in told["cells"])
+    of_csv = ("GPU", "Model", "Phase", "Precision", "Status")
+    rows = list(csv.DictReader(io.StringIO(render(report, ReportFormat.CSV).decode())))
+    curves = {name: [row for row in rows if row["Scan"] == name] for name in ("N/A", "fits", "best", "does not fit")}
+    assert Counter(tuple(row[name] for name in of_csv) for row in (*curves["N/A"], *curves["best"])) == expected
+    samples = csv.DictReader(io.StringIO(render(report, ReportFormat.SAMPLES).decode()))
+    assert Counter({row["Cell"]: tuple(row[name] for name in of_csv) for row in samples}.values()) == expected
+    table = page(report, NOTHING_KEPT).cells.table
+    columns = [column.title for column in table.columns]
+    on_page = [dict(zip(columns, map(said, row), strict=True)) for row in table.rows]
+    shown = [{**row, "GPU": row["GPU"][4:], "Status": row["Status"].replace(" ", "_")} for row in on_page]
+    assert Counter(tuple(row[name] for name in of_csv) for row in shown) == expected
+    scans_agree([*curves["fits"], *curves["best"], *curves["does not fit"]], told["batch_scans"])
+
+
+def scans_agree(rows: list[dict[str, str]], scans: list[dict[str, Any]]) -> None:
+    """Every size that was tried stands in the CSV; the best one with the figures of its cell."""
+    columns = ("GPU_UUID", "Model", "Phase", "Requested_Batch")
+    shown = {tuple(row[name] for name in columns): row for row in rows}
+    points = {
+        (scan["gpu_uuid"], scan["model_name"], scan["workload"], str(point["batch_size"])): (point, scan)
+        for scan in scans
+        for point in scan["points"]
+    }
+    assert len(shown) == len(rows)
+    assert shown.keys() == points.keys()
+    for key, (point, scan) in points.items():
+        row, value = shown[key], point["throughput_samples_per_sec"]
+        assert (row["Scan"] == "best") == (point["batch_size"] == scan["best_batch_size"])
+        assert (row["Scan"] == "does not fit") == (not point["works"])
+        if row["Scan"] == "fits":
+            assert row["Throughput"] == ("N/A" if value is None else str(float(f"{value:.6g}")))
 
 
 def csv_agrees(text: str, known: Cells) -> None:
@@ -152,9 +135,14 @@ def csv_agrees(text: str, known: Cells) -> None:
 
     def of_csv(row: dict[str, str]) -> tuple[str, ...]:
         figures = (row[column] for column in columns.values())
-        return (row["Phase"], row["Status"], *(one if one == "N/A" else str(float(one)) for one in figures))
+        return (*(row[name] for name in COLUMNS), *(one if one == "N/A" else str(float(one)) for one in figures))
 
-    expected = [(one["phase"], one["status"], *(shown(one, name) for name in columns)) for one in known.values()]
+    def of_json(metric: dict[str, Any]) -> tuple[str, ...]:
+        batch = None if metric["phase"] in ("load", "probe") else metric["batch_size_requested"]
+        which = [*(metric[name] for name in OF_CELLS), batch, metric["phase"], metric["status"]]
+        return (*("N/A" if one is None else str(one) for one in which), *(shown(metric, name) for name in columns))
+
+    expected = [of_json(one) for one in known.values()]
     assert Counter(map(of_csv, csv.DictReader(io.StringIO(text)))) == Counter(expected)
 
 
@@ -215,20 +203,45 @@ def markdown_agrees(text: str, told: dict[str, Any], known: Cells) -> None:
 
 
 def text_agrees(text: str, told: dict[str, Any], known: Cells) -> None:
-    """The tables of each model have the figures; the verdict stands at the end, failures are numbered."""
+    """The tables of each model have the figures of one of identical GPUs; failures are numbered."""
     assert f"Verdict: {told['verdict']['word'].upper()}\n" in text
     numbered = len(re.findall(r"^  \d+\. GPU", text, re.MULTILINE))
     more = re.search(r"^  \.\.\. and (\d+) more in the JSON report$", text, re.MULTILINE)
     assert numbered + (int(more[1]) if more else 0) == len(told["failures"])
-    tables = of_tables(text, {metric["title"] for metric in known.values() if "title" in metric})
+    tables = of_tables(text, {metric["model_title"] for metric in known.values() if "model_title" in metric})
+    counted = Counter(entry["gpu_uuid"] for entry in told["cells"] if entry["launches"])
+    shown = max((gpu["gpu_uuid"] for gpu in told["gpu_info"]), key=lambda uuid: counted[uuid])
     for metric in known.values():
-        if metric["phase"] in ("load", "probe"):
+        if metric["phase"] in ("load", "probe") or metric["gpu_uuid"] != shown:
             continue
-        rows = tables[metric["title"], metric["phase"], metric["batch_size_requested"]]
+        rows = tables[metric["model_title"], metric["phase"], metric["batch_size_requested"]]
         for name, (_, label, unit) in FIGURES.items():
             if name != "total_iteration_time_ms" or metric["phase"] == "training":  # else it is the forward pass
                 assert rows.get(label, "N/A") == with_unit(metric.get(name), unit)
         assert rows.get("Status", "ok") == metric["status"].replace("_", " ")
+
+
+def html_agrees(made: Page, told: dict[str, Any], known: Cells) -> None:
+    """The table of the page has each cell once, its figures as the text report rounds them."""
+    assert (made.verdict.text, made.reasons) == (told["verdict"]["word"].upper(), tuple(told["verdict"]["reasons"]))
+    columns = [column.title for column in made.cells.table.columns]
+    rows = [dict(zip(columns, map(said, row), strict=True)) for row in made.cells.table.rows]
+    which = ("GPU", "Model", "Phase", "Precision", "Mode", "Input", "Batch")
+    shown = {tuple(row[name] for name in which): row for row in rows}
+    assert len(shown) == len(rows) == len(known)
+    for metric in known.values():
+        phase = metric["phase"]
+        batch = "" if phase in ("load", "probe") else str(metric["batch_size_requested"])
+        size = "" if metric["input_size"] is None else str(metric["input_size"])
+        key = (metric["model_name"], phase, metric["precision"], metric["mode"], size, batch)
+        row = shown[f"GPU {metric['gpu_id']}", *key]
+        assert row["Status"] == metric["status"].replace("_", " ")
+        name = next((name for name in MAIN[phase] if metric[name] is not None), MAIN[phase][0])
+        time_ms = next((metric[time] for time in TIMES[phase] if metric[time] is not None), None)
+        memory = metric["memory_allocated_mb" if phase == "load" else "peak_memory_mb"]
+        figures = {"Figure": metric[name], "Time ms": time_ms, "Memory MB": memory, "Power W": metric["power_draw_w"]}
+        assert {column: row[column] for column in figures} == {at: number(one) for at, one in figures.items()}
+        assert row["Attempts"] == str(len(metric["attempts"]))
 
 
 def of_tables(text: str, titles: set[str]) -> dict[tuple[str, str, int], dict[str, str]]:
@@ -260,7 +273,7 @@ def assert_equal(one: float, other: float) -> None:
 
 def test_all_formats_say_the_same() -> None:
     """Of a run with failed cells, two models that do everything, and probes."""
-    made = realistic()
+    made = measured()
     assert len(cells(json.loads(to_json(made)))) == len(made.cells) > 10
     assert made.failures
     agree(made)
@@ -270,4 +283,13 @@ def test_all_formats_say_the_same() -> None:
 @given(st.integers(min_value=0, max_value=2**32))
 def test_all_formats_say_the_same_whatever_was_measured(seed: int) -> None:
     """Other figures of every size, others not known, other statuses, messages with markup, many failures or none."""
-    agree(changed(seed))
+    agree(changed(measured(), seed))
+
+
+@pytest.mark.parametrize("made", [measured, scanned, burnt_in])
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(min_value=0, max_value=2**32))
+def test_every_kind_of_run_has_all_its_cells_in_every_format(made: Callable[[], Report], seed: int) -> None:
+    """Checks of a burn-in too, which measure nothing, and scans with their curves, also one that found nothing."""
+    agree_on_cells(made())
+    agree_on_cells(changed(made(), seed))

@@ -10,6 +10,7 @@ import pytest
 from orchestrator.report.as_csv import COLUMNS, table, to_csv
 from protocol.cell import AUTO, Workload
 from protocol.failure import Category
+from tests.fakes.nights import Night, sound
 from tests.fakes.runs import FakeRun, gpus, shipped
 
 
@@ -38,6 +39,30 @@ def test_a_row_for_each_planned_cell(tmp_path: Path) -> None:
     load = next(row for row in found if row["Phase"] == "load")
     assert (load["Batch_Size"], load["Forward_ms"]) == ("N/A", "N/A")
     assert float(load["Load_ms"]) == pytest.approx(80, rel=0.01)
+
+
+def test_a_check_of_a_burn_in_has_its_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One for each planned cell, with what became of it and why; only what runs a model has a batch size."""
+    for name in ("fsync", "fdatasync"):
+        monkeypatch.setattr(f"os.{name}", lambda _fd: None)
+    night = Night(tmp_path, gpus(2), "10m")
+    soak = next(cell for cell in night.stored.plan.cells if cell.workload is Workload.SOAK)
+    for number in range(3):
+        night.failed(soak, Category.CRASHED, number=number, message="killed by SIGSEGV")
+    memory = next(cell for cell in night.stored.plan.cells if cell.workload is Workload.MEMORY)
+    night.measured(memory, verification=sound(memory))
+    night.finish()
+    report = night.report()
+    found = rows(to_csv(report))
+    shown = [(row["GPU_UUID"], row["Model"], row["Phase"], row["Status"], row["Launches"]) for row in found]
+    assert shown == [
+        (one.gpu_uuid, one.model_name, one.workload, one.status, str(one.launches)) for one in report.cells
+    ]
+    assert {"ok", "missing"} < {row["Status"] for row in found}
+    (row,) = [row for row in found if "SIGSEGV" in row["Reason"]]
+    assert (row["Phase"], row["GPU"], row["GPU_Name"], row["Attempts"]) == ("soak", "0", "NVIDIA H200", "3")
+    assert {row["Phase"] for row in found if row["Requested_Batch"] != "N/A"} == {"replay"}
+    assert {row["Throughput"] for row in found} == {"N/A"}
 
 
 def test_every_kind_of_cell_has_its_own_columns(tmp_path: Path) -> None:

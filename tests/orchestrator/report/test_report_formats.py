@@ -16,6 +16,7 @@ from orchestrator.report import publish
 from orchestrator.report.as_markdown import to_markdown
 from orchestrator.report.as_pytorch import to_pytorch
 from orchestrator.report.as_samples import to_samples
+from orchestrator.report.comparisons import Met, ThresholdResult
 from orchestrator.report.files import target
 from orchestrator.report.model import Report
 from protocol.cell import Precision, Workload
@@ -83,6 +84,37 @@ def test_markdown_of_a_burn_in_has_a_verdict_for_each_gpu(tmp_path: Path, monkey
     for gpu in report.burn_in.gpus:
         assert f"| GPU {gpu.gpu_id} | {gpu.verdict} |" in text
     assert "| Cell | GPU |" not in text
+
+
+def test_markdown_has_the_gravest_threshold_first(tmp_path: Path) -> None:
+    """Missed, not measured, met; each with its cell as people name it, and why where that has to be said."""
+    report = made(tmp_path)
+    gpu = report.gpu_info[1]
+    met = ThresholdResult(
+        threshold="quick",
+        figure="latency",
+        target="< 100 ms",
+        actual=12.5,
+        unit="ms",
+        status=Met.MET,
+        note="",
+        cell=report.cells[0].cell,
+        gpu_id=gpu.gpu_id,
+        gpu_uuid=gpu.gpu_uuid,
+        model_name="resnet50",
+        phase="inference",
+        precision="bf16",
+        batch_size=8,
+    )
+    missed = msgspec.structs.replace(met, actual=250.0, status=Met.MISSED)
+    unknown = msgspec.structs.replace(met, actual=None, status=Met.NOT_MEASURED, cell=None, note="no such cell")
+    text = to_markdown(msgspec.structs.replace(report, thresholds=(met, unknown, missed)))
+    cell = "GPU 1 resnet50 inference bf16 b8"
+    assert [line for line in text.splitlines() if line.startswith("| quick")] == [
+        f"| quick | {cell} | &lt; 100 ms | 250.0 ms | missed |  |",
+        "| quick | none | &lt; 100 ms | N/A | not measured | no such cell |",
+        f"| quick | {cell} | &lt; 100 ms | 12.5 ms | met |  |",
+    ]
 
 
 # ── a row for each launch ─────────────────────────────────────────────────────────────────────────────────────────────

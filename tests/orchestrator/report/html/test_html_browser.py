@@ -5,13 +5,12 @@ import io
 import re
 import time
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
 from selenium.webdriver.common.keys import Keys
 
-from orchestrator.merge.timeline import timeline as happened
+from orchestrator.disk import reporting
 from orchestrator.report.comparisons import BaselineComparison
 from orchestrator.report.html import to_html
 from orchestrator.report.model import Report
@@ -240,7 +239,7 @@ def test_names_are_text_whatever_they_say(browser: Browser, tmp_path: Path) -> N
         verdict=msgspec.structs.replace(report.verdict, reasons=(HOSTILE,)),
     )
     path = tmp_path / "hostile.html"
-    path.write_bytes(to_html(hostile, happened(run.archive(), _gathered(run))))
+    path.write_bytes(to_html(hostile, reporting.make_all(run.paths).timeline))
     browser.open(path)
     shown_as = HOSTILE.replace("\u2028", " ")
     assert shown_as in browser.run("return document.querySelector('.reasons').textContent")
@@ -250,12 +249,6 @@ def test_names_are_text_whatever_they_say(browser: Browser, tmp_path: Path) -> N
     assert browser.run(SHAPES, "throughput") > 4
     assert browser.complaints() == []
     assert browser.requests() == [path.as_uri()]
-
-
-def _gathered(run: FakeRun) -> Any:
-    from orchestrator.disk import evidence
-
-    return evidence.gather(run.archive())
 
 
 def test_a_script_that_is_not_ours_does_not_run(page: Browser) -> None:
@@ -283,7 +276,7 @@ def test_a_burn_in_has_a_page_of_its_own(browser: Browser, tmp_path: Path) -> No
     night.well()
     night.finish()
     path = tmp_path / "night.html"
-    path.write_bytes(to_html(night.report(), happened(night.archive(), _gathered(night))))
+    path.write_bytes(to_html(*reporting.make_all(night.paths)))
     browser.open(path)
     assert browser.run("return [...document.querySelectorAll('main h2')].map((one) => one.textContent)")[0] == "Burn-in"
     assert browser.printed()[:5] == b"%PDF-"

@@ -15,7 +15,7 @@ from orchestrator.report import render
 from orchestrator.report.comparisons import Standing
 from orchestrator.report.html import cells, to_html
 from orchestrator.report.html.page import page
-from orchestrator.report.html.view import MOST_ROWS, Badge, Heat, Section, Tone, table, texts
+from orchestrator.report.html.view import MOST_ROWS, Badge, Heat, Section, Tone, said, table, texts
 from orchestrator.report.model import GpuInfo, Report
 from orchestrator.report.numbers import number
 from orchestrator.report.timeline import NOTHING_KEPT
@@ -55,8 +55,7 @@ def test_a_huge_run_fits_as_well(zoo: Report) -> None:
     made = page(huge, NOTHING_KEPT)
     assert len(made.cells.table.rows) == cells.MOST_CELLS
     assert "more cells are in report.csv" in made.cells.table.note
-    assert isinstance(made.cells.table.rows[0][7], Badge)
-    assert made.cells.table.rows[0][7].text == "failed"
+    assert said(made.cells.table.rows[0][7]) == "failed"
     assert len(to_html(huge, timeline(zoo))) < MOST_BYTES
 
 
@@ -185,6 +184,22 @@ def test_the_root_cause_comes_first(tmp_path: Path) -> None:
     assert any(line.startswith("What to do: ") for line in first.lines)
     assert first.logs == (("End of stderr", ("a", "b")),)
     assert (second.opened, second.lines[0]) == (False, "some mistake")
+
+
+def test_logs_stand_as_they_were(tmp_path: Path) -> None:
+    """A traceback keeps its indentation; of endless logs the end is shown, of stacks the innermost calls."""
+    run = FakeRun(tmp_path, batch_sizes=(1,))
+    stderr = "\n".join([*(f"noise {number}" for number in range(60)), "Traceback:", '  File "x"', "    boom()"])
+    stacks = "\n".join(f"  call {number}" for number in range(60))
+    run.failed(run.cell(), Category.EXCEPTION, evidence={"stderr": stderr, "stacks": stacks})
+    run.finish()
+    report = run.report()
+    logs = dict(section(report, "failures").findings[0].logs)
+    assert (logs["End of stderr"][0], logs["End of stderr"][-1]) == ("noise 23", "    boom()")
+    assert (logs["Stacks"][0], logs["Stacks"][-1]) == ("  call 0", "  call 39")
+    text = to_html(report, NOTHING_KEPT).decode()
+    assert "Traceback:\n  File &#34;x&#34;\n    boom()\n</pre>" in text
+    assert '<pre tabindex="0">  call 0\n  call 1\n' in text
 
 
 def test_long_tables_say_what_they_leave_out() -> None:

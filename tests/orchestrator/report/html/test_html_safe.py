@@ -33,10 +33,17 @@ def test_data_cannot_end_its_element(text: str) -> None:
 
 
 def test_data_holds_what_json_can() -> None:
-    """Numbers to six digits; what is no number, and what is infinite, is nothing."""
-    assert json.loads(safe.data([1 / 3, 12345678.0, float("nan"), float("inf"), None, True])) == [
-        *(0.333333, 12345700.0, None, None, None, True)
+    """Six digits, of large numbers two decimals; whole ones as they are; what is no number, or infinite, is nothing."""
+    assert json.loads(safe.data([1 / 3, 245678.934, -1e9 / 3, 1_705_314_600_123, 0.0])) == [
+        *(0.333333, 245678.93, -333333333.33, 1_705_314_600_123, 0.0)
     ]
+    assert json.loads(safe.data([float("nan"), float("inf"), None, True])) == [None, None, None, True]
+
+
+def test_a_log_keeps_its_indentation() -> None:
+    """Blanks stay as many as they are; escapes for terminals go, markup is text, and endless lines are cut."""
+    assert safe.log("\x1b[31m  File <x>\x1b[0m\t|  1 \u202e \n") == "  File &lt;x&gt;      |  1"
+    assert len(safe.log("x" * 10_000)) == safe.LONGEST + 1
 
 
 def test_text_is_one_line_that_can_be_seen() -> None:

@@ -1,0 +1,205 @@
+"""What the charts and tables of a page say: each figure under the name, size, unit and time that it has."""
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from orchestrator.disk import reporting
+from orchestrator.report.burn_in import InjectedReport
+from orchestrator.report.html import to_html
+from orchestrator.report.html.course import course
+from orchestrator.report.html.page import page
+from orchestrator.report.html.performance import performance
+from orchestrator.report.html.view import Chart, Curves, Heat, Section, said
+from orchestrator.report.model import Report
+from orchestrator.report.text_burn_in import evidence
+from orchestrator.report.timeline import NOTHING_KEPT, DeviceTimeline, Span, Timeline
+from protocol.cell import AUTO, Mode, Workload
+from protocol.failure import Category
+from tests.fakes.nights import Night
+from tests.fakes.runs import CREATED, FakeRun, gpus, shipped
+
+
+def chart(report: Report, name: str) -> Chart:
+    """A chart of the chapter on models."""
+    return next(one for one in performance(report).charts if one.id == name)
+
+
+def rows(one: Chart) -> Sequence[Sequence[str]]:
+    """The table that says the same as a chart."""
+    assert one.table is not None
+    return [[said(entry) for entry in row] for row in one.table.rows]
+
+
+def memory(report: Report) -> list[tuple[str, str, str]]:
+    """The memory map of a run with one choice: model, column, and what stands there."""
+    (plot,) = chart(report, "memory").plots
+    assert isinstance(plot, Heat)
+    return [(plot.rows[box.row], plot.columns[box.column], box.text) for box in plot.boxes]
+
+
+def lines(report: Report) -> list[tuple[str, str, str, list[float]]]:
+    """The curves: choice, unit, name, batch sizes."""
+    plots = [plot for plot in chart(report, "batches").plots if isinstance(plot, Curves)]
+    drawn = [(plot, line) for plot in plots for line in plot.lines]
+    return [(plot.name, plot.unit, line.name, [batch for batch, _ in line.points]) for plot, line in drawn]
+
+
+def test_times_of_day_reach_the_script_whole(tmp_path: Path) -> None:
+    """The run began at that very second: thirteen digits are not cut to six."""
+    run = FakeRun(tmp_path, batch_sizes=(1,))
+    run.measured(run.cell())
+    run.samples()
+    run.finish()
+    text = to_html(*reporting.make_all(run.paths)).decode()
+    found = re.search('id="plots">(.*?)</script>', text)
+    assert found is not None
+    plots: dict[str, Any] = json.loads(found[1])
+    began = {plots[name]["plots"][0]["began_ms"] for name in ("launches", "readings")}
+    assert began == {round(CREATED * 1000)}
+
+
+def test_a_smaller_batch_stands_at_the_size_that_ran(tmp_path: Path) -> None:
+    """32 ran out of memory and 16 was measured: no chart shows its figures as those of 32, and all say so."""
+    run = FakeRun(tmp_path, batch_sizes=(1, 32))
+    run.measured(run.cell(batch_size=1))
+    run.failed(run.cell(batch_size=32), Category.OUT_OF_MEMORY)
+    run.measured(run.cell(batch_size=32), batch_size=16)
+    run.finish()
+    report = run.report()
+    assert [row[2] for row in rows(chart(report, "throughput"))] == ["1", "16"]
+    assert [points for *_, points in lines(report)] == [[1.0, 16.0]]
+    assert [column for _, column, _ in memory(report)] == ["b1", "b16", "b32"]
+    assert memory(report)[1][2].isdecimal()
+    assert memory(report)[2][2] == "less"
+    assert rows(chart(report, "memory"))[2][2:] == ["32", "ran at a smaller batch size for want of memory"]
+    for name in ("throughput", "batches", "memory"):
+        assert "What ran out of memory stands at the batch size that it ran at" in chart(report, name).says
+
+
+def scanned(folder: Path) -> Report:
+    """Scans of a model at two input sizes and in two modes on two GPUs; each has tried sizes of its own."""
+    modes = (Mode.SOLO, Mode.LOADED)
+    run = FakeRun(folder, devices=gpus(2), batch_sizes=(AUTO,), input_sizes=(128, 224), modes=modes)
+    for place, cell in enumerate(run.stored.plan.cells):
+        run.measured(cell, batch_size=1)
+        run.measured(cell, batch_size=2 + place)
+    return run.report()
+
+
+def test_scans_of_a_model_stand_apart(tmp_path: Path) -> None:
+    """Those of another input size or mode are lines of their own: none takes another's place."""
+    report = scanned(tmp_path)
+    found = {(name, line): points for name, _, line, points in lines(report)}
+    expected = {
+        (f"scan, inference, fp32, {scan.mode}, GPU {scan.gpu_id}", f"resnet50@{scan.input_size}"): [
+            float(point.batch_size) for point in scan.points
+        ]
+        for scan in report.batch_scans
+    }
+    assert len(report.batch_scans) == len(expected) == 8
+    assert found == expected
+
+
+def test_a_scan_counts_sequences_and_a_measurement_tokens(tmp_path: Path) -> None:
+    """Of generation they have two units, whatever they are called by."""
+    run = FakeRun(tmp_path, devices=gpus(2), models=shipped("gpt2"), workloads=(Workload.GENERATION,))
+    run.everything()
+    report = run.report()
+    assert {row[4] for row in rows(chart(report, "throughput"))} == {"tok/s"}
+    scans = tuple(
+        msgspec.structs.replace(scan, model_name="generation", workload=Workload.GENERATION)
+        for scan in scanned(tmp_path / "scan").batch_scans
+    )
+    report = msgspec.structs.replace(report, batch_scans=scans)
+    units = {unit for name, unit, *_ in lines(report) if name.startswith("scan, generation")}
+    assert units == {"smp/s"}
+    assert {row[4] for row in rows(chart(report, "batches")) if row[0].startswith("scan")} == {"smp/s"}
+
+
+def test_what_fits_nowhere_is_in_the_memory_map(tmp_path: Path) -> None:
+    """A size that ran nowhere has a column, a model that never ran a row; each with its word."""
+    run = FakeRun(tmp_path, models=shipped("resnet50", "lstm"), batch_sizes=(4, 8))
+    run.measured(run.cell(batch_size=4))
+    run.failed(run.cell(batch_size=8), Category.OUT_OF_MEMORY)
+    for size in (4, 2, 1):
+        run.failed(run.cell("lstm", batch_size=4), Category.OUT_OF_MEMORY, batch_size=size)
+    run.failed(run.cell("lstm", batch_size=8), Category.OUT_OF_MEMORY)
+    run.finish()
+    first, *others = memory(run.report())
+    assert first[2].isdecimal()
+    assert others == [("resnet50", "b8", "ref"), ("lstm", "b4", "oom"), ("lstm", "b8", "oom")]
+
+
+def test_no_memory_at_all_is_a_figure(tmp_path: Path) -> None:
+    """Zero is drawn as zero, not as a size that nobody planned."""
+    run = FakeRun(tmp_path, batch_sizes=(1,))
+    run.everything()
+    report = run.report()
+    (result,) = report.results
+    metric = msgspec.structs.replace(result.inference_metrics["batch_size_1"], peak_memory_mb=0.0)
+    changed = msgspec.structs.replace(result, inference_metrics={"batch_size_1": metric})
+    assert memory(msgspec.structs.replace(report, results=(changed,))) == [("resnet50", "b1", "0")]
+
+
+def launches(report: Report, *spans: Span, unseen: int = 0) -> Chart:
+    """The chart of launches, of a run in which these happened on its first device."""
+    device = DeviceTimeline(report.gpu_info[0].gpu_uuid, spans, unseen, ())
+    return course(report, Timeline(CREATED, (device,))).charts[0]
+
+
+def test_the_last_to_end_need_not_be_the_last_to_begin(tmp_path: Path) -> None:
+    """A long launch outlasts one that began after it."""
+    report = FakeRun(tmp_path).report()
+    long, short = Span(0.0, 100.0, "load", failed=False, words="a"), Span(50.0, 60.0, "load", failed=True, words="b")
+    assert rows(launches(report, long, short)) == [["GPU 0", "1", "0:00:00", "0:01:40"]]
+
+
+def test_failures_that_are_not_drawn_are_said(tmp_path: Path) -> None:
+    """The table counts them, and the chart says that it has not all of them; else it says nothing."""
+    report = FakeRun(tmp_path).report()
+    one = Span(0.0, 1.0, "load", failed=True, words="a")
+    made = launches(report, one, unseen=7)
+    assert rows(made)[0][1] == "8"
+    assert made.says.endswith("the earliest of each device are drawn: 7 more are not.")
+    assert launches(report, one).says.endswith("are drawn as one.")
+
+
+def chapter(report: Report, name: str) -> Section:
+    """A chapter of the page."""
+    return next(one for one in page(report, NOTHING_KEPT).sections if one.id == name)
+
+
+def test_a_burn_in_shows_what_its_verdicts_stand_on(tmp_path: Path) -> None:
+    """The checks with their error bounds, the links, what was not tested and what was injected, as the text has it."""
+    night = Night(tmp_path, gpus(2), "10m")
+    night.work()
+    night.well()
+    night.finish()
+    report = night.report()
+    assert report.burn_in is not None
+    fault = InjectedReport(gpu_uuid=gpus(1)[0].uuid, fault="a flipped bit", found=True, outcome="found in round 2")
+    untested = {"links": "no NVLink"}
+    first, *others = report.burn_in.gpus
+    tried = (msgspec.structs.replace(first, not_tested=untested), *others)
+    told = msgspec.structs.replace(report.burn_in, injected=(fault,), gpus=tried)
+    report = msgspec.structs.replace(report, burn_in=told)
+    shown = {one.title: one.lines for one in chapter(report, "burn-in").findings}
+    assert shown["What was checked"] == tuple(evidence(told))
+    assert any("errors a check (95 %)" in line for line in shown["What was checked"])
+    assert "links: no NVLink" in shown["What was not tested"]
+    assert shown["What was injected"] == ("a flipped bit: found in round 2",)
+
+
+def test_what_earlier_runs_said_of_a_gpu_is_on_the_page(tmp_path: Path) -> None:
+    """A repeat offender is one for whoever reads the page alone."""
+    report = FakeRun(tmp_path).report()
+    (health,) = report.health.gpus
+    known = msgspec.structs.replace(health, earlier="FAIL in a burn-in on 2026-04-01")
+    report = msgspec.structs.replace(report, health=msgspec.structs.replace(report.health, gpus=(known,)))
+    verdicts = chapter(report, "devices").tables[0]
+    assert "earlier: FAIL in a burn-in on 2026-04-01" in said(verdicts.rows[0][3])
