@@ -145,10 +145,15 @@ def _settings(stored: StoredRun) -> tuple[tuple[str, str], ...]:
 
 
 def _stands(stored: StoredRun, records: tuple[Record, ...]) -> RunState:
-    """Where the run stands by its journal. Faults that are injected on purpose accuse no GPU."""
+    """Where the run stands by its journal. Faults that are injected on purpose accuse no GPU.
+
+    A burn-in skips nothing: what failed on one GPU is to be done again, there and on all others.
+    """
     kinds = {device.uuid: device.name for device in stored.devices}
     gpus = [device.uuid for device in stored.devices if device.kind is DeviceKind.CUDA]
-    return recovery.restore(stored.plan, records, kinds, () if stored.configuration.tainted else gpus)
+    configuration = stored.configuration
+    accused, skips = () if configuration.tainted else gpus, configuration.burn_in is None
+    return recovery.restore(stored.plan, records, kinds, accused, skips=skips)
 
 
 def _budget(stored: StoredRun, records: tuple[Record, ...]) -> Budget | None:

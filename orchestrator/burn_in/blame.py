@@ -4,7 +4,7 @@
     wrong wherever one device sent to ──────────────────────▶ the sender
     wrong from wherever one device received ────────────────▶ the receiver
     wrong between two of them alone ────────────────────────▶ their link: either of the two, or what lies between
-    a sum that is wrong on one device, and no copy ─────────▶ that device
+    a sum that is wrong on one device, and no copy ─────────▶ that device, or the way to it: in a ring the last hop
     a sum that is wrong on several, and no copy ────────────▶ nobody knows: what one of them gave is in all of them
     a sum that is wrong, and copies of others too ──────────▶ nobody knows: it may follow from them, or be its own
 
@@ -49,8 +49,9 @@ def blamed(seen: Mapping[str, Verification]) -> list[Blamed]:
     culprits = {one.device for one in found}
     found += _of_copies({pair: wrong for pair, wrong in pairs.items() if pair[0] not in culprits}, len(seen) - 1)
     blamed_already = {one.device for one in found}
+    counted = sum(one.mismatches > 0 for one in seen.values())  # what was not kept may be a sum too
     return found + [
-        Blamed(device, mismatch, doubtful=bool(found) or len(sums) > 1)
+        Blamed(device, mismatch, doubtful=bool(found) or counted > 1)
         for device, wrong in sums.items()
         if device not in blamed_already
         for mismatch in wrong

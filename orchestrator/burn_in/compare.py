@@ -4,7 +4,8 @@
                                                      │ a launch that differs: this GPU, this round
                                                      └ a GPU that differs: this GPU, or nobody knows which
 
-The key names everything that may change the bits of a correct product: the model of the GPU, the driver, the libraries.
+The key names everything that may change the bits of a correct product: the model of the GPU, the driver, the libraries,
+and the batch size.
 Launches are compared within a key alone, so that another algorithm is no fault. Where no output is given by more than
 half of the GPUs of a key, somebody is wrong and comparing cannot tell who: nothing is claimed of any of them.
 """
@@ -50,14 +51,15 @@ class Deviation:
 
 @dataclass(frozen=True)
 class Comparison:
-    """deviations: of launches, the earliest first. undecided: cell → devices that disagree without a majority.
+    """deviations: of launches, the earliest first. undecided: cell and key → devices that disagree without a
+    majority.
 
     compared: device → launches of it that were compared with another one's bits. alone: device → cells that no other
     device did with the same key.
     """
 
     deviations: tuple[Deviation, ...]
-    undecided: Mapping[str, tuple[str, ...]]
+    undecided: Mapping[tuple[str, tuple[str, ...]], tuple[str, ...]]
     compared: Mapping[str, int]
     alone: Mapping[str, tuple[str, ...]]
 
@@ -69,10 +71,10 @@ def compare(samples: Sequence[Sample]) -> Comparison:
         if sample.digests:
             groups[sample.cell, sample.key].append(sample)
     deviations: list[Deviation] = []
-    undecided: dict[str, tuple[str, ...]] = {}
+    undecided: dict[tuple[str, tuple[str, ...]], tuple[str, ...]] = {}
     compared: Counter[str] = Counter()
     alone: dict[str, list[str]] = defaultdict(list)
-    for (cell, _), group in sorted(groups.items()):
+    for (cell, key), group in sorted(groups.items()):
         if len(group) > 1:
             compared.update(sample.device for sample in group)
         usual = {device: _most(own) for device, own in _by_device(group).items()}
@@ -80,7 +82,7 @@ def compare(samples: Sequence[Sample]) -> Comparison:
             alone[group[0].device].append(cell)
         right, votes = _majority(usual)
         if right is None:
-            undecided[cell] = tuple(sorted(usual))
+            undecided[cell, key] = tuple(sorted(usual))
         deviations.extend(_deviations(group, usual, right, votes))
     deviations.sort(key=lambda one: one.sample.launch)
     return Comparison(
@@ -90,7 +92,7 @@ def compare(samples: Sequence[Sample]) -> Comparison:
 
 def undecided(device: str, compared: Comparison) -> Iterator[str]:
     """Cells of a device in which nobody can say what is right, and why not."""
-    for cell, devices in compared.undecided.items():
+    for (cell, _), devices in compared.undecided.items():
         if devices == (device,):
             yield f"{cell}: its rounds disagree, and no majority of them says which is right"
         elif device in devices:
@@ -107,7 +109,8 @@ def not_tested(device: str, compared: Comparison, cells: int) -> dict[str, str]:
         return {}
     which = "" if len(alone) == cells else f"{', '.join(alone)}: "
     rounds = "" if compared.compared.get(device) else ", and its own in one round alone"
-    return {"bits against other devices'": f"{which}no other one has its model, driver and libraries here{rounds}"}
+    why = f"{which}no other one has its model, driver, libraries and batch size here{rounds}"
+    return {"bits against other devices'": why}
 
 
 def _by_device(group: Sequence[Sample]) -> dict[str, list[Digests]]:

@@ -13,11 +13,14 @@ from itertools import pairwise
 from typing import Final
 
 from orchestrator.disk.records import End, Record, Segment, Start
+from protocol.failure import Phase
 
 ORDINARY_S: Final = 20.0
 """Of a gap, what counts as served: the import on a node took 12 s, a first context 5 s, a launch later 0.5 to 1.3 s."""
 LONG_S: Final = 60.0
-"""A gap that is longer, and in which no launch failed, is named: nothing that was planned takes so long."""
+"""A gap that is longer, and which nothing explains, is named: nothing that was planned takes so long."""
+AT_WORK: Final = frozenset({Phase.WARM_UP, Phase.MEASURE, Phase.FINISH})
+"""Phases of a launch in which its device works. Before them it imports and builds: a start, of which nothing came."""
 
 Span = tuple[int, int]
 """From when to when, in monotonic nanoseconds of one segment."""
@@ -37,7 +40,7 @@ def seconds(segments: Iterable[tuple[int, Iterable[Span]]]) -> float:
 def idle(work: Iterable[Span], explained: Iterable[Span]) -> Iterator[tuple[int, float]]:
     """Long gaps in the work of a segment: since when, and how many seconds of it nothing explains.
 
-    explained: launches that failed, on this device or on another one for which it waited: a finding of their own.
+    explained: when this device, or another one for which it waited, is known not to have been ready.
     """
     known = _joined(explained)
     for begin, end in _between(_joined(work)):
@@ -47,7 +50,10 @@ def idle(work: Iterable[Span], explained: Iterable[Span]) -> Iterator[tuple[int,
 
 
 def before(records: Iterable[Record]) -> float:
-    """Seconds that a burn-in has served before its newest segment, by its journal; launches from start to end."""
+    """Seconds that a burn-in has served before its newest segment, by its journal; launches from start to end.
+
+    Not those that ended before they were at work.
+    """
     segments: list[tuple[int, list[Span]]] = []
     started: dict[int, int] = {}
     for record in records:
@@ -58,7 +64,9 @@ def before(records: Iterable[Record]) -> float:
             case Start():
                 started[record.launch] = record.at_ns
             case End() if record.launch in started:  # else an earlier segment's, whose clock may be another one
-                segments[-1][1].append((started.pop(record.launch), record.at_ns))
+                begun_ns = started.pop(record.launch)
+                if record.failure is None or record.failure.phase in AT_WORK:
+                    segments[-1][1].append((begun_ns, record.at_ns))
     return seconds(segments[:-1])
 
 

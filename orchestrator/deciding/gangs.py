@@ -6,13 +6,13 @@
 
 It can neither starve nor block for ever. A device that has come to a gang takes nothing else, and each of the others
 works off what it has before it. And whatever moves a gang (another try, want of time) moves it in all queues to the
-same end: of two gangs that share devices, all of them have the same one first.
+same place among the gangs there (turns.ends): of two that share devices, all of them have the same one first.
 
 A gang of which one device is out of the run is passed over, and waits: `resume` gives the device another chance. It is
 not made smaller, because fewer links are another test.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from orchestrator.deciding.slots import RunState, Slot, with_device
 
@@ -40,6 +40,14 @@ def without(state: RunState, slot: Slot) -> RunState:
             state = with_device(state, uuid, queue=queue[1:])
         elif slot in queue:
             state = with_device(state, uuid, queue=tuple(other for other in queue if other != slot))
+    return state
+
+
+def into(state: RunState, slot: Slot, places: Mapping[str, int]) -> RunState:
+    """The state with a slot in queues that do not have it. places: device → how many are before it there."""
+    for uuid, at in places.items():
+        queue = state.devices[uuid].queue
+        state = with_device(state, uuid, queue=(*queue[:at], slot, *queue[at:]))
     return state
 
 

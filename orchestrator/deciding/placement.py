@@ -110,8 +110,11 @@ def skip_model(state: RunState, slot: Slot) -> RunState:
 
     A loss that is no number says nothing of another precision, nor of work without a loss; what took too long, nothing
     of a smaller batch; weights that cannot be cast or saved, nothing of a precision or work that does not ask for it:
-    there the model goes on. What waits is settled when its turn comes, and only if it would need a launch.
+    there the model goes on. What waits is settled when its turn comes, and only if it would need a launch. Where
+    nothing may be skipped the question is closed, and no more.
     """
+    if not state.skips:
+        return _without(state, slot)
     cell, failed = state.cells[slot[0]], state.slots[slot]
     category = failed.failures[-1]
     if is_skipped(state, cell):

@@ -14,15 +14,20 @@ from protocol.failure import Category, Failure, Phase
 
 
 def restore(
-    plan: Plan, records: Iterable[Record], kinds: Mapping[str, str] | None = None, gpus: Collection[str] = ()
+    plan: Plan,
+    records: Iterable[Record],
+    kinds: Mapping[str, str] | None = None,
+    gpus: Collection[str] = (),
+    *,
+    skips: bool = True,
 ) -> RunState:
-    """The state that the journal's records lead to. kinds, gpus: as for state.begin.
+    """The state that the journal's records lead to. kinds, gpus, skips: as for state.begin.
 
     A Start without an End was interrupted, and counts as an attempt. A second End takes a result back. What follows
     from an end (a model that is skipped, a device that is taken out) is not read but follows again. With each segment
     devices get another chance: whoever resumes a run may have mended them, or ended what took the host's memory.
     """
-    now = begin(plan, kinds, gpus)
+    now = begin(plan, kinds, gpus, skips=skips)
     open_launches: dict[int, Start] = {}
     for record in records:
         match record:

@@ -91,8 +91,8 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     attempts: attempts so far at each cell, over all rounds; they number the folders. rooms: device → what bounds scans.
     asked: slots that failed and whose cell another device is to try, which tells whose fault it was. skipped: what is
     not run any more, by the name that `scopes` has for it. in_vain: device → how many of its slots wait although
-    they are skipped: no launch is made for them. at_once: the most launches at the same time, None for one
-    on every device. modes: in the order in which each round has them.
+    they are skipped: no launch is made for them. skips: whether anything may be skipped at all. at_once: the most
+    launches at the same time, None for one on every device. modes: in the order in which each round has them.
     """
 
     cells: Mapping[str, Cell]
@@ -108,6 +108,7 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     asked: tuple[Slot, ...] = ()
     skipped: Mapping[str, Skip] = {}
     in_vain: Mapping[str, int] = {}
+    skips: bool = True
     at_once: int | None = None
     modes: tuple[Mode, ...] = (Mode.LOADED,)
     stopping: bool = False

@@ -47,10 +47,13 @@ from protocol.cell import AUTO, Cell
 from protocol.failure import Category, Failure, Phase
 
 
-def begin(plan: Plan, kinds: Mapping[str, str] | None = None, gpus: Collection[str] = ()) -> RunState:
+def begin(
+    plan: Plan, kinds: Mapping[str, str] | None = None, gpus: Collection[str] = (), *, skips: bool = True
+) -> RunState:
     """The state before the first launch. kinds: device → its product name, None where all are taken to be alike.
 
-    gpus: those that two models in a row may accuse (placement.py).
+    gpus: those that two models in a row may accuse (placement.py). skips: whether what cannot work is launched no more.
+    Not so in a burn-in, which is there to try the same again: a failure costs one cell of one round.
     """
     cells = {cell.id: cell for cell in plan.cells}
     slots = {slot: SlotState(batch_size=cells[slot[0]].batch_size) for queue in plan.order.values() for slot in queue}
@@ -62,6 +65,7 @@ def begin(plan: Plan, kinds: Mapping[str, str] | None = None, gpus: Collection[s
         kinds=dict.fromkeys(plan.order, "") if kinds is None else kinds,
         gpus=frozenset(gpus),
         rooms=plan.rooms,
+        skips=skips,
         modes=tuple(dict.fromkeys(cell.mode for cell in plan.cells)),
     )
 
@@ -122,7 +126,7 @@ def step(state: RunState, event: Event) -> RunState:
         case Dropped(slot):
             return _dropped(state, slot)
         case Postponed(slot):
-            return _again(state, slot) if state.slots[slot].status is SlotStatus.WAITING else state
+            return _last(state, slot) if state.slots[slot].status is SlotStatus.WAITING else state
         case Withdrawn(launch, failure):
             return _withdrawn(state, launch, failure)
         case StopAsked():
@@ -296,16 +300,21 @@ def _shrink(state: RunState, slot: Slot, phase: Phase) -> RunState:
 
 
 def _again(state: RunState, slot: Slot, *, first: bool = False) -> RunState:
-    """Put a slot back into its device's queue, or into those of all its devices, at the same end.
+    """Put a slot back into its device's queue, or into those of all its devices.
 
-    Behind the others, because what interrupts one launch must not keep them waiting; halving, and what may be the fault
-    of the model or the device, goes first, because they learn from it.
+    Behind the others of its turn, because what interrupts one launch must not keep them waiting, and before the next
+    one: a run with a time limit does not come to its end, and a loaded launch wants the others beside it. Halving, and
+    what may be the fault of the model or the device, goes first, because they learn from it.
     """
     state = gangs.without(settled(state, slot, SlotStatus.WAITING), slot)
-    for uuid in state.cells[slot[0]].devices:
-        queue = state.devices[uuid].queue
-        state = with_device(state, uuid, queue=(slot, *queue) if first else (*queue, slot))
-    return state
+    places = dict.fromkeys(state.cells[slot[0]].devices, 0) if first else turns.ends(state, slot)
+    return gangs.into(state, slot, places)
+
+
+def _last(state: RunState, slot: Slot) -> RunState:
+    """Put a slot that waits behind all others, on each of its devices."""
+    state = gangs.without(state, slot)
+    return gangs.into(state, slot, {uuid: len(state.devices[uuid].queue) for uuid in state.cells[slot[0]].devices})
 
 
 def _family(cell: Cell) -> Cell:

@@ -11,7 +11,8 @@ It cannot block for ever: of the devices that have something to do, one is at th
 from going on. A device that is out of the run is not waited for.
 """
 
-from collections.abc import Iterable
+import itertools
+from collections.abc import Iterable, Mapping
 
 from orchestrator.deciding import gangs
 from orchestrator.deciding.slots import RunState, Slot
@@ -35,6 +36,36 @@ def of_device(state: RunState, uuid: str) -> Turn | None:
     """The turn that a device has come to; None where it has nothing to do."""
     slot = None if state.devices[uuid].quarantined else gangs.first(state, uuid)
     return None if slot is None else of(state, slot)
+
+
+def ends(state: RunState, slot: Slot) -> Mapping[str, int]:
+    """Where in the queue of each of its devices the turn of a slot ends, which is in none of them.
+
+    Behind every gang of that turn or an earlier one, and before the first slot of a later one. So no two devices have
+    gangs in another order, as long as their turns are in order everywhere. One that was postponed comes behind later
+    ones: then a gang goes to the end, as that one did.
+    """
+    devices = state.cells[slot[0]].devices
+    if len(devices) > 1 and not all(_in_order(state, uuid) for uuid in state.devices):
+        return {uuid: len(state.devices[uuid].queue) for uuid in devices}
+    return {uuid: _end_of(state, of(state, slot), uuid) for uuid in devices}
+
+
+def _end_of(state: RunState, turn: Turn, uuid: str) -> int:
+    queue = state.devices[uuid].queue
+    gangs_before = (at for at, other in enumerate(queue) if _is_gang(state, other) and of(state, other) <= turn)
+    begin = max(gangs_before, default=-1) + 1
+    return next((at for at in range(begin, len(queue)) if of(state, queue[at]) > turn), len(queue))
+
+
+def _in_order(state: RunState, uuid: str) -> bool:
+    """Whether the gangs of a device come turn by turn."""
+    reached = [of(state, slot) for slot in state.devices[uuid].queue if _is_gang(state, slot)]
+    return all(one <= other for one, other in itertools.pairwise(reached))
+
+
+def _is_gang(state: RunState, slot: Slot) -> bool:
+    return len(state.cells[slot[0]].devices) > 1
 
 
 def may_begin(state: RunState, slot: Slot, found: Iterable[Slot]) -> bool:

@@ -9,6 +9,7 @@ ResultFileError    a result that the journal promised is missing, or is not the 
 import dataclasses
 import hashlib
 import os
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -25,6 +26,7 @@ from orchestrator.disk.records import (
     Dropped,
     End,
     Finished,
+    Foreign,
     Header,
     Left,
     Record,
@@ -94,8 +96,8 @@ class Archive:
     durations_s: of each segment, up to its last record. taken_out: devices that were given up in the newest segment,
     and why, by UUID. too_hot: GPUs that were, in any segment: how, and when, in seconds since the epoch.
     skipped: what nothing more was launched of (slots.scopes), and why. dropped: planned launches (cell, round) that
-    there was no time for, and why. telemetry_ended: when, in segments that went on without it. finished: None while
-    nobody has written that the run is over.
+    there was no time for, and why. foreign: who came to a GPU or left it. telemetry_ended: when, in segments that went
+    on without it. finished: None while nobody has written that the run is over.
     """
 
     paths: RunPaths
@@ -109,6 +111,7 @@ class Archive:
     too_hot: Mapping[str, tuple[str, float]]
     skipped: Mapping[str, str]
     dropped: Mapping[tuple[str, int], str]
+    foreign: Mapping[Segment, Sequence[Foreign]]
     telemetry_ended: Mapping[Segment, int]
     finished: Finished | None
 
@@ -266,6 +269,7 @@ def _assemble(paths: RunPaths, stored: StoredRun, header: Header, records: Seque
     too_hot: dict[str, tuple[str, float]] = {}
     skipped: dict[str, str] = {}
     dropped: dict[tuple[str, int], str] = {}
+    foreign: dict[Segment, list[Foreign]] = defaultdict(list)
     telemetry_ended: dict[Segment, int] = {}
     finished: Finished | None = None
     for record in records:
@@ -280,6 +284,8 @@ def _assemble(paths: RunPaths, stored: StoredRun, header: Header, records: Seque
                 attempts[record.launch] = Attempt(segments[-1], record)
             case End() | Left() | Beside():
                 attempts[record.launch] = _told(attempts[record.launch], record, segments[-1])
+            case Foreign():
+                foreign[segments[-1]].append(record)
             case TelemetryEnded():
                 telemetry_ended.setdefault(segments[-1], record.at_ns)
             case TooHot():
@@ -304,6 +310,7 @@ def _assemble(paths: RunPaths, stored: StoredRun, header: Header, records: Seque
         too_hot=too_hot,
         skipped=skipped,
         dropped=dropped,
+        foreign=dict(foreign),
         telemetry_ended=telemetry_ended,
         finished=finished,
     )

@@ -30,8 +30,9 @@ from protocol.messages import Sample
 from protocol.result import Environment, Ledger, Memory, Result, StopReason, WarmUp
 from protocol.verification import Verification
 
-_NOT_PACED: Final = frozenset({Workload.LINKS, Workload.STEPS})
-"""Work of a burn-in whose rates say little of one GPU: others decide them too, or how far its clock has risen."""
+_NOT_PACED: Final = frozenset({Workload.LINKS, Workload.STEPS, Workload.MEMORY})
+"""Work of a burn-in whose rates say little of one GPU: others decide them too, or how far its clock has risen, or which
+pattern of the memory test it is at: a step of one takes eight times that of another."""
 
 
 @dataclass(frozen=True)

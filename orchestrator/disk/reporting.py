@@ -58,7 +58,7 @@ def make_all(paths: RunPaths, stored: StoredRun | None = None, held: Against | N
         loaded = loaded.so_far()
     gathered = evidence.gather(loaded, goes_on=goes_on)
     merged = against.hold(merge.merge(loaded, gathered), against.stored(paths) if held is None else held)
-    return Made(merged, timeline(loaded, gathered))
+    return Made(merged, timeline(loaded, gathered, {one.launch for one in merged.failures}))
 
 
 def write(stored: StoredRun, paths: RunPaths) -> Report:

@@ -6,12 +6,15 @@ from dataclasses import dataclass, replace
 
 from orchestrator.burn_in import compare, verdict
 from orchestrator.burn_in.compare import Comparison, Sample
+from orchestrator.burn_in.served import Span
 from orchestrator.burn_in.verdict import Judged, Planned, Tally, Told, Work, Wrong, named
 from orchestrator.configuration.resolved import BurnIn
+from orchestrator.deciding.slots import scopes
 from orchestrator.disk.archive import Archive, Attempt
 from orchestrator.disk.evidence import Evidence, LaunchEvidence
+from orchestrator.disk.records import Segment
 from orchestrator.health.verdict import Verdict, worst
-from orchestrator.merge import heat_soaks, links, loads, lost_launches, memory_patterns
+from orchestrator.merge import heat_soaks, links, loads, lost_launches, memory_patterns, methods, waits
 from orchestrator.merge.courses import told_courses
 from orchestrator.merge.heat_soaks import Soaks
 from orchestrator.merge.injected import injected
@@ -21,7 +24,7 @@ from orchestrator.merge.times import iso
 from orchestrator.report.burn_in import BurnInReport, CheckReport, GpuBurnIn, PaceReport, ReasonReport
 from orchestrator.report.health import HealthReport
 from protocol.cell import Cell, Device, Workload
-from protocol.verification import Verification
+from protocol.verification import Mismatch, Verification
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,8 @@ class _Good:
 class _Night:
     """What all GPUs share. paces: by device, what its rates say. soaks: what of them is left out.
 
-    done: cells and rounds of which there is a result. lost: launches without one that are a finding.
+    done: cells and rounds of which there is a result. lost: launches without one that are a finding. waits: when a
+    device may have waited for one that was not ready, by segment.
     """
 
     archive: Archive
@@ -50,6 +54,7 @@ class _Night:
     soaks: Soaks
     done: frozenset[tuple[str, int]]
     lost: tuple[Lost, ...]
+    waits: Mapping[Segment, Sequence[Span]]
 
 
 def burn_in(archive: Archive, evidence: Evidence, judged: HealthReport) -> BurnInReport | None:
@@ -68,7 +73,8 @@ def burn_in(archive: Archive, evidence: Evidence, judged: HealthReport) -> BurnI
     rates = paces(archive.stored.devices, launched, evidence.devices, soaks)
     lost = lost_launches.lost(archive, asked)
     done = frozenset((one.cell.id, one.attempt.start.round) for one in good)
-    night = _Night(archive, evidence, judged, asked, compare.compare(list(_samples(good))), rates, soaks, done, lost)
+    compared, told = compare.compare(list(_samples(good))), waits.told(archive, lost)
+    night = _Night(archive, evidence, judged, asked, compared, rates, soaks, done, lost, told)
     gpus = []
     labels = {device.uuid: device.label for device in archive.stored.devices}
     for device in archive.stored.devices:
@@ -97,7 +103,8 @@ def _samples(good: Sequence[_Good]) -> Iterator[Sample]:
         if found is not None:
             digests = (*found.digests, *found.losses)
             begun = iso(one.attempt.started)
-            yield Sample(start.device, named(one.cell), start.round, start.launch, found.key, digests, begun)
+            key = (*found.key, f"batch size {start.batch_size}")  # one that was halved has other bits, and may
+            yield Sample(start.device, named(one.cell), start.round, start.launch, key, digests, begun)
 
 
 def _work(night: _Night, device: Device, mine: Sequence[_Good]) -> Work:
@@ -105,13 +112,7 @@ def _work(night: _Night, device: Device, mine: Sequence[_Good]) -> Work:
     archive, evidence, compared = night.archive, night.evidence, night.compared
     health, why = _health(device, night.health)
     verified = [(one, one.evidence.verification) for one in mine if one.evidence.verification is not None]
-    not_tested = links.not_tested(device, archive.stored, archive.taken_out) | heat_soaks.not_tested(device, evidence)
-    for one, found in verified:
-        for what, reason in found.not_tested.items():
-            not_tested.setdefault(f"{one.cell.workload} {one.cell.model} {one.cell.precision}: {what}", reason)
-    not_tested |= memory_patterns.not_tested([found for _, found in verified])
-    bits = {named(one.cell) for one, found in verified if found.digests or found.losses}
-    not_tested |= compare.not_tested(device.uuid, compared, len(bits))
+    not_tested = _not_tested(night, device, verified)
     cut_off = lost_launches.cut_off(archive, night.lost, device)
     work = loads.work(((one.attempt, one.evidence) for one in mine), cut_off)
     return Work(
@@ -119,21 +120,10 @@ def _work(night: _Night, device: Device, mine: Sequence[_Good]) -> Work:
         served_s=loads.served_s(work),
         cell_s=night.asked.cell_s[device.kind],
         tallies=_tallies(mine),
-        wrong=tuple(
-            Wrong(
-                one.cell.workload,
-                one.cell.precision,
-                one.attempt.start.round,
-                iso(one.attempt.segment.at(mismatch.at_ns)),
-                mismatch,
-                one.doubtful,
-            )
-            for one, found in verified
-            for mismatch in found.kept
-        ),
+        wrong=tuple(_wrong(one, mismatch) for one, found in verified for mismatch in found.kept),
         deviations=tuple(one for one in compared.deviations if one.sample.device == device.uuid),
         undecided=tuple(compare.undecided(device.uuid, compared)),
-        failures=tuple(lost_launches.failures(night.lost, night.done, device)),
+        failures=(*lost_launches.failures(night.lost, night.done, device), *_skipped(archive, device)),
         made_up=tuple(lost_launches.made_up(night.lost, night.done, device)),
         health=health,
         health_reason=why,
@@ -144,9 +134,30 @@ def _work(night: _Night, device: Device, mine: Sequence[_Good]) -> Work:
         reboots=len({segment.boot_id for segment in archive.segments}) - 1,
         tainted=archive.stored.configuration.tainted,
         planned=tuple(_planned(night, device, verified, not_tested)),
-        idle=tuple(loads.idle(work, night.lost)),
+        idle=tuple(loads.idle(work, night.waits)),
         beside=tuple(one.evidence.beside for one in mine if one.evidence.beside),
     )
+
+
+def _not_tested(night: _Night, device: Device, verified: Sequence[tuple[_Good, Verification]]) -> dict[str, str]:
+    """What was not tested on a device → why not."""
+    archive = night.archive
+    found = links.not_tested(device, archive.stored, archive.taken_out) | heat_soaks.not_tested(device, night.evidence)
+    by_cell: dict[str, list[Verification]] = defaultdict(list)
+    for one, seen in verified:
+        name = f"{one.cell.workload} {one.cell.model} {one.cell.precision}"
+        by_cell[name].append(seen)
+        for what, reason in seen.not_tested.items():
+            found.setdefault(f"{name}: {what}", reason)
+    found |= memory_patterns.not_tested([seen for _, seen in verified]) | methods.not_tested(by_cell)
+    bits = {named(one.cell) for one, seen in verified if seen.digests or seen.losses}
+    return found | compare.not_tested(device.uuid, night.compared, len(bits))
+
+
+def _wrong(one: _Good, mismatch: Mismatch) -> Wrong:
+    cell, attempt = one.cell, one.attempt
+    seen_at = iso(attempt.segment.at(mismatch.at_ns))
+    return Wrong(cell.workload, cell.precision, attempt.start.round, seen_at, mismatch, one.doubtful)
 
 
 def _planned(
@@ -165,6 +176,14 @@ def _planned(
             why = next(said, night.archive.dropped.get((cell.id, 0), ""))
             impossible = bool(mine) and not checks and all(found.not_tested for found in mine)
             yield Planned(cell.workload, named(cell), checks, why, impossible)
+
+
+def _skipped(archive: Archive, device: Device) -> Iterator[str]:
+    """Cells of a device of which nothing more was launched. Their earlier rounds are no evidence for later ones."""
+    for cell in archive.stored.plan.cells:
+        scope = next((scope for scope in scopes(cell) if scope in archive.skipped), None)
+        if device.uuid in cell.devices and scope is not None:
+            yield f"{named(cell)}, all later rounds: it was skipped on every device: {archive.skipped[scope]}"
 
 
 def _tallies(mine: Sequence[_Good]) -> dict[Workload, Tally]:

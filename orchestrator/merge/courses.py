@@ -37,8 +37,7 @@ def told_courses(courses: Mapping[str, Course]) -> Iterator[CourseReport]:
 def in_words(one: Drift, begin: float) -> str:
     """Both courses, and what follows. begin: seconds since the epoch at the first window that is judged."""
     if one.verdict is Verdict.TOO_SHORT:
-        needed = (one.relative if one.relative is not None and one.had_siblings else one.raw).needed_h
-        return "too short to tell whether it slows" + (f"; about {needed:.1f} h would tell" if needed else "")
+        return _open(one)
     told = [_course(against, course) for against, course in by_reference(one).items() if course.change is not None]
     alone = one.verdict is Verdict.SLOWING and not one.slows_against_siblings
     if alone:  # what shows it comes first
@@ -51,6 +50,15 @@ def in_words(one: Drift, begin: float) -> str:
     if one.had_siblings and one.relative is not None and one.relative.verdict is Verdict.STEADY:
         return f"all slow alike, the room perhaps: {words}; {_ROOM}"
     return f"{words}; nothing shows whether it is the GPU or the room: {_ROOM}"
+
+
+def _open(one: Drift) -> str:
+    """What cannot be told, and how long might do."""
+    course = one.open_course
+    hours = f"; about {course.needed_h:.1f} h would tell" if course is not None and course.needed_h else ""
+    if one.had_siblings and course is one.raw:
+        return f"as its siblings; too short to tell whether all of them slow{hours}"
+    return f"too short to tell whether it slows{hours}"
 
 
 def _course(against: str, course: Course) -> str:

@@ -76,7 +76,8 @@ def rates(good: Sequence[tuple[Cell, LaunchEvidence]]) -> Iterator[LinksReport]:
 def _in_words(one: Blamed, labels: Mapping[str, str]) -> Mismatch:
     """The mismatch, with devices by the names that people know."""
     if one.ends is None:
-        return one.mismatch
+        way = " (the device is at fault, or the way to it)" if one.mismatch.of_all and not one.doubtful else ""
+        return msgspec.structs.replace(one.mismatch, what=f"{one.mismatch.what}{way}")
     sender, receiver = (labels[end] for end in one.ends)
     whose = " (one of the two is at fault, or what lies between them)" if one.link else ""
     return msgspec.structs.replace(one.mismatch, what=f"copy from {sender} to {receiver}{whose}")

@@ -9,8 +9,8 @@ from orchestrator.burn_in.verdict import Idle
 from orchestrator.disk.archive import Attempt
 from orchestrator.disk.evidence import LaunchEvidence
 from orchestrator.disk.records import Segment
-from orchestrator.merge.lost_launches import Lost
 from orchestrator.merge.times import iso
+from orchestrator.merge.waits import over_ns
 
 Work = Mapping[Segment, Sequence[Span]]
 """From when to when a device was at work, by segment."""
@@ -24,10 +24,10 @@ def work(good: Iterable[tuple[Attempt, LaunchEvidence]], cut_off: Iterable[Attem
     found: dict[Segment, list[Span]] = defaultdict(list)
     for attempt, evidence in good:
         if evidence.worked_ns is not None:  # believed within what the journal says of the launch
-            begin_ns, end_ns = (min(max(at_ns, attempt.start.at_ns), _over_ns(attempt)) for at_ns in evidence.worked_ns)
+            begin_ns, end_ns = (min(max(at_ns, attempt.start.at_ns), over_ns(attempt)) for at_ns in evidence.worked_ns)
             found[attempt.segment].append((begin_ns, end_ns))
     for attempt in cut_off:
-        found[attempt.segment].append((attempt.start.at_ns, _over_ns(attempt)))
+        found[attempt.segment].append((attempt.start.at_ns, over_ns(attempt)))
     return found
 
 
@@ -36,16 +36,8 @@ def served_s(work: Work) -> float:
     return served.seconds((segment.monotonic_ns, spans) for segment, spans in work.items())
 
 
-def idle(work: Work, lost: Iterable[Lost]) -> Iterator[Idle]:
-    """When a device was idle for long. lost: launches of the whole run that failed, for which it may have waited."""
-    failed: dict[Segment, list[Span]] = defaultdict(list)
-    for attempt, _, _ in lost:
-        failed[attempt.segment].append((attempt.start.at_ns, _over_ns(attempt)))
+def idle(work: Work, waits: Mapping[Segment, Sequence[Span]]) -> Iterator[Idle]:
+    """When a device was idle for long. waits: when it may have waited for a device, itself or another (waits.py)."""
     for segment, spans in work.items():
-        for begin_ns, seconds in served.idle(spans, failed[segment]):
+        for begin_ns, seconds in served.idle(spans, waits.get(segment, ())):
             yield Idle(iso(segment.at(begin_ns)), seconds)
-
-
-def _over_ns(attempt: Attempt) -> int:
-    """When it was over; at once, had that been in a later segment, the clock of which may be another one."""
-    return attempt.start.at_ns + round((attempt.lasted_ms or 0.0) * 1e6)

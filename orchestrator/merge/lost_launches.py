@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from orchestrator.burn_in.served import AT_WORK
 from orchestrator.burn_in.verdict import named
 from orchestrator.configuration.resolved import BurnIn
 from orchestrator.disk.archive import Archive, Attempt
@@ -54,12 +55,12 @@ def lost(archive: Archive, asked: BurnIn) -> tuple[Lost, ...]:
 
 
 def cut_off(archive: Archive, launches: Sequence[Lost], device: Device) -> Iterator[Attempt]:
-    """Those of a device that ended with the run or its time, and are no finding."""
+    """Those of a device that were at work when the run or its time ended, and are no finding."""
     cells = {cell.id: cell for cell in archive.stored.plan.cells}
     findings = {one.attempt.start.launch for one in launches}
     for attempt in archive.attempts:
-        ended = attempt.failure is not None and attempt.start.launch not in findings
-        if ended and device.uuid in cells[attempt.start.cell].devices:
+        working = attempt.failure is not None and attempt.failure.phase in AT_WORK
+        if working and attempt.start.launch not in findings and device.uuid in cells[attempt.start.cell].devices:
             yield attempt
 
 
@@ -68,8 +69,7 @@ def failures(launches: Sequence[Lost], done: Collection[tuple[str, int]], device
     for attempt, cell, failure in launches:
         start = attempt.start
         if device.uuid in cell.devices and (start.cell, start.round) not in done:
-            when = iso(attempt.segment.at((attempt.end or start).at_ns))
-            yield f"{named(cell)}, round {start.round + 1}, {when}: {failure.category}: {failure.message}"
+            yield _told(attempt, cell, failure)
 
 
 def made_up(launches: Sequence[Lost], done: Collection[tuple[str, int]], device: Device) -> Iterator[str]:
@@ -82,9 +82,14 @@ def made_up(launches: Sequence[Lost], done: Collection[tuple[str, int]], device:
         start, blamed = attempt.start, failure.device or device.uuid
         ours = device.uuid in cell.devices and blamed == device.uuid
         if ours and (start.cell, start.round) in done and failure.category not in _FROM_OUTSIDE:
-            assert attempt.end is not None
-            when = iso(attempt.segment.at(attempt.end.at_ns))
-            yield f"{named(cell)}, round {start.round + 1}, {when}: {failure.category}: {failure.message}"
+            yield _told(attempt, cell, failure)
+
+
+def _told(attempt: Attempt, cell: Cell, failure: Failure) -> str:
+    """Which launch it was, when it ended, and why; when it began, had its end been in a later segment."""
+    at_ns = attempt.end.at_ns if attempt.end is not None and attempt.lasted_ms is not None else attempt.start.at_ns
+    when = iso(attempt.segment.at(at_ns))  # the clock of a later segment may be another one
+    return f"{named(cell)}, round {attempt.start.round + 1}, {when}: {failure.category}: {failure.message}"
 
 
 def _longest_s(attempts: Sequence[Attempt], cells: Mapping[str, Cell]) -> Mapping[str, float]:

@@ -2,26 +2,31 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import Final
 
+from orchestrator.merge import methods
 from protocol.cell import Workload
 from protocol.verification import Verification
 
+SPEED: Final = "its patterns take their time, each another one, and a launch ends within any of them: no rate is judged"
+
 
 def not_tested(launches: Sequence[Verification]) -> dict[str, str]:
-    """The patterns that no launch of one device marched to their end, and why; empty without a test of memory."""
-    return {
+    """Speed, and the patterns that no launch of a device marched to their end: why. Empty without a test of memory."""
+    marched = _marched(launches)
+    speed = {f"{Workload.MEMORY}: its speed": SPEED} if marched else {}
+    return speed | {
         f"{Workload.MEMORY}: pattern {name}": "it never came to its end: the launches were too short, or too few"
-        for name, times in _marched(launches).items()
+        for name, times in marched.items()
         if not times
     }
 
 
 def method(launches: Sequence[Verification]) -> str:
     """How launches of one check compared, in words, and of a test of memory how often with each pattern."""
-    if not launches:
-        return ""
+    told = methods.joined(launches)
     times = ", ".join(f"{name} {times}" for name, times in _marched(launches).items())
-    return f"{launches[0].method}, times from end to end: {times}" if times else launches[0].method
+    return f"{told}, times from end to end: {times}" if times else told
 
 
 def _marched(launches: Sequence[Verification]) -> Mapping[str, int]:

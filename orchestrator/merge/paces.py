@@ -4,12 +4,12 @@
                                                              └─ beside siblings, by siblings.py ──▶ slower? ─┤
     clock, temperature, power limit of the same windows ─────────────────────────────────── why_slower.py ◀──┘
 
-Only GPUs of one product are held against each other, and no CPU device: its cores are shared with everybody.
+Only GPUs of one product are held against each other, and no CPU device: its cores are shared with everybody. The test
+of memory has no rate: its patterns differ by a factor of eight in what a step costs, and a launch ends within one.
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from statistics import fmean, median
 from typing import Final
 
 from orchestrator.burn_in.verdict import Pace, Told
@@ -136,7 +136,7 @@ def _beside_siblings(warm: Sequence[Launched]) -> dict[str, Told]:
     bounds: dict[str, Bound] = {}
     for one in warm:
         attempt, cell, evidence = one
-        if cell.workload in {Workload.SOAK, Workload.MEMORY} and evidence.figures.means_ms.get("iteration"):
+        if cell.workload is Workload.SOAK and evidence.figures.means_ms.get("iteration"):
             groups[f"{cell.workload} {cell.model} {cell.precision}"][attempt.start.device].append(one)
     cells = []
     for name, by_gpu in groups.items():
@@ -162,7 +162,7 @@ def _why_it_is_slow(one: Sibling, groups: Mapping[str, Mapping[str, Sequence[Lau
     found = []
     for by_gpu in groups.values():
         if one.gpu in by_gpu and len(by_gpu) >= siblings.LEAST_GPUS:
-            others = _typical([_reading(own) for uuid, own in by_gpu.items() if uuid != one.gpu])
+            others = why_slower.typical([_reading(own) for uuid, own in by_gpu.items() if uuid != one.gpu])
             own = _reading(by_gpu[one.gpu])
             found.append((own.rate / others.rate, others, own))
     if not found:
@@ -173,7 +173,7 @@ def _why_it_is_slow(one: Sibling, groups: Mapping[str, Mapping[str, Sequence[Lau
 
 def _reading(launched: Sequence[Launched]) -> Reading:
     """What a GPU was like in launches of one cell."""
-    return _typical(
+    return why_slower.typical(
         [
             Reading(
                 rate=_rate(one),
@@ -186,26 +186,11 @@ def _reading(launched: Sequence[Launched]) -> Reading:
     )
 
 
-def _typical(readings: Sequence[Reading]) -> Reading:
-    """Medians, each of what is known; of shares the mean."""
-    clocks = [one.clock_mhz for one in readings if one.clock_mhz is not None]
-    temperatures = [one.temperature_c for one in readings if one.temperature_c is not None]
-    capped = [one.capped for one in readings if one.capped is not None]
-    return Reading(
-        rate=median(one.rate for one in readings),
-        clock_mhz=median(clocks) if clocks else None,
-        temperature_c=median(temperatures) if temperatures else None,
-        capped=fmean(capped) if capped else None,
-    )
-
-
 def _rate(one: Launched) -> float:
     return 1 / one[2].figures.means_ms["iteration"]
 
 
 def _bound(launched: Sequence[Launched]) -> Bound:
     """What limits a cell: power where the driver said so in most of its launches."""
-    if launched[0][1].workload is Workload.MEMORY:
-        return Bound.BANDWIDTH
     capped = [bool((evidence.readings.reasons or 0) & POWER_CAP) for _, _, evidence in launched]
     return Bound.POWER if sum(capped) * 2 > len(capped) else Bound.CLOCK

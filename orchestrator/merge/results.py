@@ -5,6 +5,7 @@ An entry is what cells share that differ in workload and batch size alone: _Entr
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
 import msgspec
@@ -24,6 +25,9 @@ from protocol.paths import RunPaths
 
 OF_MODELS: Final = (Workload.LOAD, Workload.INFERENCE, Workload.TRAINING, Workload.GENERATION)
 """Workloads that measure a model. Of the others, probes measure a device, and one injects faults."""
+
+_WITHIN: Final = RunPaths(Path())
+"""Files as the report names them: within the folder of the run."""
 
 M = TypeVar("M", bound=Measured)
 
@@ -120,7 +124,6 @@ class _Reporter:
     """Turns cells into metrics, with the run's attempts and evidence at hand."""
 
     def __init__(self, archive: Archive, evidence: Evidence) -> None:
-        self._archive = archive
         self._evidence = evidence
         self._tries: dict[str, list[Attempt]] = {}
         for attempt in archive.attempts:
@@ -213,16 +216,14 @@ class _Reporter:
             "refers_to": outcome.refers_to,
             "launches": len(outcome.counted),
             "launches_planned": self._planned[cell.id],
-            "attempts": tuple(
-                report_attempt(attempt, self._archive.paths, self._evidence.damaged) for attempt in tries
-            ),
+            "attempts": tuple(report_attempt(attempt, self._evidence.damaged) for attempt in tries),
             "ledger": ledgers.ledger(
                 [(self._evidence.launches[attempt.start.launch].ledger, attempt) for attempt in counted]
             ),
         }
 
 
-def report_attempt(attempt: Attempt, paths: RunPaths, damaged: Mapping[int, str]) -> AttemptReport:
+def report_attempt(attempt: Attempt, damaged: Mapping[int, str]) -> AttemptReport:
     """One attempt, in words."""
     start, failure, left = attempt.start, attempt.failure, attempt.left
     message = damaged.get(start.launch) or (failure.message if failure else None)
@@ -231,7 +232,7 @@ def report_attempt(attempt: Attempt, paths: RunPaths, damaged: Mapping[int, str]
         attempt=start.attempt,
         round=start.round,
         batch_size=start.batch_size,
-        outcome=_outcome_word(attempt, damaged),
+        outcome=outcome_word(attempt, damaged),
         started=iso(attempt.started),
         duration_ms=attempt.lasted_ms,
         category=failure.category if failure else None,
@@ -243,11 +244,12 @@ def report_attempt(attempt: Attempt, paths: RunPaths, damaged: Mapping[int, str]
         evidence=failure.evidence if failure else {},
         exit_code=left.exit_code if left else None,
         signal=left.signal if left else None,
-        folder=str(paths.launch(start.cell, start.attempt).folder.relative_to(paths.folder)),
+        folder=str(_WITHIN.launch(start.cell, start.attempt).folder),
     )
 
 
-def _outcome_word(attempt: Attempt, damaged: Mapping[int, str]) -> str:
+def outcome_word(attempt: Attempt, damaged: Mapping[int, str]) -> str:
+    """How it ended: "result", or why there is none."""
     if attempt.start.launch in damaged:
         return "damaged"
     if attempt.end is None:

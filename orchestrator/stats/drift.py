@@ -14,7 +14,7 @@ costs one. Coverage is in docs/method.md, "Slowing over the hours".
 
 The change is judged, not the slope: after a step in the middle of the night half of all slopes are zero. A kind of work
 counts when it ran over most of the time, so that one that ran only late is never compared with one that ran only early.
-A kind that slows alone (memory, say) is judged too, and not lost in the median.
+A kind that slows alone (one precision, say) is judged too, and not lost in the median.
 
 Both courses are judged. The relative one is the sharper: what the room does is not in it. The raw one has a wider
 margin, because the room is in it, and it alone shows what all GPUs lose alike, or one that has lost its siblings.
@@ -83,10 +83,19 @@ class Drift:
 
     @property
     def verdict(self) -> Verdict:
-        """SLOWING where anything is; else of the relative course where siblings were there, else of the raw one."""
+        """SLOWING where anything is; STEADY where both courses are, the relative one where siblings were there.
+
+        A raw course that is open stays open beside a relative one that is steady: what all GPUs lose alike is in it.
+        """
         if self.slows_against_siblings or _slowing(self.raw, self.raw_kinds):
             return Verdict.SLOWING
-        return self.relative.verdict if self.relative is not None and self.had_siblings else self.raw.verdict
+        return Verdict.STEADY if self.open_course is None else Verdict.TOO_SHORT
+
+    @property
+    def open_course(self) -> Course | None:
+        """The first one that must be steady, and cannot be told; the one against siblings first."""
+        courses = [self.relative] if self.relative is not None and self.had_siblings else []
+        return next((one for one in (*courses, self.raw) if one.verdict is Verdict.TOO_SHORT), None)
 
     @property
     def slows_against_siblings(self) -> bool:

@@ -1,5 +1,6 @@
 """orchestrator/burn_in/blame.py: whose fault wrong bits between devices are."""
 
+import msgspec
 import pytest
 
 from orchestrator.burn_in.blame import blamed
@@ -69,3 +70,10 @@ def test_of_two_devices_a_copy_tells_the_link_alone() -> None:
 def test_a_transfer_to_the_host_is_the_devices_own() -> None:
     """No other device had to do with it."""
     assert [one.device for one in blamed(seen(DEVICES, ("c", "copy to the host and back")))] == ["c"]
+
+
+def test_a_sum_beside_what_another_one_did_not_keep_is_left_open() -> None:
+    """It may be the same sum: the details of sixteen mismatches are kept, all are counted."""
+    found = seen(DEVICES, ("a", SUM))
+    found["b"] = msgspec.structs.replace(found["b"], mismatches=3)
+    assert [(one.device, one.doubtful) for one in blamed(found)] == [("a", True)]

@@ -47,9 +47,16 @@ def test_two_gpus_that_disagree_are_both_undecided() -> None:
     """One of two is wrong, and comparing cannot tell which: nothing is claimed of either."""
     found = compare(nights(a=[RIGHT] * 2, b=[WRONG] * 2))
     assert found.deviations == ()
-    assert found.undecided == {"soak": ("a", "b")}
+    assert found.undecided == {("soak", ("H200", "580")): ("a", "b")}
     assert [*undecided("b", found)] == ["soak: GPUs of one kind disagree, and no majority says which is right"]
     assert [*undecided("c", found)] == []
+
+
+def test_of_one_cell_with_two_keys_each_is_told() -> None:
+    """A GPU at another batch size that disagrees with itself does not hide that two others disagree."""
+    halved = [dataclasses.replace(one, key=("H200", "smaller")) for one in nights(c=[RIGHT, WRONG])]
+    found = compare([*nights(a=[RIGHT] * 2, b=[WRONG] * 2), *halved])
+    assert [len([*undecided(device, found)]) for device in "abc"] == [1, 1, 1]
 
 
 def test_a_gpu_that_disagrees_with_itself_is_said_to() -> None:
@@ -84,14 +91,16 @@ def test_other_keys_are_never_compared() -> None:
     assert (found.deviations, found.undecided, found.compared) == ((), {}, {})
     for device in ("a", "b"):
         (why,) = not_tested(device, found, 1).values()
-        assert why == "no other one has its model, driver and libraries here, and its own in one round alone"
+        assert (
+            why == "no other one has its model, driver, libraries and batch size here, and its own in one round alone"
+        )
 
 
 def test_what_was_compared_with_no_other_gpu_is_named() -> None:
     """One GPU alone is held against its own rounds; cells that others did too are left out of what is named."""
     alone = nights(a=[RIGHT] * 2)
     (why,) = not_tested("a", compare(alone), 1).values()
-    assert why == "no other one has its model, driver and libraries here"
+    assert why == "no other one has its model, driver, libraries and batch size here"
     both = [dataclasses.replace(one, cell="replay") for one in nights(a=[RIGHT] * 2, b=[RIGHT] * 2)]
     found = compare([*alone, *both])
     (why,) = not_tested("a", found, 2).values()

@@ -1,5 +1,6 @@
 """burn_in/served.py: what counts as time at work, and which gaps in it are told."""
 
+import msgspec
 import pytest
 
 from orchestrator.burn_in import served
@@ -67,10 +68,11 @@ def segment(begin_s: float) -> Segment:
     return Segment(boot_id="b", driver_version=None, tool_version="", pid=1, wall=0.0, monotonic_ns=at_ns)
 
 
-def launch(number: int, begin_s: float, end_s: float | None) -> list[Record]:
+def launch(number: int, begin_s: float, end_s: float | None, phase: Phase = Phase.MEASURE) -> list[Record]:
     """One with an end, or without."""
+    failure = msgspec.structs.replace(ENDED, phase=phase)
     begun = Start(launch=number, cell="c", attempt=1, round=0, device="d", batch_size=1, at_ns=round(begin_s * S))
-    return [begun] if end_s is None else [begun, End(launch=number, at_ns=round(end_s * S), failure=ENDED)]
+    return [begun] if end_s is None else [begun, End(launch=number, at_ns=round(end_s * S), failure=failure)]
 
 
 def test_what_was_served_before() -> None:
@@ -86,3 +88,10 @@ def test_what_was_served_before() -> None:
     late = End(launch=2, at_ns=9010 * S, failure=ENDED)  # as the next segment finds it
     assert served.before([*records, *again, segment(9000), late, *other]) == 80
     assert served.before([*records, *again, segment(9000), late, segment(9500)]) == 80
+
+
+@pytest.mark.parametrize("phase", list(Phase))
+def test_what_ended_before_it_was_at_work_has_served_nothing(phase: Phase) -> None:
+    """Neither itself nor as the start of a segment; from its warm-up on it has."""
+    records: list[Record] = [segment(0), *launch(1, 0, 40, phase), segment(5000)]
+    assert served.before(records) == (0 if phase in {Phase.START, Phase.IMPORT, Phase.BUILD} else 40)

@@ -72,10 +72,9 @@ class Node:
     beside: list[tuple[NextLaunch, list[NextLaunch]]] = field(default_factory=list)
     left: list[tuple[NextLaunch, list[Slot]]] = field(default_factory=list)
 
-    def untried(self, uuid: str) -> Slot | None:
-        """What is next on a device that may work, unless it is another try, which waited for the end of the queue."""
-        slot = None if self.now.devices[uuid].quarantined else gangs.first(self.now, uuid)
-        return None if slot is None or self.now.slots[slot].attempts else slot
+    def next_on(self, uuid: str) -> Slot | None:
+        """What is next on a device that may work."""
+        return None if self.now.devices[uuid].quarantined else gangs.first(self.now, uuid)
 
     def begin(self) -> None:
         """Make what can be made now, and look again, as the loop does at every event."""
@@ -86,7 +85,7 @@ class Node:
         """Whether anything was begun."""
         self.now, following = state.next_launches(self.now)
         for one in following:
-            self.left.append((one, [slot for uuid in self.now.devices if (slot := self.untried(uuid)) is not None]))
+            self.left.append((one, [slot for uuid in self.now.devices if (slot := self.next_on(uuid)) is not None]))
         for one in following:
             self.now = state.step(self.now, Started(one.launch, one.slot, one.device, one.cell.batch_size))
             self.at_work[one.launch] = one

@@ -8,15 +8,18 @@ from typing import cast
 import msgspec
 import pytest
 
+from orchestrator.configuration.resolved import Configuration
 from orchestrator.deciding import stopping
-from orchestrator.disk.archive import Attempt
+from orchestrator.disk import journal
+from orchestrator.disk.archive import Attempt, assemble
 from orchestrator.disk.evidence import LaunchEvidence
-from orchestrator.disk.records import Beside, Segment, Start
+from orchestrator.disk.records import Beside, End, Foreign, Left, Segment, Start
 from orchestrator.health.verdict import Verdict
-from orchestrator.merge import loads
+from orchestrator.merge import loads, waits
+from orchestrator.merge.times import iso
 from orchestrator.report.burn_in import GpuBurnIn
 from protocol.cell import Cell, Workload
-from protocol.failure import Category, Phase
+from protocol.failure import Category, Failure, Phase
 from tests.fakes.nights import Night, sound
 from tests.fakes.runs import SECOND_NS, cpus
 
@@ -209,3 +212,94 @@ def test_a_planned_cell_without_a_check_is_no_pass(
             night.work(first=place, last=place + 1)
     first, _ = finished(night)
     assert first.verdict is verdict, texts(first)
+
+
+@pytest.mark.parametrize("phase", [Phase.IMPORT, Phase.BUILD])
+def test_what_was_ended_while_it_began_has_served_nothing(tmp_path: Path, phase: Phase) -> None:
+    """Taken up and ended again, before any launch had come to work: the time is given back."""
+    night = a_night(tmp_path)
+    night.work(last=40)
+    for _ in range(12):
+        night.segment()
+        night.failed(soak(night), Category.STOPPED, number=LAST, phase=phase, message="asked to stop", lasted_s=20)
+    for gpu in finished(night):
+        assert gpu.served_seconds == pytest.approx(40 * 8, abs=6)
+        assert gpu.verdict is Verdict.UNKNOWN
+
+
+def test_the_retry_that_another_device_was_waited_for_explains_a_gap_too(tmp_path: Path) -> None:
+    """Half a minute for the launch that crashed, more than one for what made up for it: one gap of the other device."""
+    night = a_night(tmp_path)
+    night.work(last=20)
+    cell = soak(night)
+    night.failed(cell, Category.CRASHED, number=LAST - 1, lasted_s=30)
+    night.measured(cell, number=LAST - 1, forward_ms=100.0, blocks=70, iterations=10, verification=sound(cell))
+    night.work(first=20)
+    first, second = finished(night)
+    assert (first.verdict, second.verdict) == (Verdict.WARN, Verdict.PASS), texts(second)
+
+
+class Busy(Night):
+    """One that was begun though others use its devices."""
+
+    def asked(self, configuration: Configuration) -> Configuration:
+        """With --allow-busy."""
+        return msgspec.structs.replace(super().asked(configuration), allow_busy=True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "seen", "pause_s", "told"),
+    [
+        (Night, "", 200, True),
+        (Night, "came", 200, False),
+        (Night, "came and left", 200, False),
+        (Night, "came", 630 + 70, True),  # it was given up before
+        (Night, "came and left", 630 + 70, True),
+        (Busy, "came and left", 200, True),  # and waited for by nobody
+    ],
+)
+def test_a_gpu_that_others_use_is_waited_for(
+    tmp_path: Path, kind: type[Night], seen: str, pause_s: int, told: bool
+) -> None:
+    """Until they leave, or it is given up: a gap of all that wait with it, which the journal explains."""
+    night = kind(tmp_path, cpus(2), "10m")
+    night.work(last=20)
+    if seen:
+        night._journal.append(Foreign(device="cpu:0", at_ns=night.now_ns, by="python (PID 7)"))
+    night.now_ns += pause_s * SECOND_NS
+    if "left" in seen:
+        night._journal.append(Foreign(device="cpu:0", at_ns=night.now_ns, by=""))
+    night.work(first=20)
+    for gpu in finished(night):
+        assert ("nothing tells why" in texts(gpu)) is told, texts(gpu)
+
+
+@pytest.mark.parametrize(("teardown_s", "told"), [(29.0, True), (30.5, False)])
+def test_a_gpu_whose_memory_stays_taken_is_waited_for(tmp_path: Path, teardown_s: float, told: bool) -> None:
+    """From its last launch to its next, where its memory was not back within half a minute."""
+    night = a_night(tmp_path)
+    night.work(last=20)
+    records = list(journal.read(night.paths.journal))
+    last = max(number for number, one in enumerate(records) if isinstance(one, Left))
+    records[last] = msgspec.structs.replace(records[last], teardown_ms=teardown_s * 1000)
+    begun_ns = night.now_ns
+    night.now_ns += 200 * SECOND_NS
+    night.work(first=20, last=40)
+    records += journal.read(night.paths.journal)[len(records) :]
+    archive = assemble(night.stored, night.paths, tuple(records))
+    work = {archive.segments[0]: [(begun_ns - SECOND_NS, begun_ns), (begun_ns + 205 * SECOND_NS, night.now_ns)]}
+    assert bool([*loads.idle(work, waits.told(archive, ()))]) is told
+
+
+def test_an_end_that_a_later_segment_wrote_has_no_time_of_its_own(tmp_path: Path) -> None:
+    """The clock began anew with the machine: it is told when the launch began."""
+    night = a_night(tmp_path)
+    night.work(last=20)
+    begun = night.archive().segments[0].at(night.now_ns)
+    cell = soak(night)
+    launch = night.interrupted(cell, number=LAST)
+    night.segment(now_ns=10**9)
+    failure = Failure(category=Category.CRASHED, message="it is gone", phase=Phase.MEASURE)
+    night._journal.append(End(launch=launch, at_ns=night.now_ns, failure=failure))
+    first, _ = finished(night)
+    assert f"round 10, {iso(begun)}: crashed: it is gone" in texts(first), texts(first)

@@ -111,6 +111,7 @@ def test_every_state_of_a_cell_is_told(tmp_path: Path) -> None:
     crashed = metrics["batch_size_8"]
     assert (crashed.status, crashed.throughput_samples_per_sec) == (Status.FAILED, None)
     assert crashed.attempts[1].failure_signal == 11
+    assert [one.folder for one in crashed.attempts] == [f"launches/{inference[8].id}/{tried}" for tried in (1, 2)]
     assert metrics["batch_size_1"].status is Status.MISSING
     assert {metric.status for metric in only(report).training_metrics.values()} == {Status.DOES_NOT_FIT}
     cells = report.summary.cells

@@ -10,9 +10,11 @@ import pytest
 
 from orchestrator.burn_in.heat_soak import Ending
 from orchestrator.burn_in.verdict import Pace
+from orchestrator.deciding.policy import POLICY, Reach
+from orchestrator.deciding.slots import scopes
 from orchestrator.disk.coherence import wrong
 from orchestrator.disk.journal import read
-from orchestrator.disk.records import TooHot
+from orchestrator.disk.records import Skipped, TooHot
 from orchestrator.health.verdict import Verdict
 from orchestrator.merge.paces import BESIDE, OVER_TIME
 from orchestrator.report.burn_in import BurnInReport, GpuBurnIn, PaceReport
@@ -206,18 +208,67 @@ def crashing(folder: Path, workload: Workload, category: Category, **details: ob
     return night
 
 
-FINDINGS = [Category.CRASHED, Category.CUDA_STICKY, Category.CUDA_ERROR, Category.DEADLINE, Category.COMMUNICATION]
+FINDINGS = [Category.CRASHED, Category.CUDA_ERROR, Category.COMMUNICATION, Category.NO_OUTCOME]
 FROM_OUTSIDE = [Category.KILLED, Category.ZYGOTE_DIED, Category.CONTAMINATED]
 
 
 @pytest.mark.parametrize("category", FINDINGS)
 def test_what_a_retry_made_up_for_is_a_finding_all_the_same(tmp_path: Path, category: Category) -> None:
     """WARN for the device that it happened on, with the check, the round and when."""
+    assert POLICY[category].retries, "else no run tries it again in its round"
     first, second = told(crashing(tmp_path, Workload.SOAK, category)).gpus
     (reason,) = first.reasons
     assert (first.verdict, reason.verdict, second.verdict) == (Verdict.WARN, Verdict.WARN, Verdict.PASS)
     words = r"made up for it: verified products of .*, round 2, 20\d\d-\S+T\S+Z: "
     assert re.search(f"{words}{category}: ended by SIGABRT$", reason.text), reason.text
+
+
+@pytest.mark.parametrize("category", [Category.DEADLINE, Category.CUDA_STICKY, Category.EXCEPTION])
+def test_what_is_not_tried_again_leaves_a_round_without_a_result(tmp_path: Path, category: Category) -> None:
+    """UNKNOWN, also where all other rounds of the check are well."""
+    assert not POLICY[category].retries
+    night = Night(tmp_path, cpus(2), "10m")
+    cell = next(cell for cell in night.stored.plan.cells if cell.workload is Workload.SOAK)
+    at = night.stored.plan.order[cell.devices[0]].index((cell.id, 1))
+    night.work(last=at)
+    night.failed(cell, category, number=1, message="ended by SIGABRT")
+    night.work(first=at + 1)
+    night.finish()
+    first, second = told(night).gpus
+    assert (first.verdict, second.verdict) == (Verdict.UNKNOWN, Verdict.PASS)
+    assert first.reasons[0].text.startswith("a launch has no result: verified products of ")
+
+
+def test_a_check_that_was_skipped_is_unknown_on_every_device(tmp_path: Path) -> None:
+    """Journals of earlier versions have it: what was well before says nothing of the hours in which it was not made."""
+    night = Night(tmp_path, cpus(2), "10m")
+    night.work()
+    cell = next(cell for cell in night.stored.plan.cells if cell.workload is Workload.SOAK)
+    only = scopes(cell)[Reach.WORK].removeprefix(cell.model).strip()
+    night._journal.append(Skipped(model=cell.model, only=only, at_ns=night.now_ns, reason="exception on CPU 0"))
+    night.finish()
+    for gpu in told(night).gpus:
+        (reason,) = gpu.reasons
+        assert gpu.verdict is reason.verdict is Verdict.UNKNOWN
+        assert reason.text.endswith(", all later rounds: it was skipped on every device: exception on CPU 0")
+
+
+def test_bits_at_another_batch_size_are_not_compared(tmp_path: Path) -> None:
+    """A replay for which there was too little memory went on at half the size: other bits, and no fault of the GPU."""
+    night = Night(tmp_path, gpus(3), "10m")
+    night.work()
+    uuid = night.stored.devices[2].uuid
+    cell = next(one for one in night.stored.plan.cells if one.workload is Workload.REPLAY and one.devices == (uuid,))
+    halved = msgspec.structs.replace(sound(cell), digests=("0" * 16,))
+    night.measured(cell, batch_size=cell.batch_size // 2, number=1, blocks=20, verification=halved)
+    for gpu in range(3):
+        night.climate(gpu)
+    night.well()
+    night.finish()
+    *others, third = told(night).gpus
+    assert [gpu.verdict for gpu in (*others, third)] == [Verdict.PASS] * 3
+    assert "batch size here" in third.not_tested["bits against other devices'"]
+    assert all("bits against other devices'" not in gpu.not_tested for gpu in others)
 
 
 @pytest.mark.parametrize("category", FROM_OUTSIDE)

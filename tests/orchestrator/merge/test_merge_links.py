@@ -156,6 +156,8 @@ def test_a_sum_that_is_wrong_everywhere_takes_nobody_out(
     total = msgspec.structs.replace(mismatch(None, of_all=True), what="sum over all devices")
     night = a_night(tmp_path, dict.fromkeys(devices, (total,)))
     assert [gpu.verdict for gpu in night.gpus] == verdicts
+    way = "sum over all devices (the device is at fault, or the way to it)"
+    assert [way in reasons(gpu) for gpu in night.gpus] == [one == "FAIL" for one in verdicts]
     assert ["take it out of service" in gpu.action for gpu in night.gpus] == [one == "FAIL" for one in verdicts]
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.burn_in.verdict import Pace
+from orchestrator.disk.evidence import gather
 from orchestrator.health.verdict import Verdict
 from orchestrator.merge.courses import ITSELF, SIBLINGS
 from orchestrator.merge.paces import BESIDE, OVER_TIME
@@ -95,6 +96,38 @@ def test_a_gpu_that_is_slow_in_one_kind_of_work_alone_is_a_finding(tmp_path: Pat
     assert found.pace is Pace.SLOWER
     assert "fp16 at 92.0% of theirs" in found.text
     assert [gpu.verdict for gpu in night] == [Verdict.PASS, Verdict.PASS, Verdict.WARN, Verdict.PASS]
+
+
+def test_the_test_of_memory_has_no_rate(tmp_path: Path) -> None:
+    """A launch that happens to end within a slow pattern is no slower: neither beside siblings nor over the night."""
+
+    def rate(cell: Cell, gpu: int, hours: float) -> float:
+        return 0.9 - 0.5 * hours if gpu == 2 and cell.workload is Workload.MEMORY else 1.0
+
+    for gpu in a_night(tmp_path, rate):
+        assert (gpu.verdict, {one.pace for one in gpu.paces}) == (Verdict.PASS, {Pace.STEADY}), gpu.reasons
+
+
+def test_only_work_whose_rate_is_the_gpus_own_has_windows(tmp_path: Path) -> None:
+    """So that no course over the night is made of any other."""
+    night = Night(tmp_path, gpus(1))
+    night.work(last=25)
+    night.finish()
+    keys = {window.key.split()[0] for one in gather(night.archive()).launches.values() for window in one.rates}
+    assert keys == {Workload.SOAK, Workload.TRUTH, Workload.REPLAY}
+
+
+def test_what_cannot_be_told_names_the_course(tmp_path: Path) -> None:
+    """All GPUs lose about the margin alike: as their siblings, and no more is claimed."""
+    chance = random.Random(5)
+
+    def rate(_cell: Cell, _gpu: int, hours: float) -> float:
+        return 1 - 0.052 * hours + chance.gauss(0, 0.002)
+
+    for gpu in a_night(tmp_path, rate):
+        found = pace(gpu, OVER_TIME)
+        assert (gpu.verdict, found.pace) == (Verdict.PASS, Pace.UNTOLD), found
+        assert found.text.startswith("as its siblings; too short to tell whether all of them slow")
 
 
 def test_what_is_not_settled_beside_siblings_is_not_called_steady(tmp_path: Path) -> None:

@@ -182,7 +182,8 @@ def test_a_room_that_warms_a_little_is_no_finding(room: Shape, gpus: int) -> Non
         assert not [one for one in night.values() if one.verdict is Verdict.SLOWING]
         for one in night.values():
             if one.relative is not None:
-                assert one.verdict is Verdict.STEADY
+                assert one.relative.verdict is Verdict.STEADY
+                assert one.verdict is one.raw.verdict
                 assert change(one.relative).low < 0.5
                 assert change(one.relative).high > -0.5
 
@@ -197,6 +198,18 @@ def test_eight_gpus_that_lose_alike_are_told(lost: Shape) -> None:
         assert not one.slows_against_siblings
         assert one.relative is not None
         assert one.relative.verdict is Verdict.STEADY
+
+
+def test_what_all_lose_alike_is_not_called_steady_where_it_cannot_be_told() -> None:
+    """5.4 % in two hours, of which about the margin shows: steady against the siblings, and open all the same."""
+    open_ones = 0
+    for seed in range(6):
+        for one in found(node(seed, (steady,) * 5, windows=2 * AN_HOUR, noise=0.006, room=ramp(2.7))).values():
+            assert one.relative is not None
+            assert one.relative.verdict is Verdict.STEADY
+            assert one.verdict is not Verdict.STEADY
+            open_ones += one.verdict is Verdict.TOO_SHORT and one.open_course is one.raw
+    assert open_ones
 
 
 def test_a_kind_of_work_that_all_lose_alike_is_told() -> None:

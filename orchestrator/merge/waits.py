@@ -1,0 +1,70 @@
+"""When GPUs of a burn-in were not ready, and the journal tells why. Pure.
+
+    a launch that failed ── and all others of its cell in its round: what made up for it takes its time too
+    somebody else computes on a GPU ──┐
+    memory that was not given back ───┴── until it was gone, or the GPU given up (deciding/blocking.py)
+
+The others may have waited for it, to test their links together: that is no gap of theirs.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Final
+
+from orchestrator.burn_in.served import Span
+from orchestrator.deciding.blocking import PATIENCE_S
+from orchestrator.deciding.gates import TIMEOUT_S
+from orchestrator.disk.archive import Archive, Attempt
+from orchestrator.disk.records import Foreign, Segment
+from orchestrator.merge.lost_launches import Lost
+
+_LONGEST_NS: Final = round((PATIENCE_S + TIMEOUT_S) * 1e9)
+"""Then the GPU was given up, and nobody waits for it any more."""
+
+
+def told(archive: Archive, lost: Iterable[Lost]) -> Mapping[Segment, Sequence[Span]]:
+    """On any device, by segment. lost: launches of the whole run that failed."""
+    found: dict[Segment, list[Span]] = defaultdict(list)
+    again = {(attempt.start.cell, attempt.start.round) for attempt, _, _ in lost}
+    for attempt in archive.attempts:
+        if (attempt.start.cell, attempt.start.round) in again:
+            found[attempt.segment].append((attempt.start.at_ns, over_ns(attempt)))
+    for segment, span in _memory(archive):
+        found[segment].append(span)
+    if not archive.stored.configuration.allow_busy:  # else nobody is waited for
+        for segment, records in archive.foreign.items():
+            found[segment].extend(_foreign(records))
+    return found
+
+
+def over_ns(attempt: Attempt) -> int:
+    """When it was over; at once, had that been in a later segment, the clock of which may be another one."""
+    return attempt.start.at_ns + round((attempt.lasted_ms or 0.0) * 1e6)
+
+
+def _foreign(records: Iterable[Foreign]) -> Iterator[Span]:
+    """From when to when somebody else was on a GPU, of one segment."""
+    since: dict[str, int] = {}
+    for one in records:
+        if one.by:
+            since.setdefault(one.device, one.at_ns)
+        elif one.device in since:
+            came_ns = since.pop(one.device)
+            yield came_ns, min(one.at_ns, came_ns + _LONGEST_NS)
+    for came_ns in since.values():
+        yield came_ns, came_ns + _LONGEST_NS
+
+
+def _memory(archive: Archive) -> Iterator[tuple[Segment, Span]]:
+    """From the end of a launch whose memory was not given back in time to the next one there."""
+    cells = {cell.id: cell for cell in archive.stored.plan.cells}
+    launched: dict[tuple[Segment, str], list[Attempt]] = defaultdict(list)
+    for attempt in archive.attempts:
+        for device in cells[attempt.start.cell].devices:
+            launched[attempt.segment, device].append(attempt)
+    for (segment, _), mine in launched.items():
+        for before, after in pairwise([*mine, None]):
+            if before is not None and before.left is not None and before.left.teardown_ms >= TIMEOUT_S * 1000:
+                given_up_ns = over_ns(before) + _LONGEST_NS
+                yield segment, (over_ns(before), given_up_ns if after is None else min(after.start.at_ns, given_up_ns))
