@@ -246,7 +246,7 @@ def _deadlines(settings: Settings) -> Deadlines:
 
 
 def _absolute(said: Said, key: str, path: str, current: Path) -> str:
-    return absolute(path, said.origin(key), current)
+    return absolute(path, said.origin(key, key), current)
 
 
 def absolute(path: str, origin: str, current: Path) -> str:
