@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from orchestrator.cli.lists import ListOption
-from orchestrator.cli.options import a_file
 from orchestrator.cli.program import RunCommand
+from orchestrator.cli.shared_options import a_file
 from orchestrator.cli.streams import say
 from orchestrator.errors import ConfigError
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator.cli.options import DisplayParams
+from orchestrator.cli.shared_options import DisplayParams
 from orchestrator.cli.streams import complain, say
 from orchestrator.errors import StorageError, UserError
 from orchestrator.processes.signals import StopSignals

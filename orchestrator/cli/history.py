@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from orchestrator.cli import complete
-from orchestrator.cli.options import HISTORY_DB, a_file
 from orchestrator.cli.program import SETTINGS, Command, Program
+from orchestrator.cli.shared_options import HISTORY_DB, a_file
 from orchestrator.cli.streams import complain, say
 from orchestrator.configuration.naming import counted
 from orchestrator.errors import ConfigError, HistoryError

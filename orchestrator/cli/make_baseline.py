@@ -5,8 +5,8 @@ from typing import Final
 
 import click
 
-from orchestrator.cli.options import a_file
 from orchestrator.cli.program import Command
+from orchestrator.cli.shared_options import a_file
 from orchestrator.cli.streams import complain, say
 from orchestrator.errors import ConfigError
 

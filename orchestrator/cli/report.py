@@ -7,9 +7,9 @@ import click
 
 from orchestrator.cli import complete
 from orchestrator.cli.lists import ListOption
-from orchestrator.cli.options import HistoryParams, a_file, held_options, history_options
 from orchestrator.cli.program import Command
 from orchestrator.cli.recording import record
+from orchestrator.cli.shared_options import HistoryParams, a_file, held_options, history_options
 from orchestrator.cli.streams import complain, say
 from orchestrator.configuration.naming import counted
 

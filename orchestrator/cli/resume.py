@@ -5,7 +5,8 @@ from typing import Unpack
 import click
 
 from orchestrator.cli.ending import announced
-from orchestrator.cli.options import (
+from orchestrator.cli.program import RunCommand
+from orchestrator.cli.shared_options import (
     DisplayParams,
     HistoryParams,
     display_options,
@@ -13,7 +14,6 @@ from orchestrator.cli.options import (
     require_one_voice,
     which_run,
 )
-from orchestrator.cli.program import RunCommand
 
 
 @click.command("resume", cls=RunCommand, short_help="Go on with a run.")

@@ -10,8 +10,9 @@ import click
 from orchestrator import TOOL_VERSION
 from orchestrator.cli import look, recording
 from orchestrator.cli.ending import Ending, announced
-from orchestrator.cli.options import DisplayParams, RunParams, require_one_voice, run_options
+from orchestrator.cli.options import RunParams, run_options
 from orchestrator.cli.program import RunCommand
+from orchestrator.cli.shared_options import DisplayParams, require_one_voice
 from orchestrator.cli.spoken import said
 from orchestrator.cli.streams import say
 from orchestrator.errors import ConfigError, DeviceError

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator.cli.ending import Ending
-from orchestrator.cli.options import DisplayParams, HistoryParams
 from orchestrator.cli.recording import record
+from orchestrator.cli.shared_options import DisplayParams, HistoryParams
 from orchestrator.cli.streams import StdoutError, complain, say
 from orchestrator.configuration.naming import counted
 from orchestrator.errors import StorageError, UserError

@@ -4,8 +4,8 @@ import signal
 
 import click
 
-from orchestrator.cli.options import which_run
 from orchestrator.cli.program import Command
+from orchestrator.cli.shared_options import which_run
 from orchestrator.cli.streams import say
 from orchestrator.errors import RunFolderError
 

@@ -2,7 +2,8 @@
 
 import threading
 import time
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
+from typing import Final
 
 import msgspec
 
@@ -12,6 +13,9 @@ from orchestrator.report.model import Report
 from orchestrator.view import CellEnded, Display, Notice, Snapshot
 from protocol.failure import Category
 
+_KEPT: Final = 8
+"""Figures of a cell: the newest is told, the others are there should it be taken back. A night has thousands."""
+
 
 class Follower:
     """Of one run. Told by the loop, asked for its view by the threads of the exporters. cells: of the plan, by id."""
@@ -20,7 +24,7 @@ class Follower:
         self._display = display
         self._lock = threading.Lock()
         self.cells = {cell.id: cell for cell in stored.plan.cells}
-        self._figures: defaultdict[str, list[Figure]] = defaultdict(list)
+        self._figures: defaultdict[str, deque[Figure]] = defaultdict(lambda: deque(maxlen=_KEPT))
         self._failures: Counter[Category] = Counter()
         self._retries = 0
         now = time.time()
@@ -53,7 +57,7 @@ class Follower:
             if isinstance(event, CellEnded):
                 self._ended(event)
             elif event.event == "result_withdrawn":
-                del self._figures[event.fields["cell_id"]][-1:]  # what launches before it have measured holds again
+                self._take_back(event.fields["cell_id"])
                 self._failed(event.fields["category"], again=event.fields["again"])
         if isinstance(event, Notice) and event.event == "run_ended":
             broken = event.fields["verdict"] is None
@@ -97,6 +101,11 @@ class Follower:
             items_per_second=event.items_per_second,
         )
         self._figures[cell.id].append(figure)
+
+    def _take_back(self, cell: str) -> None:
+        """The newest figure of a cell: what launches before it have measured holds again."""
+        if self._figures[cell]:
+            self._figures[cell].pop()
 
     def _failed(self, category: Category, *, again: bool) -> None:
         self._failures[category] += 1
