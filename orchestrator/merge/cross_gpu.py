@@ -70,7 +70,7 @@ def side_by_side(
     """Each cell that two or more identical devices (name, kind, memory) were to run."""
     known = {device.uuid: device for device in devices}
     groups: dict[Group, list[tuple[Device, Measured]]] = {}
-    for uuid, key, metric in _measured(results, probes):
+    for uuid, key, metric in measured(results, probes):
         device = known[uuid]
         group = Group(device.kind, device.name, device.memory_total_bytes, key)
         groups.setdefault(group, []).append((device, metric))
@@ -82,9 +82,7 @@ def spreads(sides: Sequence[SideBySide]) -> tuple[Spread, ...]:
     return tuple(_spread(side) for side in sides)
 
 
-def _measured(
-    results: Sequence[ModelResult], probes: Sequence[ProbeMetrics]
-) -> Iterator[tuple[str, CellKey, Measured]]:
+def measured(results: Sequence[ModelResult], probes: Sequence[ProbeMetrics]) -> Iterator[tuple[str, CellKey, Measured]]:
     """Everything that was measured, with the UUID of its device."""
     for result in results:
         for key, metric in keys.of_model(result):

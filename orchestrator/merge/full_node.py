@@ -10,8 +10,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from orchestrator.merge.cross_gpu import FIGURES
-from orchestrator.report import keys
+from orchestrator.merge.cross_gpu import FIGURES, measured
 from orchestrator.report.cells import Measured, ModelResult, ProbeMetrics
 from orchestrator.report.comparisons import FullNode
 from orchestrator.report.keys import CellKey
@@ -47,10 +46,7 @@ def full_node(
 
 def _both(devices: Sequence[Device], results: Sequence[ModelResult], probes: Sequence[ProbeMetrics]) -> Iterator[_Both]:
     known = {device.uuid: device for device in devices}
-    cells: dict[tuple[str, CellKey], Measured] = {}
-    for result in results:
-        cells |= {(result.gpu_uuid, key): metric for key, metric in keys.of_model(result)}
-    cells |= {(probe.gpu_uuid, keys.of_probe(probe)): probe for probe in probes}
+    cells = {(uuid, key): metric for uuid, key, metric in measured(results, probes)}
     for (uuid, key), metric in cells.items():
         loaded = cells.get((uuid, msgspec.structs.replace(key, mode=Mode.LOADED.value)))
         if key.mode == Mode.SOLO and loaded is not None:
