@@ -19,6 +19,7 @@ from orchestrator.compare import side
 from orchestrator.compare.side import Side
 from orchestrator.compare.strict import contents, decode
 from orchestrator.configuration.catalogue import configs_folder
+from orchestrator.configuration.naming import counted
 from orchestrator.configuration.yaml_schema import did_you_mean
 from orchestrator.disk import bounded, folders, reporting
 from orchestrator.errors import ConfigError, RunFolderError
@@ -67,7 +68,8 @@ def _of_a_run(name: str, runs_folder: str) -> Report | None:
         found = folders.in_order(Path(runs_folder))
         if back >= len(found):
             raise RunFolderError(
-                f"{name}: there are {len(found)} runs in {runs_folder}. Name the run's folder, or --runs-folder."
+                f"{name}: there {'is' if len(found) == 1 else 'are'} {counted(len(found), 'run')} in {runs_folder}. "
+                "Name the run's folder, or --runs-folder."
             )
         return reporting.make(RunPaths(found[-1 - back]))
     if name.startswith("@"):
