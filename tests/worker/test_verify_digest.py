@@ -31,9 +31,9 @@ import torch
 from worker.verify import bits, digest, seeded, triton_digest
 
 cpu = torch.device("cpu")
-for rows, columns in ((1, 1), (7, 3), (64, 512), (65, 513), (200, 700)):
+for rows, columns in ((1, 1), (7, 3), (32, 1024), (64, 2048), (65, 1025), (96, 700)):
     matrix = seeded.bits(1, 2, rows * columns, cpu).to(torch.int32).view(rows, columns)
-    weights = seeded.odd(3, 4, rows, cpu), seeded.odd(3, 5, columns, cpu)
+    weights = seeded.odd(3, 4, rows, cpu).to(torch.int32), seeded.odd(3, 5, columns, cpu)
     totals = torch.zeros(2, 3, dtype=torch.int64)
     digest.add_stock(matrix, *weights, totals[0], 1)
     triton_digest.add(matrix, *weights, totals[1], 1)
@@ -55,6 +55,11 @@ def flipped(matrix: torch.Tensor, masks: dict[int, int]) -> torch.Tensor:
     for offset, mask in masks.items():
         flat[offset] ^= bits.signed(mask, bits.width(matrix))
     return copy
+
+
+def row_weights(seed: int, count: int) -> torch.Tensor:
+    """The lower 32 bits of the seed's odd words, as signed numbers in 64."""
+    return seeded.odd(seed, digest._ROWS, count, CPU).to(torch.int32).to(torch.int64)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4])
@@ -90,7 +95,7 @@ def test_every_single_bit_is_found(name: str) -> None:
 @pytest.mark.parametrize("bit", [0, 15, 30, 31])
 def test_no_two_equal_bits_cancel_out(bit: int) -> None:
     """Of all pairs of words, the highest bit included, where a change is 2^31 times a weight: up, down, or both."""
-    rows, columns = seeded.odd(1, digest._ROWS, 64, CPU), seeded.odd(1, digest._COLUMNS, 64, CPU)
+    rows, columns = row_weights(1, 64), seeded.odd(1, digest._COLUMNS, 64, CPU)
     changes = ((rows[:, None] * columns[None, :]).flatten() << bit).tolist()
     seen = {change * sign % 2**64 for change in changes for sign in (1, -1)}
     assert len(seen) == 2 * 64 * 64
@@ -139,7 +144,7 @@ def test_words_that_changed_places_are_found(seed: int, side: int) -> None:
 def test_the_digest_is_the_formula() -> None:
     """As the module's docstring has it, in Python's whole numbers."""
     right = output("bf16", 8)
-    rows = seeded.odd(9, digest._ROWS, 8, CPU).tolist()
+    rows = row_weights(9, 8).tolist()
     columns = seeded.odd(9, digest._COLUMNS, 4, CPU).tolist()
     words = right.view(torch.int32).tolist()
     expected = sum(rows[r] * columns[c] * words[r][c] for r in range(8) for c in range(4)) % 2**64

@@ -2,8 +2,9 @@
 
     digest = Σ_r R[r] · Σ_c C[c] · word[r, c]   modulo 2^64
 
-A word is 32 bits of the output, as a signed number; R and C are random odd 64-bit weights, one for each row and each
-column of words. Sums of whole numbers are the same in any order, so every device and every path gives the same digest.
+A word is 32 bits of the output, as a signed number; R and C are random odd weights, of 32 bits for each row and of 64
+for each column of words. Sums of whole numbers are the same in any order, so every device and every path gives the same
+digest. A row's weight has no more bits than a word because a GPU multiplies those in one instruction.
 
 What it finds. Let d be the change of a word, |d| < 2^32: at most 31 of its low bits are zero.
 - Changes in one word: always. R·C·d is zero modulo 2^64 only if d is, because R·C is odd.
@@ -40,7 +41,7 @@ class Digester:
     def __init__(self, like: torch.Tensor, seed: int, *, stock: bool = False) -> None:
         """like: an output; stock: never by Triton. Raises ValueError where a row is not a number of 32-bit words."""
         rows, columns = words(like).shape
-        self._rows = seeded.odd(seed, _ROWS, rows, like.device)
+        self._rows = seeded.odd(seed, _ROWS, rows, like.device).to(torch.int32)
         self._columns = seeded.odd(seed, _COLUMNS, columns, like.device)
         self._add: Add = add_stock
         self.method = "stock operators"
