@@ -189,6 +189,8 @@ def stored_run(gpu_ids: str, *options: str) -> StoredRun:
     import click
 
     from orchestrator import TOOL_VERSION
+    from orchestrator.burn_in import levels
+    from orchestrator.burn_in import plan as burn_in_plan
     from orchestrator.cli import run as command
     from orchestrator.cli.options import RunParams
     from orchestrator.cli.run import command as run_command
@@ -196,7 +198,7 @@ def stored_run(gpu_ids: str, *options: str) -> StoredRun:
 
     context = run_command.make_context("bench", ["--gpu-ids", gpu_ids, *options])
     assert isinstance(context, click.Context)
-    _, configuration = command._configuration(cast(RunParams, context.params), None)
+    _, configuration, _ = command._configuration(cast(RunParams, context.params), None)
     found = devices.resolve(
         configuration.gpu_ids,
         visible=os.environ.get("CUDA_VISIBLE_DEVICES"),
@@ -209,7 +211,9 @@ def stored_run(gpu_ids: str, *options: str) -> StoredRun:
         command=("bench",),
         configuration=configuration,
         devices=found,
-        plan=plan.make(configuration, found),
+        plan=plan.make(configuration, found)
+        if configuration.burn_in is None
+        else burn_in_plan.make(configuration, found, levels.load()),
     )
 
 
