@@ -4,14 +4,16 @@ What is said is made in progress.py; this keeps what that needs to know of launc
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from orchestrator import progress
+from orchestrator.configuration.naming import counted
 from orchestrator.configuration.resolved import StoredRun
-from orchestrator.deciding.slots import RunState, SlotStatus
+from orchestrator.deciding.slots import RunState, Slot, SlotStatus
 from orchestrator.planning import estimate
 from orchestrator.processes.live import Live
+from orchestrator.stats.siblings import MOST_LAUNCHES
 from orchestrator.view import Display, Notice
 from protocol.failure import Failure
 from protocol.messages import Sample
@@ -47,6 +49,20 @@ class Announcer:
             number, total_s = self._durations.get(uuid, (0, 0.0))
             self._durations[uuid] = number + 1, total_s + time.monotonic() - live.begun
         self._display.tell(progress.ended(state, live, live.device, outcome, self._alike))
+
+    def added(self, slots: Collection[Slot], suspects: Collection[str]) -> None:
+        """Launches were added, because these GPUs are SUSPECT."""
+        who = ", ".join(self._devices[uuid].label for uuid in suspects)
+        number, cells = len(slots), len({cell for cell, _ in slots})
+        more = f"{counted(number, 'launch', 'launches')} of {counted(cells, 'cell')}"
+        self.tell(
+            "info",
+            f"{who}: SUSPECT. {more} more, on all GPUs of that kind: up to {MOST_LAUNCHES} of each cell may settle it.",
+            "launches_added",
+            suspects=list(suspects),
+            launches=number,
+            cells=cells,
+        )
 
     def show(
         self, state: RunState, live: Mapping[str, Live], samples: Mapping[str, Sample], left_s: float | None, note: str

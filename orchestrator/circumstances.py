@@ -30,12 +30,12 @@ class Circumstances:
         self.foreign = ForeignUse()
         self.hazards = Hazards()
         self._labels = {device.uuid: device.label for device in devices}
-        self._shares = shares
+        self.shares = shares
 
     def as_read(self, failure: Failure, live: Live) -> Failure:
         """The failure of a launch by all that is known now. Of several devices each is asked: one of them ends all."""
         devices, own = live.next.cell.devices, live.device.uuid
-        who = "" if self._shares else self.foreign.beside(devices, live.spec.requested_ns)
+        who = "" if self.shares else self.foreign.beside(devices, live.spec.requested_ns)
         broken = " and ".join(self._labels[other] for other in self.hazards.broken_beside(own))
         failure = classify.outside(validity.beside(failure, who), self.hazards.grave(devices), broken)
         self.hazards.ended(failure.device or own, failure)

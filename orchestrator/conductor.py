@@ -17,6 +17,7 @@ from orchestrator.circumstances import Circumstances
 from orchestrator.deciding import blocking, state, stopping
 from orchestrator.deciding.gates import Gates, Passed
 from orchestrator.deciding.slots import (
+    Added,
     Dropped,
     Ended,
     Event,
@@ -38,6 +39,7 @@ from orchestrator.processes.fleet import Fleet
 from orchestrator.processes.live import Concluded, Gone, Happening, Live
 from orchestrator.sampling import validity
 from orchestrator.sampling.witness import Witness
+from orchestrator.second_look import SecondLook
 from orchestrator.surroundings import Surroundings
 from protocol.cell import Device
 from protocol.failure import Failure
@@ -68,8 +70,8 @@ class Conductor:
         self._results: dict[int, Result] = {}
         self._staying: dict[int, set[str]] = {}
         self._waiting = Waiting()
-        self._shares = stored.configuration.allow_busy
         self._budget = around.budget
+        self._second_look = SecondLook(around)
         for scope in begun.skipped:  # also where the one who found out was killed before it was written down
             self._skipped(scope, "")
 
@@ -92,6 +94,16 @@ class Conductor:
         for one in following:
             self._launch(one)
         return bool(following)
+
+    def add_launches(self) -> bool:
+        """Add launches where all have been made, and they leave a GPU SUSPECT. Says whether it has."""
+        more = self._second_look.over(self.state)
+        if not more.slots:
+            return False
+        self.recorder.added(*more)
+        self._step(Added(more.slots))
+        self._announcer.added(*more)
+        return True
 
     def carry_out(self, happenings: Iterable[Happening]) -> None:
         """Record what the fleet says, and let the loop wait for processes that are new."""
@@ -226,7 +238,7 @@ class Conductor:
         if last:
             del self._results[live.spec.launch]
         if who := self.circumstances.foreign.during(device.uuid, live.spec.requested_ns):
-            if self._shares:
+            if self.circumstances.shares:
                 self.recorder.beside(live, who)
             else:
                 self._withdraw(live, device, validity.contaminated(who))
@@ -256,7 +268,7 @@ class Conductor:
         """Let a GPU wait on which somebody else computes, or whose memory stays taken."""
         uuid = passed.device.uuid
         who = self.circumstances.foreign.here(uuid)
-        out = self.state.stopping or self.state.devices[uuid].quarantined or (who and self._shares)
+        out = self.state.stopping or self.state.devices[uuid].quarantined or (who and self.circumstances.shares)
         if out or not (who or passed.obstacle):
             return
         self._waiting.block(uuid, self.gates.limit_bytes(uuid), time.monotonic())

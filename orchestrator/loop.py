@@ -83,14 +83,20 @@ class Loop:
         for one in self._around.gone:
             self._conductor.beware(one)
         self._heed_signals()
-        if self._forks and self._conductor.work_left:
+        self._work()
+        while self._hopeless is None and self._conductor.add_launches():
+            self._work()
+        self._show()
+        if self._hopeless is not None:
+            raise self._hopeless
+
+    def _work(self) -> None:
+        """Until every launch that there is has been made, or will not be."""
+        if self._forks and self._conductor.work_left and self._nursery.pid is None:
             self._start_zygote()
         while self._launch_what_can_be() or self._conductor.busy or self._waiting_for_zygote():
             self._handle(self._poll())
             self._tick()
-        self._show()
-        if self._hopeless is not None:
-            raise self._hopeless
 
     # ── what happens ──────────────────────────────────────────────────────────────────────────────────────────────────
 

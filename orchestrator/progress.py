@@ -23,6 +23,7 @@ from protocol.result import Result
 
 Sizes = Mapping[tuple[str, Workload], Collection[int | None]]
 """Model and workload → the input sizes that the run has it at."""
+_OF_THE_DEVICE: Final = frozenset({Workload.PROBE, Workload.SOAK, Workload.TRUTH, Workload.STEPS})
 _STANDS: Final = (
     *(SlotStatus.RUNNING, SlotStatus.WAITING, SlotStatus.MEASURED, SlotStatus.REFERRED),
     *(SlotStatus.FAILED, SlotStatus.DOES_NOT_FIT, SlotStatus.SKIPPED, SlotStatus.DROPPED),
@@ -107,7 +108,7 @@ def ended(state: RunState, live: Live, device: Device, outcome: Result | Failure
             next_step=_next_step(state, live, outcome),
         )
     mean_ms, per_second = _figures(outcome)
-    words = _figure_words(mean_ms, per_second)
+    words = _figure_words(mean_ms, _rate(outcome, mean_ms) or _items(per_second))
     return msgspec.structs.replace(told, summary=words, iteration_ms=mean_ms, items_per_second=per_second)
 
 
@@ -118,9 +119,23 @@ def _figures(result: Result) -> tuple[float, float | None]:
     return figures.means_ms["iteration"], None if without_items else figures.throughput
 
 
-def _figure_words(mean_ms: float, per_second: float | None) -> str:
+def _rate(result: Result, mean_ms: float) -> str:
+    """Of what measures the device and no model, whose times say nothing without the size: operations or bytes."""
+    if result.cell.workload not in _OF_THE_DEVICE or mean_ms <= 0:
+        return ""
+    if result.flops_per_iteration:
+        return f"{result.flops_per_iteration / mean_ms / 1e9:.3g} TFLOP/s"
+    moved = sum(result.bytes_per_iteration.values())
+    return f"{moved / mean_ms / 1e6:.3g} GB/s" if moved and result.cell.workload is Workload.PROBE else ""
+
+
+def _items(per_second: float | None) -> str:
+    return "" if per_second is None else f"{per_second:,.1f} items/s"
+
+
+def _figure_words(mean_ms: float, rate: str) -> str:
     words = f"{mean_ms:.3g} ms" if mean_ms < 100 else f"{mean_ms:,.0f} ms"
-    return words if per_second is None else f"{words}, {per_second:,.1f} items/s"
+    return f"{words}, {rate}" if rate else words
 
 
 def _again(state: RunState, live: Live, failure: Failure) -> bool:

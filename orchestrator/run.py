@@ -164,7 +164,8 @@ def _budget(stored: StoredRun, records: tuple[Record, ...]) -> Budget | None:
     configuration = stored.configuration
     if configuration.time_limit_s is None:
         return None
-    served_s = 0.0 if configuration.burn_in is None else served.before(records)
+    devices = {cell.id: cell.devices for cell in stored.plan.cells}
+    served_s = 0.0 if configuration.burn_in is None else served.before(records, devices)
     return Budget(configuration, stored.devices, configuration.time_limit_s, time.monotonic() - host.age_s() - served_s)
 
 

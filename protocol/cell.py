@@ -6,6 +6,7 @@ A cell's identity is everything that must agree before two numbers may be compar
 import enum
 import hashlib
 import re
+from functools import cached_property
 from typing import Final
 
 import msgspec
@@ -72,7 +73,7 @@ AUTO: Final = 0
 """A batch size that a scan has to find: of planned cells alone, never of a launch."""
 
 
-class Cell(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class Cell(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, dict=True):
     """One thing to measure, on one device or, with a process for each, on a gang of several.
 
     What is at its default is not written, so that a dimension that a later version adds changes no id of this one.
@@ -94,7 +95,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     compile_mode: str = "eager"
     seed: int = 0
 
-    @property
+    @cached_property
     def id(self) -> str:
         """A name for files and people: readable slug and a hash of the whole identity."""
         digest = hashlib.sha256(msgspec.json.encode(self)).hexdigest()[:8]

@@ -20,8 +20,8 @@ MEANING: Final = {
     ExitCode.MISSED: "a threshold was missed, or a regression",
     ExitCode.USAGE: "usage or configuration; nothing was run",
     ExitCode.HARDWARE: "a hardware verdict FAIL",
-    ExitCode.INCOMPLETE: "incomplete: interrupted, a planned cell without a result, a GPU whose health is UNKNOWN, "
-    "or a comparison with nothing comparable or conclusive",
+    ExitCode.INCOMPLETE: "incomplete: interrupted, a planned cell without a result, a GPU whose health or burn-in is "
+    "UNKNOWN, or a comparison with nothing comparable or conclusive",
     ExitCode.INTERNAL: "gpubench itself failed",
 }
 

@@ -51,7 +51,7 @@ def relative_half_width(times_ms: Sequence[float], batches: int = BATCHES) -> fl
 def _batch_means(values: Sequence[float], batches: int) -> list[float]:
     """Means of `batches` runs of values as equal in length as can be, so that no value is left out."""
     edges = [len(values) * index // batches for index in range(batches + 1)]
-    return [fmean(values[begin:end]) for begin, end in itertools.pairwise(edges)]
+    return [math.fsum(values[begin:end]) / (end - begin) for begin, end in itertools.pairwise(edges)]
 
 
 def student_t_975(degrees: int) -> float:

@@ -1,7 +1,7 @@
 """Where everything of a run lies.
 
     runs/<time>-<id>/
-      run.yaml   journal.gpj   lock   zygote.log   sampler.log
+      run.yaml   plan.json   journal.gpj   lock   zygote.log   sampler.log
       launches/<cell>/<n>/   stdout.log stderr.log fault.log phase error.json result.msgpack
                              of several processes also steps, and rank1/ rank2/ … with the logs of the others
       telemetry/<uuid>.samples   telemetry/health.records
@@ -58,6 +58,11 @@ class LaunchPaths:
         return self.folder / "error.json"
 
     @property
+    def unfinished_error(self) -> Path:
+        """The same while it is being written."""
+        return self.folder / "error.tmp"
+
+    @property
     def result(self) -> Path:
         """The result, written by the orchestrator before the journal says so."""
         return self.folder / "result.msgpack"
@@ -73,6 +78,11 @@ class RunPaths:
     def config(self) -> Path:
         """The configuration as resolved."""
         return self.folder / "run.yaml"
+
+    @property
+    def plan(self) -> Path:
+        """The planned cells, and the order of their launches: there may be a hundred thousand of them."""
+        return self.folder / "plan.json"
 
     @property
     def held_against(self) -> Path:
@@ -114,7 +124,7 @@ class RunPaths:
 
     def launch(self, cell_id: str, attempt: int) -> LaunchPaths:
         """Folder of the n-th attempt, counted from 1, at a cell."""
-        return LaunchPaths(self.launches / cell_id / str(attempt))
+        return LaunchPaths(self.launches / f"{cell_id}/{attempt}")
 
     def results(self) -> Iterator[Path]:
         """The results that are there, of all attempts."""

@@ -4,6 +4,7 @@ History of the format: 1, the first.
 """
 
 import enum
+from functools import cached_property
 from typing import Final
 
 import msgspec
@@ -106,7 +107,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     isolation: str
 
 
-class Result(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Result(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
     """Everything that one launch measured.
 
     series: name → float32 milliseconds in measured order (see protocol.floats): "iteration" always; "forward",
@@ -143,8 +144,19 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     format: int = 1
 
     def times_ms(self, name: str) -> list[float]:
-        """The series `name` in milliseconds an iteration, empty if it was not measured."""
-        return floats.unpack(self.series.get(name, b""))
+        """The series `name` in milliseconds an iteration, empty if it was not measured. Not to be changed."""
+        return self._times_ms.get(name, [])
+
+    @cached_property
+    def _times_ms(self) -> dict[str, list[float]]:
+        """Every series. Whether it is sound, its mean and its percentiles are all asked of the same values."""
+        found: dict[str, list[float]] = {}
+        for name, data in self.series.items():
+            try:
+                found[name] = floats.unpack(data)
+            except ProtocolError as error:
+                raise ProtocolError(f"{name}: {error}") from error
+        return found
 
     @property
     def flaw(self) -> str | None:
@@ -152,13 +164,12 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
         The sender may be anybody's code, the file another machine's: figures are made of sound results alone.
         """
-        for name, data in self.series.items():
-            try:
-                times_ms = floats.unpack(data)
-            except ProtocolError as error:
-                return f"{name}: {error}"
-            if min(times_ms, default=0.0) < 0:
-                return f"{name}: a time is below zero"
+        try:
+            below = next((name for name, times_ms in self._times_ms.items() if min(times_ms, default=0.0) < 0), None)
+        except ProtocolError as error:
+            return str(error)
+        if below is not None:
+            return f"{below}: a time is below zero"
         if any(block.end_ns < block.start_ns or block.iterations < 0 for block in self.blocks):
             return "a block ends before it begins, or counts backwards"
         if self.group < 1 or self.items_per_iteration < 0:

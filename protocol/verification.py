@@ -58,6 +58,17 @@ class Mismatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     of_all: bool = False
 
 
+class MemoryShare(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How far a test of memory came, in bytes. covered: checked at least once. taken: could be had for the test.
+
+    whole: what the test is to cover its share of: on a GPU what was free when it began, else the size that was planned.
+    """
+
+    covered: int
+    taken: int
+    whole: int
+
+
 class Verification(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What was verified while the launch measured.
 
@@ -65,6 +76,7 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     driver, torch, its libraries, MIG. digests: of the outputs that every launch of the cell must reproduce, in order.
     losses: of each step of training, as the hexadecimal form of the float, in order; empty for everything else.
     patterns: of a test of memory → how often each was marched from end to end, 0 for never; empty for everything else.
+    share: of a test of memory alone.
     method: how outputs were compared, in words. checks: comparisons made; operations: floating-point operations whose
     result was compared; verified_bytes: of memory or transfers. mismatches: all of them; kept: the first, in detail.
     not_tested: what could not be → why.
@@ -74,6 +86,7 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     digests: tuple[str, ...] = ()
     losses: tuple[str, ...] = ()
     patterns: dict[str, int] = {}
+    share: MemoryShare | None = None
     method: str
     checks: int
     operations: float = 0.0

@@ -8,18 +8,17 @@ is gone or does not come, the others wait, and the deadlines of the orchestrator
 hangs from deaths by is the file of steps, which outlives whoever wrote it.
 """
 
-import mmap
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from pathlib import Path
 from typing import Final
 
 import torch
 import torch.distributed as dist
 
-from protocol.messages import STEP, Assign
+from protocol.messages import Assign
+from worker.counted import Counted
 from worker.errors import CommunicationError
 
 _BACKENDS: Final = {"cuda": "nccl", "cpu": "gloo"}
@@ -48,11 +47,10 @@ class Gang:
         self.rank = 0 if assign.gang is None else assign.gang.rank
         self.backend = _BACKENDS[device.type]
         self._device = device
-        self._begun = 0
-        self._steps: mmap.mmap | None = None
+        self._counted: Counted | None = None
         if assign.gang is None:
             return
-        self._steps = _shared(assign.gang.steps)
+        self._counted = Counted(assign.gang)
         os.environ.update(_ENVIRONMENT)
         with self._together():
             dist.init_process_group(
@@ -107,22 +105,15 @@ class Gang:
     @contextmanager
     def _together(self) -> Iterator[None]:
         """Something that needs all of them: counted, so that who does not come can be told from who waits."""
-        self._begun += 1
-        assert self._steps is not None
-        STEP.pack_into(self._steps, STEP.size * self.rank, self._begun)
+        assert self._counted is not None
+        begun = self._counted.begin()
         try:
             yield
         except RuntimeError as error:  # those of torch.distributed are all of this kind
-            raise CommunicationError(f"between {self.size} devices, transfer {self._begun}: {error}") from error
+            raise CommunicationError(f"between {self.size} devices, transfer {begun}: {error}") from error
 
 
 def multicast() -> str:
     """Whether NCCL may have the NVLink switches add up, in words; it is left as the environment has it."""
     asked = os.environ.get(_MULTICAST)
     return "left to NCCL" if asked is None else f"set by {_MULTICAST}={asked}"
-
-
-def _shared(path: str) -> mmap.mmap:
-    """A file in memory, which stays as it was when this process dies."""
-    with Path(path).open("r+b") as file:
-        return mmap.mmap(file.fileno(), 0)

@@ -116,10 +116,9 @@ def _describe(error: BaseException, phase: Phase) -> Failure:
 
 def _keep(failure: Failure, paths: LaunchPaths) -> None:
     """Leave error.json behind, in case nobody hears the message."""
-    temporary = paths.error.with_suffix(".tmp")
     try:
-        temporary.write_bytes(msgspec.json.format(msgspec.json.encode(failure), indent=2))
-        temporary.rename(paths.error)
+        paths.unfinished_error.write_bytes(msgspec.json.format(msgspec.json.encode(failure), indent=2))
+        paths.unfinished_error.rename(paths.error)
     except OSError as error:
         with contextlib.suppress(OSError):  # neither can stderr.log, where the disk is full: the message still goes out
             print(f"{paths.error} could not be written: {error}", file=sys.stderr)  # noqa: T201 - kept as evidence

@@ -15,7 +15,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from orchestrator.burn_in import memory_share
 from orchestrator.burn_in.compare import Deviation
+from orchestrator.burn_in.memory_share import Covered
 from orchestrator.health.judges import Action
 from orchestrator.health.verdict import GRAVEST_FIRST, Verdict
 from orchestrator.stats.drift import Course
@@ -69,7 +71,7 @@ class Told:
 class Tally:
     """What one kind of check did on one GPU. operations, verified_bytes: that were compared; measured_s: at work.
 
-    method: how outputs were compared, in words.
+    method: how outputs were compared, in words. covered: by the test of memory; None where no launch says so.
     """
 
     launches: int = 0
@@ -79,6 +81,7 @@ class Tally:
     measured_s: float = 0.0
     mismatches: int = 0
     method: str = ""
+    covered: Covered | None = None
 
 
 @dataclass(frozen=True)
@@ -269,6 +272,9 @@ def _gaps(work: Work) -> Iterator[Reason]:
         if not one.checks and not excused:
             why = one.why or "no launch of it has a result"
             yield Reason(Verdict.UNKNOWN, f"{one.name} never came to an end: {why}")
+    memory = work.tallies.get(Workload.MEMORY, Tally())
+    if memory.checks and (told := memory_share.lacking(memory.covered)):
+        yield Reason(Verdict.UNKNOWN, told, Action.MONITOR)
     for text in work.undecided:
         yield Reason(Verdict.UNKNOWN, text)
     for text in work.failures:

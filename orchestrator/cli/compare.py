@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from orchestrator.cli import formats
 from orchestrator.cli.lists import ListOption
 from orchestrator.cli.program import RunCommand
-from orchestrator.cli.shared_options import a_file
-from orchestrator.cli.streams import say
+from orchestrator.cli.shared_options import HISTORY_DB, a_file
 from orchestrator.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ Examples:
   {command} before.json after.json -o comparison.html
 """
 FORMATS: Final = ("text", "json", "md", "html")
-_SUFFIXES: Final = {".txt": "text", **{f".{kind}": kind for kind in FORMATS[1:]}}
 
 
 @click.command("compare", cls=RunCommand, short_help="Compare two runs or more.", epilog=EXAMPLES)
@@ -50,7 +49,7 @@ _SUFFIXES: Final = {".txt": "text", **{f".{kind}": kind for kind in FORMATS[1:]}
     metavar="FILE",
     type=click.Path(),
     callback=a_file,
-    help="Write into this file; an older one is kept beside it. [default: standard output]",
+    help=f"Write into this file; {formats.OLDER_KEPT}. [default: standard output]",
 )
 @click.option("--junit", metavar="FILE", type=click.Path(), help="Also write JUnit XML, a test case for each cell.")
 @click.option(
@@ -67,6 +66,7 @@ _SUFFIXES: Final = {".txt": "text", **{f".{kind}": kind for kind in FORMATS[1:]}
     default="runs",
     help="Where @last looks for runs. [default: ./runs]",
 )
+@HISTORY_DB
 @click.pass_context
 def command(
     context: click.Context,
@@ -79,10 +79,12 @@ def command(
     junit: str | None,
     fail_on: str | None,
     runs_folder: str,
+    history_db: str | None,
 ) -> None:
     """Hold runs against the first one, A: which cells are faster, slower, the same, and how sure that is.
 
-    Each is a report (report.json), the folder of a run, a baseline, or @last, @last~1 and so on: the newest runs.
+    Each is a report (report.json), the folder of a run, its id as `history` lists it, a baseline, or @last, @last~1
+    and so on: the newest runs.
     Ends with 1 on a regression, with 4 where nothing was comparable or conclusive, with 0 else.
     """
     from orchestrator.compare import comparison, reading
@@ -94,32 +96,19 @@ def command(
     if len(runs) < 2:
         raise ConfigError(f"expected two runs or more to compare, got {len(runs)}. `{context.command_path} --help`")
     percent, failing = _percent(threshold), _failing(fail_on)
-    chosen = _format(kind, output)
+    chosen = formats.chosen(kind, output, FORMATS)
     if output is not None:
         folders.require_file(Path(output), "-o/--output")
     if junit is not None:
         folders.require_file(Path(junit), "--junit")
-    first, *others = [reading.read(name, runs_folder) for name in runs]
+    first, *others = [reading.read(name, runs_folder, history_db) for name in runs]
     shipped = margins.load()
     compared = [comparison.compare(first, other, shipped, percent) for other in others]
     code = comparison.exit_code(compared, failing)
     if junit is not None:
         write_durably(Path(junit), to_junit(compared, failing))
-    _tell(_rendered(compared, chosen, code), output)
+    formats.tell(_rendered(compared, chosen, code), output)
     context.exit(code)
-
-
-def _tell(rendered: str | bytes, output: str | None) -> None:
-    """To standard output, or into a file."""
-    from orchestrator.disk.journal import write_durably
-    from orchestrator.report.files import beside_the_old
-
-    if output is None:
-        say(rendered)
-        return
-    data = rendered if isinstance(rendered, bytes) else rendered.encode()
-    write_durably(Path(output), data + b"\n", move=beside_the_old)
-    say(output)
 
 
 def _percent(threshold: float | None) -> float | None:
@@ -143,24 +132,6 @@ def _failing(text: str | None) -> "frozenset[Verdict]":
                 f"--fail-on: there is no verdict '{word}'.{did_you_mean(word, words)} There is {listed(words, 'and')}."
             )
     return frozenset(words[word] for word in text.split(","))
-
-
-def _format(kind: str | None, output: str | None) -> str:
-    """What --format says, else the suffix of -o. Raises ConfigError where they name two formats, or none."""
-    from orchestrator.configuration.yaml_schema import did_you_mean, listed
-
-    suffix = "" if output is None else Path(output).suffix
-    of_name = _SUFFIXES.get(suffix)
-    if kind is None and suffix and of_name is None:
-        raise ConfigError(f"-o/--output: {output}: no format has the suffix '{suffix}'; say which with --format")
-    kind = kind or of_name or "text"
-    if kind not in FORMATS:
-        raise ConfigError(
-            f"--format: there is no format '{kind}'.{did_you_mean(kind, FORMATS)} There is {listed(FORMATS, 'and')}."
-        )
-    if of_name is not None and kind != of_name:
-        raise ConfigError(f"-o/--output: {output} has the suffix of {of_name}, and --format asks for {kind}")
-    return kind
 
 
 def _rendered(compared: "Sequence[Comparison]", kind: str, code: "ExitCode") -> str | bytes:

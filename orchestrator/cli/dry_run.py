@@ -1,7 +1,7 @@
 """The tables of --dry-run: what would be run, in which order, and about how long it takes."""
 
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -12,11 +12,13 @@ from orchestrator.cli.program import table
 from orchestrator.configuration.naming import counted, shortened
 from orchestrator.configuration.resolved import Configuration, Plan
 from orchestrator.configuration.yaml_schema import listed
+from orchestrator.deciding import adding
 from orchestrator.deciding.budget import Budget
 from orchestrator.planning import estimate
 from orchestrator.report.files import target
 from orchestrator.sampling.overheating import HELD_S
-from protocol.cell import Cell, Device, MemoryFormat, Mode
+from orchestrator.stats.siblings import MOST_LAUNCHES
+from protocol.cell import Cell, Device, MemoryFormat, Mode, Workload
 
 NAME_WIDTH: Final = 24
 DEVICES_SHOWN: Final = 8
@@ -52,13 +54,35 @@ def _totals(plan: Plan, configuration: Configuration, devices: Sequence[Device])
         return
     total = estimate.about(estimate.total_s(plan, configuration, devices))
     yield f"{counted(len(plan.cells), 'cell')}, {counted(plan.launches, 'launch', 'launches')}, {total} in all."
+    if more := _may_be_added(plan, configuration, devices):
+        yield f"Up to {counted(more, 'more launch', 'more launches')} if a GPU looks slow, {MOST_LAUNCHES} of a cell."
     limit_s = configuration.time_limit_s
     if limit_s is None:
         return
     budget = Budget(configuration, devices, limit_s, began=0.0)
-    fitting = sum(budget.forecast(plan, device) for device in devices)
-    words = f"{configuration.preset or 'It'} ends within {limit_s:g} s, enough for about {fitting} launches"
-    yield f"{words}; the rest is dropped."
+    fitting = [slot for device in devices for slot in budget.forecast(plan, device)]
+    all_fit = len(fitting) >= plan.launches
+    enough = "all of them, as estimated" if all_fit else f"about {len(fitting)} launches; the rest is dropped"
+    yield f"{configuration.preset or 'It'} ends within {limit_s:g} s, enough for {enough}."
+    yield from _folded(_without_time(plan, {cell for cell, _ in fitting}))
+
+
+def _without_time(plan: Plan, fitting: Collection[str]) -> Iterable[str]:
+    """What will not be measured on any device, as far as can be told: it is read before the run, and not after it."""
+    told: dict[str, set[bool]] = {}
+    for cell in plan.cells:
+        batch = "" if cell.workload is Workload.PROBE or not cell.batch_size else f" b{cell.batch_size}"
+        mode = f" {cell.mode}" if len({other.mode for other in plan.cells}) > 1 else ""
+        told.setdefault(f"{cell.model} {cell.workload} {cell.precision}{batch}{mode}", set()).add(cell.id in fitting)
+    if without := [name for name, fits in told.items() if fits == {False}]:
+        yield f"Probably no time for: {', '.join(without)}."
+
+
+def _may_be_added(plan: Plan, configuration: Configuration, devices: Sequence[Device]) -> int:
+    """How many launches a GPU that is SUSPECT may cost; with a time limit, if there is time for them."""
+    if not adding.applies(configuration, devices):
+        return 0
+    return adding.at_most(plan.cells, configuration.launches, devices)
 
 
 def _burn_in(configuration: Configuration, devices: Sequence[Device]) -> Iterable[str]:
@@ -158,11 +182,12 @@ def _rounds(plan: Plan, configuration: Configuration, devices: Sequence[Device],
     cells = {cell.id: cell for cell in plan.cells}
     mine = [cells[cell_id] for cell_id, number in plan.order[one.uuid] if number == 0]
     round_s = sum(estimate.launch_s(cell, configuration, one) for cell in mine)
-    rounds = Budget(configuration, devices, asked.duration_s, began=0.0).forecast(plan, one) / len(mine)
+    fitting = Budget(configuration, devices, asked.duration_s, began=0.0).forecast(plan, one)
+    rounds = len(fitting) / len(mine)
     words = f"Burn-in of {written(asked.duration_s)}, level {asked.level}, seed {configuration.seed}:"
     cell_s = f"{asked.cell_s[one.kind]:.3g} s"
-    fitting = f"{estimate.about(round_s)} each, with time for about {rounds:.{int(rounds < 10)}f} of them"
-    return [words, *_folded([f"rounds of {len(mine)} cells of {cell_s}, {fitting}; this is the first:"])]
+    each = f"{estimate.about(round_s)} each, with time for about {rounds:.{int(rounds < 10)}f} of them"
+    return [words, *_folded([f"rounds of {len(mine)} cells of {cell_s}, {each}; this is the first:"])]
 
 
 def _launches(launches: int) -> str:

@@ -70,10 +70,14 @@ class Ending:
 
 
 def in_one_line(run: str, verdict: str, cells: "CellCounts", code: int, report: Path | str | None) -> str:
-    """How a run ended, by its report. run: the name of its folder."""
-    missed = {"failed": cells.failed, "missing": cells.missing, "dropped": cells.dropped, "degraded": cells.degraded}
+    """How a run ended, by its report. run: the name of its folder. report: None where it is named elsewhere."""
+    missed = {
+        **{"failed": cells.failed, "missing": cells.missing},
+        **{"dropped for want of time": cells.dropped, "degraded": cells.degraded},
+    }
     words = [f"{cells.ok} of {cells.planned} cells ok", *(f"{n} {word}" for word, n in missed.items() if n)]
-    return f"{run}: {verdict}, {', '.join(words)}, exit code {code}; report: {report}"
+    where = "" if report is None else f"; report: {report}"
+    return f"{run}: {verdict}, {', '.join(words)}, exit code {code}{where}"
 
 
 @contextmanager

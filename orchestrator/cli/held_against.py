@@ -9,8 +9,13 @@ if TYPE_CHECKING:
     from orchestrator.compare.against import Against
 
 
-def read(compare_baseline: str | None, thresholds: str | None, price: float | None) -> "Against":
-    """What the options name. Raises UserError for a file that is none, and for a price that cannot be."""
+def read(
+    compare_baseline: str | None, thresholds: str | None, price: float | None, history_db: str | None
+) -> "Against":
+    """What the options name. Raises UserError for a file that is none, and for a price that cannot be.
+
+    history_db: where the id of a run is looked up; None for the user's own history.
+    """
     from pathlib import Path
 
     from orchestrator.compare import reading
@@ -22,7 +27,7 @@ def read(compare_baseline: str | None, thresholds: str | None, price: float | No
     if thresholds == "":
         raise ConfigError("--thresholds: expected a file, got an empty text")
     return Against(
-        baseline=None if compare_baseline is None else reading.baseline(compare_baseline),
+        baseline=None if compare_baseline is None else reading.baseline(compare_baseline, history_db),
         thresholds=() if thresholds is None else limits.load(Path(thresholds)),
         price_per_hour=price,
     )

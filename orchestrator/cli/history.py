@@ -2,14 +2,14 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from orchestrator.cli import complete
+from orchestrator.cli import complete, formats, history_near
 from orchestrator.cli.program import SETTINGS, Command, Program
 from orchestrator.cli.shared_options import HISTORY_DB, a_file
 from orchestrator.cli.streams import complain, say
@@ -19,14 +19,19 @@ from orchestrator.errors import ConfigError, HistoryError
 if TYPE_CHECKING:
     import sqlite3
 
+    from orchestrator.history.records import RunRecord
+    from orchestrator.history.trend import Trend
+
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 EXAMPLES: Final = """\b
 Examples:
   {command} --gpu GPU-5317350e --since 2026-11-01
   {command} trend resnet50 -p bf16
+  {command} trend resnet50 -o trend.html
   {command} export --format csv -o runs.csv
 """
+TREND_FORMATS: Final = ("text", "json", "html")
 NONE_YET: Final = "no run is recorded yet; `run` records each, but with --no-history"
 _JSON: Final = click.option("--json", "as_json", is_flag=True, help="As JSON.")
 _GPU: Final = click.option("--gpu", metavar="GPU", help="The beginning of a UUID, or a part of the name of a GPU.")
@@ -76,8 +81,11 @@ def command(
     wanted = Filter(gpu=gpu, model=model, since=_moment(since, "--since"), verdict=verdict, limit=limit)
     with _existing(history_db) as connection:
         found = [] if connection is None else reading.lines(connection, wanted)
-        empty = connection is None and not as_json
+        unknown = () if found or connection is None else tuple(history_near.of_runs(connection, wanted))
+    empty = not found and wanted == Filter(limit=limit) and not as_json
     say(f"{NONE_YET.capitalize()}." if empty else _json(found) if as_json else history_text.lines(found))
+    for words in unknown:
+        complain(f"note: {words}")
 
 
 @command.command("show", cls=Command, short_help="All that is kept of a run.")
@@ -105,8 +113,22 @@ def show(*, run: str, history_db: str | None, as_json: bool) -> None:
     help="A figure by its name in the report: peak_memory_mb, power_draw_w. [default: what runs are compared by]",
 )
 @_SINCE
+@click.option(
+    "--format",
+    "kind",
+    metavar="NAME",
+    help="text, json or html (a page that works offline). [default: by the suffix of --output, else text]",
+)
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    type=click.Path(),
+    callback=a_file,
+    help=f"Write into this file; {formats.OLDER_KEPT}. [default: standard output]",
+)
+@click.option("--json", "kind", flag_value="json", help="The same as --format json.")
 @HISTORY_DB
-@_JSON
 def trend(
     *,
     model: str,
@@ -115,52 +137,90 @@ def trend(
     precision: str | None,
     figure: str | None,
     since: str | None,
+    kind: str | None,
+    output: str | None,
     history_db: str | None,
-    as_json: bool,
 ) -> None:
     """Plot what runs measured of MODEL, a model or a probe, on each GPU: a line a run, changes of the level marked."""
-    from orchestrator.cli import history_text
+    from orchestrator.disk import folders
     from orchestrator.history import reading
     from orchestrator.history import trend as trending
     from orchestrator.stats import margins
 
-    moment = _moment(since, "--since")
+    moment, chosen = _moment(since, "--since"), formats.chosen(kind, output, TREND_FORMATS)
+    if output is not None:
+        folders.require_file(Path(output), "-o/--output")
     with _opened(history_db) as connection:
         points = reading.points(connection, model, gpu=gpu, precision=precision, batch_size=batch_size, since=moment)
-        names = reading.models(connection)
-    if not points:
-        raise HistoryError(f"no such cell of {model} is recorded.{_near(model, names)}")
+        if not points:
+            said = history_near.of_cells(connection, model)
+            raise HistoryError(f"no such cell of {model} is recorded.{said}" if said else NONE_YET)
     found = trending.trends(points, margins.load(), figure)
     if not found:
         raise HistoryError(
             f"none of these cells has a figure {figure or 'to compare runs by'}."
-            f"{_near(figure or '', trending.figures(points))}"
+            f"{history_near.near(figure or '', trending.figures(points))}"
         )
-    encoding = getattr(sys.stdout, "encoding", None) or ""
-    say(_json(found) if as_json else history_text.trends(found, ascii_only=not encoding.lower().startswith("utf")))
+    asked = {
+        "Model": model,
+        "GPU": gpu,
+        "Batch size": batch_size,
+        "Precision": precision,
+        "Figure": figure,
+        "Since": since,
+    }
+    formats.tell(_rendered(found, chosen, {name: str(word) for name, word in asked.items() if word}, output), output)
+
+
+def _rendered(found: "Sequence[Trend]", kind: str, asked: dict[str, str], output: str | None) -> str | bytes:
+    """The trends in a format. asked: by what they were chosen."""
+    if kind == "json":
+        return _json(found)
+    if kind == "html":
+        from orchestrator.history.as_html import to_html
+
+        return to_html(found, asked)
+    from orchestrator.cli import history_text
+
+    # A file is UTF-8, as every report.
+    encoding = "utf-8" if output is not None else getattr(sys.stdout, "encoding", None) or ""
+    return history_text.trends(found, ascii_only=not encoding.lower().startswith("utf"))
 
 
 @command.command("export", cls=Command, short_help="Everything, as a file.")
-@click.option("--format", "kind", metavar="NAME", default="csv", help="csv or json. [default: csv]")
-@click.option("-o", "--output", metavar="FILE", required=True, type=click.Path(), callback=a_file, help="The file.")
+@click.option("--format", "kind", metavar="NAME", help="csv or json. [default: by the suffix of --output, else csv]")
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    required=True,
+    type=click.Path(),
+    callback=a_file,
+    help=f"The file; {formats.OLDER_KEPT}.",
+)
 @HISTORY_DB
-def export(*, kind: str, output: str, history_db: str | None) -> None:
+def export(*, kind: str | None, output: str, history_db: str | None) -> None:
     """Write all runs into a file, oldest first: CSV has a row for each cell of each run, JSON all that is kept."""
-    from orchestrator.configuration.yaml_schema import did_you_mean
     from orchestrator.disk import folders
-    from orchestrator.disk.journal import write_durably
+    from orchestrator.disk.journal import write_parts_durably
     from orchestrator.history import export as exporting
     from orchestrator.history import reading
-    from orchestrator.history.records import Filter
+    from orchestrator.report.files import beside_the_old
 
-    formats = {"csv": exporting.to_csv, "json": exporting.to_json}
-    if kind not in formats:
-        raise ConfigError(f"--format: there is no format '{kind}'.{did_you_mean(kind, formats)} There is csv and json.")
+    makers = {"csv": exporting.to_csv, "json": exporting.to_json}
+    make = makers[formats.chosen(kind, output, tuple(makers))]
     folders.require_file(Path(output), "-o/--output")
+    written = 0
+
+    def runs() -> "Iterator[RunRecord]":
+        nonlocal written
+        for made in reading.each(connection):
+            yield made
+            written += 1
+
     with _opened(history_db) as connection:
-        found = [reading.in_full(connection, line) for line in reversed(reading.lines(connection, Filter()))]
-    write_durably(Path(output), formats[kind](found))
-    say(f"{output}: {counted(len(found), 'run')}")
+        write_parts_durably(Path(output), make(runs()), move=beside_the_old)
+    say(f"{output}: {counted(written, 'run')}")
 
 
 @command.command("prune", cls=Command, short_help="Take old runs out.")
@@ -231,12 +291,6 @@ def _moment(text: str | None, option: str) -> str | None:
         return iso(datetime.datetime.fromisoformat(text).timestamp())
     except (ValueError, OverflowError, OSError):
         raise ConfigError(f"{option}: expected a date such as 2026-11-01, got '{text}'") from None
-
-
-def _near(name: str, names: "list[str] | tuple[str, ...]") -> str:
-    from orchestrator.configuration.yaml_schema import did_you_mean, listed
-
-    return did_you_mean(name, names) or (f" There is {listed(names, 'and')}." if names else "")
 
 
 def _json(value: object) -> str:

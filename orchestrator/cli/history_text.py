@@ -5,12 +5,12 @@ from typing import Final
 
 from orchestrator.cli.program import table
 from orchestrator.configuration.naming import counted
+from orchestrator.history import wording
 from orchestrator.history.records import CellRecord, DeviceRecord, RunLine, RunRecord
 from orchestrator.history.trend import Trend, TrendPoint
 from orchestrator.report.layout import cut
 from orchestrator.report.numbers import duration
 from orchestrator.report.plain import plain
-from protocol.cell import DeviceKind
 
 BAR: Final = 24
 NAME_WIDTH: Final = 28
@@ -70,7 +70,7 @@ def _device(judged: DeviceRecord) -> Iterator[str]:
 
 def _cell(cell: CellRecord, label: str) -> tuple[str, ...]:
     value = cell.figures.get(cell.metric)
-    shown = "" if value is None else _figure(value)
+    shown = "" if value is None else wording.figure(value)
     words = (label, cell.key.words, cell.metric, shown, str(len(cell.launches)), cell.doubt)
     return tuple(plain(word) for word in words)
 
@@ -81,12 +81,8 @@ def trends(found: Sequence[Trend], *, ascii_only: bool) -> str:
 
 
 def _trend(trend: Trend, *, ascii_only: bool) -> Iterator[str]:
-    on_cpu = trend.kind == DeviceKind.CPU
-    where = f"{trend.gpu_uuid} of {trend.hostname}" if on_cpu else f"{trend.gpu_name}, {trend.gpu_uuid}"
-    key = trend.key
-    sizes = [f"input {key.input_size}"] if key.input_size is not None else []
-    details = ", ".join([key.mode, *sizes, *([key.memory_format] if key.memory_format else [])])
-    yield plain(f"{trend.cell} ({details}) on {where}: {trend.figure} of {counted(len(trend.points), 'run')}")
+    title = f"{wording.cell(trend)} on {wording.device(trend)}"
+    yield plain(f"{title}: {trend.figure} of {counted(len(trend.points), 'run')}")
     known = [point for point in trend.points if point.value is not None]
     # A run that does not count, such as a throttled one, would make the others look alike.
     counted_runs = [point for point in known if not point.left_out] or known
@@ -95,16 +91,11 @@ def _trend(trend: Trend, *, ascii_only: bool) -> Iterator[str]:
     start = low - _ROOM * ((high - low) or abs(high))
     span = (high - start) or 1.0
     for point in trend.points:
-        shown = "-" if point.value is None else _figure(point.value)
+        shown = "-" if point.value is None else wording.figure(point.value)
         bar = _bar(0.0 if point.value is None else (point.value - start) / span, ascii_only=ascii_only)
         yield f"  {plain(point.run_id):22}  {shown:>10}  {bar}  {plain('; '.join(_marks(point)))}".rstrip()
-    judged = "a CPU device drifts, so nothing is judged" if on_cpu else f"changes beyond {trend.margin_percent:g} %"
-    yield f"  bars from {_figure(start)} to {_figure(high)}; {judged}"
-
-
-def _figure(value: float) -> str:
-    """Of any figure of the report: 0.012346, 98.765, 4,512.3."""
-    return f"{value:,.1f}" if abs(value) >= 1000 else f"{value:.5g}"
+    judged = wording.unjudged(trend) or f"changes beyond {trend.margin_percent:g} %"
+    yield f"  bars from {wording.figure(start)} to {wording.figure(high)}; {judged}"
 
 
 def _bar(share: float, *, ascii_only: bool) -> str:
@@ -117,9 +108,7 @@ def _bar(share: float, *, ascii_only: bool) -> str:
 
 
 def _marks(point: TrendPoint) -> Iterator[str]:
-    """What is to be said of a run: that the level changed with it, what was changed with it, and why it counts not."""
-    if point.change_percent is not None:
-        yield f"<< {point.change_percent:+.1f} % from here on"
-    yield from point.stack
-    if point.left_out:
-        yield f"not counted: {point.left_out}"
+    """What is to be said of a run: that the level changed with it, and its remarks."""
+    if change := wording.change(point):
+        yield f"<< {change} from here on"
+    yield from wording.remarks(point)

@@ -1,4 +1,4 @@
-"""`make-baseline`: reduce a report to what other runs are compared with."""
+"""`make-baseline`: reduce reports to what other runs are compared with."""
 
 from pathlib import Path
 from typing import Final
@@ -6,20 +6,21 @@ from typing import Final
 import click
 
 from orchestrator.cli.program import Command
-from orchestrator.cli.shared_options import a_file
+from orchestrator.cli.shared_options import HISTORY_DB, a_file
 from orchestrator.cli.streams import complain, say
 from orchestrator.errors import ConfigError
 
 EXAMPLES: Final = """\b
 Examples:
   {command} runs/20260401-213000-1f2e3d -o h200.json
+  {command} runs/resnet50 runs/bert-base -o h200.json
   {program} run --compare-baseline h200.json
 """
 RIGOROUS: Final = "rigorous"
 
 
-@click.command("make-baseline", cls=Command, short_help="Make a baseline of a report.", epilog=EXAMPLES)
-@click.argument("run", type=click.Path())
+@click.command("make-baseline", cls=Command, short_help="Make a baseline of one or more reports.", epilog=EXAMPLES)
+@click.argument("runs", metavar="RUN...", nargs=-1, required=True, type=click.Path())
 @click.option(
     "-o",
     "--output",
@@ -29,10 +30,12 @@ RIGOROUS: Final = "rigorous"
     callback=a_file,
     help="The baseline's file; one that is there already is never replaced.",
 )
-def command(*, run: str, output: str) -> None:
-    """Make a baseline of RUN, a report.json or the folder of a run: its sound cells, with the figure of each launch.
+@HISTORY_DB
+def command(*, runs: tuple[str, ...], output: str, history_db: str | None) -> None:
+    """Make a baseline of RUN, a report.json, the folder of a run, or its id: sound cells, with each launch's figure.
 
-    Cells that were measured at a smaller batch, throttled or contaminated are left out.
+    Cells that were measured at a smaller batch, throttled or contaminated are left out. Several runs are joined, where
+    nothing of their stack differs and each cell of a device is in one of them.
     """
     import msgspec
 
@@ -44,7 +47,7 @@ def command(*, run: str, output: str) -> None:
     folders.require_file(path, "-o/--output")
     if path.exists():
         raise ConfigError(f"-o/--output: {path} is there already; choose another name")
-    found = reading.read(run, "runs")
+    found = baselines.joined([reading.read(run, "runs", history_db) for run in runs])
     made = baselines.reduced(found, path.stem)
     write_durably(path, msgspec.json.format(msgspec.json.encode(made), indent=2) + b"\n")
     say(str(path))

@@ -68,6 +68,9 @@ def command(
 
     With --thresholds, it ends with 1 where one is missed, and with 4 where one could not be held against any figure.
     These, --compare-baseline and --price hold for the reports made now: what was given to `run` is kept with the run.
+
+    What is written into the run's folder is recorded in the history; with -o, only where --history-db or --history asks
+    for it.
     """
     from orchestrator import report as reports
     from orchestrator.cli import held_against
@@ -81,7 +84,7 @@ def command(
     stored = archive.load_stored(paths)
     wanted = reporting.kinds(stored, paths) if formats is None else config.report_formats(formats)
     seen = journal.length(paths.journal)
-    given = held_against.read(compare_baseline, thresholds, price)
+    given = held_against.read(compare_baseline, thresholds, price, history_db or stored.configuration.history_db)
     made, course = reporting.make_all(paths, stored, against.stored(paths).beside(given) if given else None)
     if place is None and not made.metadata.running:
         folders.require_room_for_reports(paths)
@@ -91,8 +94,13 @@ def command(
         written = reports.publish(made, *place, course)
     for path in written:
         say(str(path))
-    if place is None and written:
+    asked = history or (history is None and history_db is not None)
+    if written and not made.metadata.running and (place is None or asked):
         record(made, stored, paths, HistoryParams(history=history, history_db=history_db))
+    elif asked:
+        complain(
+            "note: nothing was recorded in the history: a process works on the run, which is recorded when it ends"
+        )
     if not written:
         from orchestrator.report.as_text import to_text
 

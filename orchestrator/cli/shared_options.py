@@ -87,7 +87,7 @@ HELD_OPTIONS: Final = (
         "--compare-baseline",
         metavar="FILE",
         type=click.Path(),
-        help="A baseline, a report or a run's folder to be compared with, or the name of a baseline that ships.",
+        help="A baseline, a report, a run's folder or id to be compared with, or the name of a baseline that ships.",
     ),
     click.option(
         "--thresholds",

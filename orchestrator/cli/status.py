@@ -65,7 +65,8 @@ def describe(status: "Status") -> str:
     lines += [f"Skipped   {clean(model)}: {clean(why)}" for model, why in status.skipped.items()]
     if status.last_failure:
         lines.append(f"Failed    {clean(status.last_failure)}")
-    lines += [f"Report    {path}" for path in status.reports] if status.standing is Standing.OVER else []
+    shown = status.reports if status.standing is Standing.OVER else ()
+    lines += [f"Report    {path}" for path in shown]
     if status.lost:
         lines.append(
             f"Damaged   {counted(len(status.lost), 'result file')} that the journal promises not there: "
@@ -74,7 +75,8 @@ def describe(status: "Status") -> str:
         )
     if status.outcome is not None:
         told = status.outcome
-        line = in_one_line(Path(status.folder).name, told.verdict, told.cells, told.exit_code, told.report)
+        named = told.report if not shown else None  # the one in the run's folder is the same once more
+        line = in_one_line(Path(status.folder).name, told.verdict, told.cells, told.exit_code, named)
         lines.append(f"Verdict   {clean(line)}")
     elif status.no_outcome:
         lines.append(

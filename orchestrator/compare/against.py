@@ -111,4 +111,5 @@ def _verdict(verdict: Verdict, results: Sequence[ThresholdResult]) -> Verdict:
         code = thresholds.exit_code(results)
     kept = verdict.reasons if verdict.exit_code != ExitCode.PASSED else ()
     word = {ExitCode.MISSED: MISSED, ExitCode.INCOMPLETE: "incomplete"}.get(code, verdict.word)
-    return Verdict(exit_code=int(code), word=word, meaning=MEANING[code], reasons=(*told, *kept))
+    reasons = (*told, *kept) if code in (ExitCode.MISSED, ExitCode.INCOMPLETE) else (*kept, *told)
+    return Verdict(exit_code=int(code), word=word, meaning=MEANING[code], reasons=reasons)

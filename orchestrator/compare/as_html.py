@@ -64,6 +64,8 @@ _COLUMNS: Final[Mapping[str, bool]] = {
     "Model": False,
     "Phase": False,
     "Precision": False,
+    "Mode": False,
+    "Input": True,
     "Batch": True,
     "Verdict": False,
     "Speed": True,
@@ -80,7 +82,7 @@ _COLUMNS: Final[Mapping[str, bool]] = {
     "Remarks": False,
 }
 """And whether they hold numbers."""
-_FILTERED: Final = ("Second run", "GPU", "Phase", "Verdict")
+_FILTERED: Final = ("Second run", "GPU", "Phase", "Mode", "Verdict")
 
 
 def to_html(comparisons: Sequence[Comparison], code: ExitCode) -> bytes:
@@ -282,6 +284,8 @@ def _row(one: Comparison, cell: ComparedCell) -> dict[str, Entry]:
         "Model": cell.model_name,
         "Phase": cell.phase,
         "Precision": cell.precision,
+        "Mode": cell.mode,
+        "Input": "" if cell.input_size is None else str(cell.input_size),
         "Batch": batch(cell.phase, cell.batch_size),
         "Verdict": _badge(cell.verdict),
         "Speed": wording.ratio(cell),

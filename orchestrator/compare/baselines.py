@@ -10,7 +10,7 @@ slower is another question, with a verdict for an answer: `compare BASELINE REPO
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 from typing import Final
@@ -60,6 +60,27 @@ def hold(run: Side, baseline: Side) -> Held:
         if ratios:
             by_key[key] = median(ratios.values())
     return Held(_comparison(run, baseline, by_key, left_out), by_device)
+
+
+def joined(sides: Sequence[Side]) -> Side:
+    """Several runs as one, as of models that were measured on a GPU each. Raises ConfigError where they are not alike.
+
+    What is compared between runs must be equal in all of them, and a cell of a device in one of them alone.
+    """
+    first = sides[0]
+    for other in sides[1:]:
+        if change := next(facts.differences(first.stack, other.stack), None):
+            raise ConfigError(f"{first.name} and {other.name} make no baseline together: {change.words}")
+    count = Counter((cell.gpu_uuid, cell.key) for side in sides for cell in side.cells)
+    (uuid, key), most = count.most_common(1)[0] if count else (("", None), 0)
+    if key is not None and most > 1:
+        raise ConfigError(f"{key.words} on {uuid} is in {most} of the runs; a baseline has it from one")
+    return msgspec.structs.replace(
+        first,
+        run_id=", ".join(side.run_id for side in sides),
+        devices=tuple({device.gpu_uuid: device for side in sides for device in side.devices}.values()),
+        cells=tuple(cell for side in sides for cell in side.cells),
+    )
 
 
 def reduced(side: Side, name: str) -> Side:

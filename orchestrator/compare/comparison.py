@@ -6,7 +6,7 @@ Side, Side ── pairs ─┬─ an identity fact differs ───────
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from statistics import median
 from typing import Final
 
@@ -15,6 +15,8 @@ from msgspec.structs import replace
 from orchestrator.compare import facts, pairing
 from orchestrator.compare.facts import Change, Place
 from orchestrator.compare.side import Side
+from orchestrator.report import keys
+from orchestrator.report.keys import CellKey
 from orchestrator.report.parts import Part
 from orchestrator.stats import two_runs
 from orchestrator.stats.margins import Margins
@@ -24,13 +26,16 @@ from protocol.exit_codes import ExitCode
 
 END_TO_END: Final = frozenset({Workload.LOAD, Workload.GENERATION})
 BANDWIDTH: Final = frozenset({"hbm", "h2d", "d2h"})
+_Names = Mapping[CellKey, str]
 SESSIONS: Final = (
     "one session a side: what changes from reboot to reboot and from day to day is in none of the intervals"
 )
 
 
 class ComparedCell(Part, frozen=True, kw_only=True):
-    """One cell. ratio: of the rates, the second over the first; low, high: its 95 % interval; low_90, high_90: 90 %.
+    """One cell. cell: its name, like that of no other cell of a device: "resnet50 training bf16 b64 solo".
+
+    ratio: of the rates, the second over the first; low, high: its 95 % interval; low_90, high_90: 90 %.
 
     before, after: medians over the launches, in the unit of the metric. margin_percent: what was counted as the same.
     p: after Holm over the cells. reason: the fact that differs, or what stands against a verdict; empty else.
@@ -41,6 +46,8 @@ class ComparedCell(Part, frozen=True, kw_only=True):
     model_name: str
     phase: str
     precision: str
+    mode: str
+    input_size: int | None
     batch_size: int
     gpu_before: str
     gpu_after: str
@@ -103,17 +110,18 @@ def compare(before: Side, after: Side, margins: Margins, percent: float | None =
     places, only_before, only_after = pairing.cells(before, after, paired)
     reasons = [facts.difference(*pair) for pair in places]
     compared = [pair for pair, reason in zip(places, reasons, strict=True) if not reason]
+    names = keys.names(place.cell.key for place, _ in places)
     pairs = [_pair(one, other, margins, percent) for one, other in compared]
     doubts = [facts.doubt(*pair) for pair in compared]
     # What gets no verdict is no test either: it neither lends its variance nor counts for Holm.
     sound = [pair for pair, doubt in zip(pairs, doubts, strict=True) if not doubt]
     judged = iter(two_runs.judge(sound))
     told = iter(
-        _compared(pair, rates, next(judged) if not doubt else None, doubt)
+        _compared(pair, names, rates, next(judged) if not doubt else None, doubt)
         for pair, rates, doubt in zip(compared, pairs, doubts, strict=True)
     )
     cells = tuple(
-        next(told) if not reason else _cell(*pair, Verdict.NOT_COMPARABLE, reason)
+        next(told) if not reason else _cell(*pair, names, Verdict.NOT_COMPARABLE, reason)
         for pair, reason in zip(places, reasons, strict=True)
     )
     changes = tuple(facts.changes(before, after, paired))
@@ -161,11 +169,11 @@ def _margin(before: Place, after: Place, margins: Margins) -> float:
     return share + (margins.siblings.power if capped else margins.siblings.clock).share
 
 
-def _compared(pair: tuple[Place, Place], rates: Pair, judged: Judged | None, doubt: str) -> ComparedCell:
+def _compared(pair: tuple[Place, Place], names: _Names, rates: Pair, judged: Judged | None, doubt: str) -> ComparedCell:
     if judged is None:
         judged = two_runs.without_verdict(rates, two_runs.LEAST_LAUNCHES if doubt == facts.ONE_LAUNCH else 0)
     return replace(
-        _cell(*pair, judged.verdict, doubt),
+        _cell(*pair, names, judged.verdict, doubt),
         margin_percent=rates.margin * 100,
         ratio=judged.ratio,
         low=judged.low,
@@ -181,13 +189,15 @@ def _compared(pair: tuple[Place, Place], rates: Pair, judged: Judged | None, dou
     )
 
 
-def _cell(before: Place, after: Place, verdict: Verdict, reason: str) -> ComparedCell:
+def _cell(before: Place, after: Place, names: _Names, verdict: Verdict, reason: str) -> ComparedCell:
     key = before.cell.key
     return ComparedCell(
-        cell=key.words,
+        cell=names[key],
         model_name=key.model_name,
         phase=key.phase,
         precision=key.precision,
+        mode=key.mode,
+        input_size=key.input_size,
         batch_size=key.batch_size,
         gpu_before=before.device.label,
         gpu_after=after.device.label,

@@ -49,5 +49,6 @@ def _cost(
         unit=million.of,
         price_per_hour=price_per_hour,
         price_per_million=price_per_hour / _SECONDS / million.per_second * _MILLION,
+        cell=metric.cell,
         energy_kwh_per_million=None if million.energy_j is None else million.energy_j * _MILLION / _JOULES,
     )

@@ -36,6 +36,7 @@ def decode(data: bytes, kind: type[T], name: str) -> T:
         raise ConfigError(f"{name}: not as gpubench writes it: {error}") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         why = "it is cut off" if "truncated" in str(error) else f"it is not JSON: {error}"
+        why = why if data.strip() else "it is empty"
         raise ConfigError(f"{name}: damaged: {why}") from error
     except RecursionError as error:
         raise ConfigError(f"{name}: nested too deeply to be a report") from error

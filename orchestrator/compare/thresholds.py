@@ -23,7 +23,7 @@ from orchestrator.report.comparisons import Met, ThresholdResult
 from orchestrator.report.keys import CellKey
 from orchestrator.report.model import GpuInfo, Report
 from orchestrator.report.parts import Part
-from protocol.cell import Precision, Workload
+from protocol.cell import Mode, Precision, Workload
 from protocol.exit_codes import ExitCode
 
 Count = Annotated[int, msgspec.Meta(ge=1)]
@@ -65,6 +65,7 @@ class Figure(enum.StrEnum):
     ENERGY = "energy_per_sample_j"
     OF_BASELINE = "speed_of_baseline_percent"
     OF_SIBLINGS = "speed_of_siblings_percent"
+    OF_SOLO = "speed_of_solo_percent"
 
 
 class Threshold(Part, frozen=True, kw_only=True):
@@ -94,6 +95,7 @@ class Threshold(Part, frozen=True, kw_only=True):
             and (not self.models or key.model_name in self.models)
             and (not self.batch_sizes or key.batch_size in self.batch_sizes)
             and (not self.precisions or key.precision in self.precisions)
+            and (self.figure is not Figure.OF_SOLO or key.mode == Mode.LOADED)
         )
 
 
@@ -102,13 +104,14 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _Cell(NamedTuple):
-    """A cell of the report. of_baseline, of_siblings: its speed, in percent of theirs."""
+    """A cell of the report. of_baseline, of_siblings: its speed, in percent of theirs; of_solo: of its own alone."""
 
     key: CellKey
     metric: Measured
     gpu: GpuInfo
     of_baseline: float | None
     of_siblings: float | None
+    of_solo: float | None
 
 
 class _Read(NamedTuple):
@@ -152,6 +155,7 @@ FIGURES: Final[Mapping[Figure, _Read]] = {
     Figure.ENERGY: _Read("J", _field("energy_per_sample_j")),
     Figure.OF_BASELINE: _Read("%", lambda cell, _: cell.of_baseline),
     Figure.OF_SIBLINGS: _Read("%", lambda cell, _: cell.of_siblings),
+    Figure.OF_SOLO: _Read("%", lambda cell, _: cell.of_solo),
 }
 """1 GB = 1024 x 1024 x 1024 bytes, as the requirements count it."""
 
@@ -221,15 +225,23 @@ def missed(results: Sequence[ThresholdResult]) -> Iterator[str]:
 def _cells(report: Report, ratios: Mapping[tuple[str, CellKey], float]) -> Iterator[_Cell]:
     gpus = {gpu.gpu_uuid: gpu for gpu in report.gpu_info}
     siblings = dict(_of_siblings(report))
+    solo = {
+        (one.gpu_uuid, one.phase, one.model_name, one.precision, one.input_size, one.batch_size_requested): one.ratio
+        for one in report.full_node
+    }
     for result in report.results:
         for key, metric in keys.of_model(result):
             ratio = ratios.get((result.gpu_uuid, key))
+            alone = solo.get(
+                (result.gpu_uuid, key.phase, key.model_name, key.precision, key.input_size, key.batch_size)
+            )
             yield _Cell(
                 key=key,
                 metric=metric,
                 gpu=gpus[result.gpu_uuid],
                 of_baseline=None if ratio is None else ratio * 100,
                 of_siblings=siblings.get(_among_siblings(result.gpu_uuid, key)),
+                of_solo=None if alone is None else 100 / alone,
             )
 
 
@@ -292,6 +304,8 @@ def _doubt(threshold: Threshold, cell: _Cell, actual: float | None) -> str:
             return "no baseline, or none with this cell"
         if threshold.figure is Figure.OF_SIBLINGS:
             return "no identical device has this cell"
+        if threshold.figure is Figure.OF_SOLO:
+            return "not measured with one device at work (mode: [loaded, solo], as triage does)"
         return cell.metric.telemetry_note or "not among the figures of this cell"
     words = {"throttled": cell.metric.throttled, "contaminated": cell.metric.contaminated}
     return ", ".join(word for word, is_so in words.items() if is_so)

@@ -25,7 +25,7 @@ MODEL_TYPES: Final = ("transformer", "cnn", "generative", "other", "probe")
 class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How long and how exactly a cell is measured; seconds. launches: fresh processes for each cell.
 
-    give_up: as in protocol.messages.Measurement.
+    give_up: as in protocol.messages.Measurement. adds_launches: as in resolved.Configuration.
     """
 
     relative_half_width: float
@@ -35,6 +35,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     max_s: float
     give_up: bool
     launches: int
+    adds_launches: bool
 
     def measurement(self, *, iterations: int | None, warm_up_iterations: int | None) -> Measurement:
         """What a worker is told. Numbers of iterations are None where it decides itself when to stop."""

@@ -73,6 +73,7 @@ def resolve(said: Said, catalogue: Catalogue, places: Places) -> Configuration:
         profile=_need(benchmark.profile, "benchmark.profile"),
         measurement=profile.measurement(iterations=benchmark.iterations, warm_up_iterations=benchmark.warmup),
         launches=benchmark.launches or profile.launches,
+        adds_launches=profile.adds_launches and benchmark.launches is None,  # who names a number gets it
         seed=_need(benchmark.seed, "benchmark.seed"),
         modes=_choices(said, "benchmark.mode", benchmark.mode, Mode, "mode"),
         isolation=Isolation(_name(said, "benchmark.isolation", benchmark.isolation, Isolation, "isolation")),

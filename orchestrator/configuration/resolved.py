@@ -73,7 +73,8 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     preset, time_limit_s: of `quick` and `triage`, whose process ends within the limit; None for every other run.
     burn_in: of a burn-in, whose time limit is its duration; None for every other run.
     tainted: faults are injected on purpose, so nothing of the run is a measurement.
-    launches: rounds, so launches for each cell. iterations and warm-up within `measurement` are None when adaptive.
+    launches: rounds, so launches for each cell. adds_launches: whether there are more where these leave a GPU SUSPECT
+    (deciding/adding.py). iterations and warm-up within `measurement` are None when adaptive.
     """
 
     models: tuple[ModelSpec, ...]
@@ -108,6 +109,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     time_limit_s: float | None = None
     burn_in: BurnIn | None = None
     tainted: bool = False
+    adds_launches: bool = False
 
     def measurement_on(self, kind: DeviceKind) -> Measurement:
         """How long a launch measures there. A cell of a burn-in has a time to fill, and no interval to reach."""
@@ -176,7 +178,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class StoredRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """run.yaml: the configuration, the devices and the plan, and the command that asked for them.
+    """run.yaml and plan.json: the configuration, the devices and the plan, and the command that asked for them.
 
     earlier: device UUID → what earlier runs have said against it, as the history had it when the run was begun.
     """

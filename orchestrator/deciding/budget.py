@@ -112,20 +112,20 @@ class Budget:
         self._too_long.add(slot)
         return True
 
-    def forecast(self, plan: Plan, device: Device) -> int:
-        """How many launches of a device there is time for, as far as can be told before the first.
+    def forecast(self, plan: Plan, device: Device) -> tuple[Slot, ...]:
+        """The launches of a device that there is time for, as far as can be told before the first.
 
         What works alone makes all others wait, which have launches of their own to make like that.
         """
         cells = {cell.id: cell for cell in plan.cells}
         left_s = self.limit_s - CLOSING_S - estimate.shared_start_s(self._configuration, [device])
-        fitting = 0
-        for cell_id, _ in plan.order[device.uuid]:
+        fitting: list[Slot] = []
+        for cell_id, number in plan.order[device.uuid]:
             expected_s = self.expected_s(cells[cell_id])
             if expected_s <= left_s:
                 left_s -= expected_s * (len(plan.order) if cells[cell_id].mode is Mode.SOLO else 1)
-                fitting += 1
-        return fitting
+                fitting.append((cell_id, number))
+        return tuple(fitting)
 
     def _scale(self, cell: Cell) -> float:
         """How much longer than estimated the iterations of `cell` take, by what its relatives on this device took.

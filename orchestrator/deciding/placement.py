@@ -19,7 +19,17 @@ from typing import NamedTuple
 import msgspec
 
 from orchestrator.deciding.policy import BEFORE_DEVICE, POINTS_AT_DEVICE, POLICY, STRIKES, Reach
-from orchestrator.deciding.slots import RunState, Skip, Slot, SlotStatus, is_skipped, scopes, wait_in_vain, with_device
+from orchestrator.deciding.slots import (
+    RunState,
+    Skip,
+    Slot,
+    SlotStatus,
+    is_skipped,
+    rounds,
+    scopes,
+    wait_in_vain,
+    with_device,
+)
 from protocol.cell import Cell
 from protocol.failure import Category, Phase
 
@@ -195,15 +205,8 @@ def _elsewhere(state: RunState, twin: Slot) -> Elsewhere:
 def _slots(state: RunState, slot: Slot) -> Iterator[Slot]:
     """The launches of the same cell on other devices, those of the first round first."""
     ids = [twin.id for twin in twins(state.cells[slot[0]], state.kinds)]
-    found = [(twin, number) for twin in ids for number in _rounds(state, twin)]
+    found = [(twin, number) for twin in ids for number in range(rounds(state, twin))]
     return iter(sorted(found, key=lambda one: one[1]))
-
-
-def _rounds(state: RunState, cell: str) -> Iterator[int]:
-    number = 0
-    while (cell, number) in state.slots:
-        yield number
-        number += 1
 
 
 def _without(state: RunState, slot: Slot) -> RunState:

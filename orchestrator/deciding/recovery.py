@@ -5,8 +5,9 @@ from collections.abc import Collection, Iterable, Mapping
 import msgspec
 
 from orchestrator.configuration.resolved import Plan
-from orchestrator.deciding.slots import Dropped, Ended, Freed, RunState, Started, Withdrawn
+from orchestrator.deciding.slots import Added, Dropped, Ended, Freed, RunState, Started, Withdrawn
 from orchestrator.deciding.state import begin, step
+from orchestrator.disk.records import Added as AddedRecord
 from orchestrator.disk.records import Beside, End, Foreign, Left, Record, Segment, Start
 from orchestrator.disk.records import Dropped as DroppedRecord
 from orchestrator.sampling.foreign import ForeignUse
@@ -42,6 +43,8 @@ def restore(
                 now = _freed(step(now, Ended(record.launch, record.failure, record.figures)), start)
             case End() if record.failure is not None:
                 now = step(now, Withdrawn(record.launch, record.failure))
+            case AddedRecord():
+                now = step(now, Added(record.slots))
             case DroppedRecord():
                 now = step(now, Dropped((record.cell, record.round)))
             case _:

@@ -205,7 +205,13 @@ class StopAsked(msgspec.Struct, frozen=True):
     """A person wants the run to end: begin nothing new."""
 
 
-Event = Started | Ended | Freed | Quarantined | Dropped | Postponed | Withdrawn | StopAsked
+class Added(msgspec.Struct, frozen=True):
+    """More launches of planned cells, in the order in which each device has them."""
+
+    slots: tuple[Slot, ...]
+
+
+Event = Started | Ended | Freed | Quarantined | Dropped | Postponed | Withdrawn | StopAsked | Added
 
 
 def scopes(cell: Cell) -> tuple[str, str, str]:
@@ -239,6 +245,14 @@ def wait_in_vain(state: RunState) -> dict[str, int]:
         if slot.status is SlotStatus.WAITING and is_skipped(state, cell):
             found[cell.devices[0]] += 1
     return found
+
+
+def rounds(state: RunState, cell: str) -> int:
+    """How many launches of a cell are planned or were added, whatever became of them: its rounds from 0 on."""
+    number = 0
+    while (cell, number) in state.slots:
+        number += 1
+    return number
 
 
 def settled(state: RunState, slot: Slot, status: SlotStatus, *, refers_to: str | None = None) -> RunState:

@@ -4,10 +4,10 @@
                        ▲  └── Ended, Freed, Dropped, StopAsked, … ── step ─┐
                        └───────────────────────────────────────────────────┘
 
-A slot is one planned launch of a cell: (id of the cell, round). It is settled when it has a result, when it is referred
-to another cell that measures the same, when it does not fit, when its failure is final, when its model is skipped
-(placement.py), or when it is dropped for want of time. One that scans for the batch size takes many launches; one on
-several devices waits for all of them (gangs.py).
+A slot is one launch of a cell, planned or added (adding.py): (id of the cell, round). It is settled when it has a
+result, when it is referred to another cell that measures the same, when it does not fit, when its failure is final,
+when its model is skipped (placement.py), or when it is dropped for want of time. One that scans for the batch size
+takes many launches; one on several devices waits for all of them (gangs.py).
 recovery.py feeds the journal's starts and ends through the same functions, so there is one way to know where a run
 stands.
 """
@@ -17,10 +17,11 @@ from collections.abc import Collection, Mapping
 import msgspec
 
 from orchestrator.configuration.resolved import Plan
-from orchestrator.deciding import gangs, placement, turns
+from orchestrator.deciding import adding, gangs, placement, turns
 from orchestrator.deciding.layered import Layered
 from orchestrator.deciding.policy import BEFORE_FIRST_FORWARD, POLICY, Reaction
 from orchestrator.deciding.slots import (
+    Added,
     DeviceState,
     Dropped,
     Ended,
@@ -131,6 +132,8 @@ def step(state: RunState, event: Event) -> RunState:
             return _withdrawn(state, launch, failure)
         case StopAsked():
             return msgspec.structs.replace(state, stopping=True)
+        case Added(slots):
+            return adding.added(state, slots)
 
 
 def _next_on(

@@ -9,6 +9,7 @@ from typing import Final
 
 from orchestrator.configuration.resolved import StoredRun
 from orchestrator.disk.records import (
+    Added,
     Beside,
     Dropped,
     End,
@@ -23,6 +24,7 @@ from orchestrator.disk.records import (
     TakenOut,
     TooHot,
 )
+from orchestrator.stats.siblings import MOST_LAUNCHES
 from protocol.failure import Failure
 
 _LATEST_S: Final = 1e11
@@ -74,8 +76,23 @@ class _Judge:
                 return f"{record.device!r} is no device of the run"
             case Skipped() if record.model not in self._models:
                 return f"{record.model!r} is no model of the run"
+            case Added():
+                return self._added(record)
             case Dropped() if (record.cell, record.round) not in self._planned:
                 return f"{record.cell!r} is not planned"
+        return None
+
+    def _added(self, added: Added) -> str | None:
+        """From then on the launches count as planned."""
+        for suspect in added.suspects:
+            if suspect not in self._devices:
+                return f"{suspect!r} is no device of the run"
+        for cell, number in added.slots:
+            if cell not in self._cells or not 0 < number < MOST_LAUNCHES or (cell, number) in self._planned:
+                return f"{cell!r}, round {number}, cannot be added"
+            self._planned.add((cell, number))
+            for device in self._cells[cell]:
+                self._slots[device].add((cell, number))
         return None
 
     def _start(self, start: Start) -> str | None:

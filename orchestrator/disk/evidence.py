@@ -23,7 +23,9 @@ from orchestrator.sampling.readings import Readings, of_slice, over
 from orchestrator.sampling.samples import read_samples
 from orchestrator.sampling.traces import Trace, points, trace
 from orchestrator.stats import launch as figures
+from orchestrator.stats import stalls
 from orchestrator.stats.launch import CellFigures, LaunchFigures
+from orchestrator.stats.stalls import Span
 from orchestrator.stats.windows import Window, windows
 from protocol.cell import Device, DeviceKind, Workload
 from protocol.messages import Sample
@@ -40,6 +42,7 @@ class LaunchEvidence:
     """One good launch, without its raw times. The counters are those of Result, where they are explained.
 
     measured_s: in its measured blocks. worked_ns: from the first of them to the last, monotonic; None without any.
+    stalls: of a burn-in, when in that time its worker stood still, which measured_s leaves out.
     verification, rates: of a burn-in, what was verified and rates in windows of ten seconds. others: what the other
     devices of a launch on several verified. beside: who else computed on its GPU, empty for nobody.
     """
@@ -59,6 +62,7 @@ class LaunchEvidence:
     readings: Readings
     measured_s: float
     worked_ns: tuple[int, int] | None = None
+    stalls: tuple[Span, ...] = ()
     verification: Verification | None = None
     others: Mapping[str, Verification] = field(default_factory=dict)
     rates: tuple[Window, ...] = ()
@@ -193,6 +197,7 @@ def _average(archive: Archive, samples: Mapping[str, Sequence[Sample]]) -> Devic
 
 def _launch(device: Device, result: Result, samples: Sequence[Sample], beside: str) -> LaunchEvidence:
     readings = over(samples, [(block.start_ns, block.end_ns) for block in result.blocks])
+    stood_still = stalls.stalls(result) if result.verification is not None else ()
     return LaunchEvidence(
         parameters=result.parameters,
         figures=figures.of_launch(result),
@@ -207,18 +212,27 @@ def _launch(device: Device, result: Result, samples: Sequence[Sample], beside: s
         bytes_per_iteration=result.bytes_per_iteration,
         environment=result.environment,
         readings=readings if device.slice_of is None else of_slice(readings),
-        measured_s=sum(block.end_ns - block.start_ns for block in result.blocks) / 1e9,
+        measured_s=sum(block.end_ns - block.start_ns - stalls.inside(block, stood_still) for block in result.blocks)
+        / 1e9,
         worked_ns=(result.blocks[0].start_ns, result.blocks[-1].end_ns) if result.blocks else None,
+        stalls=stood_still,
         verification=result.verification,
         others=result.others,
-        rates=() if result.verification is None or result.cell.workload in _NOT_PACED else _rates(result),
+        rates=() if result.verification is None or result.cell.workload in _NOT_PACED else _rates(result, stood_still),
         beside=beside,
     )
 
 
-def _rates(result: Result) -> tuple[Window, ...]:
-    """Rates of a burn-in cell by the wall, in operations where they are known, else in iterations a second."""
-    blocks = [(block.start_ns, block.end_ns, block.iterations) for block in result.blocks if block.iterations]
+def _rates(result: Result, stood_still: Sequence[Span]) -> tuple[Window, ...]:
+    """Rates of a burn-in cell by the wall, in operations where they are known, else in iterations a second.
+
+    Blocks in which the worker stood still have no rate.
+    """
+    blocks = [
+        (block.start_ns, block.end_ns, block.iterations)
+        for block in result.blocks
+        if block.iterations and not stalls.inside(block, stood_still)
+    ]
     cell = result.cell
     key = f"{cell.workload} {cell.model} {cell.precision}"
     return windows(blocks, work=result.flops_per_iteration or 1.0, key=key)

@@ -18,6 +18,7 @@ from orchestrator.report.files import target
 from protocol.paths import RunPaths
 
 _LARGEST_PID: Final = 4_194_304
+_DEVICES: Final = Path("/dev")
 _SECOND: Final = len("20260401-213000")
 
 
@@ -73,8 +74,11 @@ def require_file(path: Path, origin: str) -> None:
 def require_name(path: Path, origin: str) -> None:
     """Make sure that a file may be called so, also while it is written under its temporary name, which is longer.
 
-    Raises ConfigError naming `origin`.
+    A file takes the place of what has its name: of /dev/null for the whole machine, where root asks for that. Raises
+    ConfigError naming `origin`.
     """
+    if path.absolute().parent == _DEVICES or (bounded.is_there(path) and not (path.is_file() or path.is_dir())):
+        raise ConfigError(f"{origin}: {path} is a device, a pipe or a socket, and no place for a file; name another")
     unfinished = temporary(path, _LARGEST_PID)
     try:
         unfinished.lstat()

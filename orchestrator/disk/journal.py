@@ -11,7 +11,7 @@ the disk is kept beside it (reserve.py), so that a full disk has place for `last
 import os
 import struct
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, Self
@@ -176,18 +176,28 @@ def write_durably(path: Path, data: bytes, move: Callable[[Path, Path], object] 
     move: renames the first path to the second, in another way than replacing what is there. Raises StorageError when
     the disk refuses.
     """
+    write_parts_durably(path, (data,), move)
+
+
+def write_parts_durably(path: Path, parts: Iterable[bytes], move: Callable[[Path, Path], object] = Path.rename) -> None:
+    """The same with what is made while it is written, so that there is never all of it in memory.
+
+    Whatever ends the making of them ends this too, and leaves no file.
+    """
     unfinished = temporary(path, os.getpid())
     try:
         with unfinished.open("wb") as file:
-            file.write(data)
+            file.writelines(parts)
             file.flush()
             os.fsync(file.fileno())
         move(unfinished, path)
         sync_folder(path.parent)
-    except OSError as error:
+    except BaseException as error:
         with suppress(OSError):  # what could not be made cannot be removed either, as on a read-only mount
             unfinished.unlink()
-        raise StorageError(f"{path}: cannot be written: {error.strerror}") from error
+        if isinstance(error, OSError):
+            raise StorageError(f"{path}: cannot be written: {error.strerror}") from error
+        raise
 
 
 def temporary(path: Path, pid: int) -> Path:

@@ -13,6 +13,7 @@ from orchestrator.deciding.slots import NextLaunch, Skip, Slot
 from orchestrator.disk import records
 from orchestrator.disk.journal import Journal, write_durably
 from orchestrator.disk.records import (
+    Added,
     Beside,
     ClockSet,
     Dropped,
@@ -60,6 +61,10 @@ class Recorder:
                 at_ns=time.monotonic_ns(),
             )
         )
+
+    def added(self, slots: tuple[Slot, ...], suspects: tuple[str, ...]) -> None:
+        """More launches of planned cells will be made."""
+        self._journal.append(Added(slots=slots, suspects=suspects, at_ns=time.monotonic_ns()))
 
     def dropped(self, slot: Slot, reason: str) -> None:
         """A launch will not be made."""

@@ -11,7 +11,8 @@
     TooHot                          a GPU whose load was ended for its heat
     TakenOut                        a device that cannot be used any more
     Skipped                         a model that is not run any more
-    Dropped                         a launch of the plan for which there was no time
+    Added                           launches beyond the plan, because a GPU is SUSPECT
+    Dropped                         a launch, planned or added, for which there was no time
     StopAsked                       a person wants the run to end: nothing new begins
     Finished                        no more work, or stopped on request
 
@@ -30,7 +31,7 @@ class _Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Header(_Record, frozen=True, kw_only=True):
-    """Which run this is. `plan_hash` is that of the plan in run.yaml; another plan is not resumed."""
+    """Which run this is. `plan_hash` is that of the plan in plan.json; another plan is not resumed."""
 
     run_id: str
     plan_hash: str
@@ -173,8 +174,19 @@ class Skipped(_Record, frozen=True, kw_only=True):
     reason: str
 
 
+class Added(_Record, frozen=True, kw_only=True):
+    """More launches of planned cells, (id of the cell, round) each, because GPUs are SUSPECT (deciding/adding.py).
+
+    slots: in the order in which each device makes its own. suspects: the GPUs in doubt.
+    """
+
+    slots: tuple[tuple[str, int], ...]
+    suspects: tuple[str, ...]
+    at_ns: int
+
+
 class Dropped(_Record, frozen=True, kw_only=True):
-    """A launch of the plan is not made, for `reason`: the run has a time limit."""
+    """A launch is not made, for `reason`: the run has a time limit."""
 
     cell: str
     round: int
@@ -215,6 +227,7 @@ Record = (
     | TooHot
     | TakenOut
     | Skipped
+    | Added
     | Dropped
     | StopAsked
     | Finished

@@ -8,7 +8,9 @@ Nothing is written and no lock is taken to make a report, so that one can be mad
 folder of such a run nobody writes but the process that works on it.
 """
 
-from collections.abc import Iterable
+import gc
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,6 +18,7 @@ from orchestrator import merge, report
 from orchestrator.compare import against
 from orchestrator.compare.against import Against
 from orchestrator.configuration.resolved import ALWAYS, ReportFormat, StoredRun
+from orchestrator.deciding.adding import Doubt
 from orchestrator.disk import archive, evidence, journal, lock, places
 from orchestrator.disk.lock import Life
 from orchestrator.errors import StorageError
@@ -45,6 +48,19 @@ def make(paths: RunPaths, stored: StoredRun | None = None, held: Against | None 
     return make_all(paths, stored, held).report
 
 
+@contextmanager
+def _collector_off() -> Iterator[None]:
+    """What is read has no cycles. In 100,000 results the collector would look for them again and again."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+@_collector_off()
 def make_all(paths: RunPaths, stored: StoredRun | None = None, held: Against | None = None) -> Made:
     """What the run in that folder found out, as far as it has come. Raises RunFolderError.
 
@@ -59,6 +75,12 @@ def make_all(paths: RunPaths, stored: StoredRun | None = None, held: Against | N
     gathered = evidence.gather(loaded, goes_on=goes_on)
     merged = against.hold(merge.merge(loaded, gathered), against.stored(paths) if held is None else held)
     return Made(merged, timeline(loaded, gathered, {one.launch for one in merged.failures}))
+
+
+def in_doubt(paths: RunPaths, stored: StoredRun) -> tuple[Doubt, ...]:
+    """The cells that leave a GPU SUSPECT now. Asked by the process that works on the run, while no launch does."""
+    loaded = archive.load(paths, stored)
+    return merge.in_doubt(loaded, evidence.gather(loaded, goes_on=True))
 
 
 def write(stored: StoredRun, paths: RunPaths) -> Report:

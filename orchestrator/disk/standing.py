@@ -11,6 +11,7 @@ process knows (the phase of a cell, how far it is) is not told here.
 
 import enum
 import time
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from statistics import fmean
 from typing import Final
@@ -91,15 +92,16 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 class Status(msgspec.Struct, frozen=True, kw_only=True):
     """A run, now.
 
-    planned, measured, failed, dropped: launches; failed ones may be tried again while the run goes on. settled: those
-    that have ended or will not be made. importing_s: since when the zygote imports what launches need, before the first
-    of them; None when it does not. skipped: models of which nothing more is launched, and why. pid, host: of the
-    process that works on it. started: seconds since the epoch. limit_s, limit_left_s: from the start of that process to
-    its end; None without a limit, and the latter where nobody works. eta_s: at most the limit; None until every device
-    has ended a launch. stop_asked_s: since when it stops because somebody asked for that. taken_out: devices that were
-    given up, and why. last_failure: of those launches that have no result. reports: files that are there. outcome: of a
-    run that has ended; where its report cannot tell, no_outcome says why. lost: result files that the journal promises
-    and that are not there, looked for once nobody works on the run; what is in the others is not looked at.
+    planned, measured, failed, dropped: launches, those added later among them; failed ones may be tried again while the
+    run goes on. settled: those that have ended or will not be made. importing_s: since when the zygote imports what
+    launches need, before the first of them; None when it does not. skipped: models of which nothing more is launched,
+    and why. pid, host: of the process that works on it. started: seconds since the epoch. limit_s, limit_left_s: from
+    the start of that process to its end; None without a limit, and the latter where nobody works. eta_s: at most the
+    limit; None until every device has ended a launch. stop_asked_s: since when it stops because somebody asked for
+    that. taken_out: devices that were given up, and why. last_failure: of those launches that have no result. reports:
+    files that are there. outcome: of a run that has ended; where its report cannot tell, no_outcome says why. lost:
+    result files that the journal promises and that are not there, looked for once nobody works on the run; what is in
+    the others is not looked at.
     """
 
     run_id: str
@@ -146,7 +148,7 @@ def look(stored: StoredRun, paths: RunPaths) -> tuple[Status, tuple[Attempt, ...
         standing=_standing(run, alive, holder),
         pid=holder.pid if holder is not None and alive is not lock.Life.ENDED else None,
         host=holder.hostname if holder is not None and alive is not lock.Life.ENDED else None,
-        planned=stored.plan.launches,
+        planned=stored.plan.launches + (0 if run is None else len(run.added)),
         preset=stored.configuration.preset,
         limit_s=stored.configuration.time_limit_s,
         limit_left_s=_limit_left_s(stored, holder) if alive is lock.Life.ALIVE else None,
@@ -268,8 +270,7 @@ def _filled(status: Status, run: Archive, now_ns: int) -> Status:
     again = frozenset() if status.standing is Standing.OVER else _AGAIN
     failed = {slot for slot, one in last.items() if one.failure is not None and one.failure.category not in again}
     skipped = {cell.id for cell in run.stored.plan.cells if not run.skipped.keys().isdisjoint(scopes(cell))}
-    planned = [slot for queue in run.stored.plan.order.values() for slot in queue]
-    settled = {*measured, *failed, *run.dropped, *(slot for slot in planned if slot[0] in skipped)}
+    settled = {*measured, *failed, *run.dropped, *(slot for slot in _slots(run) if slot[0] in skipped)}
     goes_on = status.standing in GOES_ON
     current = [attempt for attempt in last.values() if attempt.end is None and attempt.segment == run.segments[-1]]
     failures = [
@@ -315,8 +316,12 @@ def _failure_words(attempt: Attempt, run: Archive, labels: dict[str, str]) -> st
 
 def _eta_s(run: Archive, settled: Collection[Slot]) -> float | None:
     """Seconds until the slowest device is through, by the mean of its launches. What is tried again comes on top."""
-    left = {uuid: [slot for slot in queue if slot not in settled] for uuid, queue in run.stored.plan.order.items()}
-    left = {uuid: slots for uuid, slots in left.items() if slots and uuid not in run.taken_out}
+    devices = {cell.id: cell.devices for cell in run.stored.plan.cells}
+    left: dict[str, list[Slot]] = defaultdict(list)
+    for slot in _slots(run):
+        for uuid in () if slot in settled else devices[slot[0]]:
+            if uuid not in run.taken_out:
+                left[uuid].append(slot)
     lasted_s: dict[str, list[float]] = {}
     for attempt in run.attempts:
         if attempt.lasted_ms is not None:
@@ -327,6 +332,12 @@ def _eta_s(run: Archive, settled: Collection[Slot]) -> float | None:
     alone = {uuid: sum(cell in solo for cell, _ in slots) for uuid, slots in left.items()}
     together_s = [(len(slots) - alone[uuid]) * fmean(lasted_s[uuid]) for uuid, slots in left.items()]
     return max(together_s, default=0.0) + sum(number * fmean(lasted_s[uuid]) for uuid, number in alone.items())
+
+
+def _slots(run: Archive) -> Iterator[Slot]:
+    """Every launch that is planned, or was added."""
+    yield from run.stored.plan.slots
+    yield from run.added
 
 
 def _within(status: Status, eta_s: float | None) -> float | None:

@@ -1,8 +1,11 @@
-"""The history for other programs: JSON with all that is kept, or CSV with a row for each cell of each run."""
+"""The history for other programs: JSON with all that is kept, or CSV with a row for each cell of each run.
+
+Both are made in parts, a run each: nobody knows how long a history gets.
+"""
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import msgspec
@@ -18,9 +21,15 @@ COLUMNS: Final = (
 )
 
 
-def to_json(runs: Sequence[RunRecord]) -> bytes:
+def to_json(runs: Iterable[RunRecord]) -> Iterator[bytes]:
     """Everything that is kept of these runs."""
-    return indented({"history_version": len(MIGRATIONS), "runs": runs}) + b"\n"
+    head, tail = indented({"history_version": len(MIGRATIONS), "runs": ()}).split(b"[]")
+    yield head + b"["
+    between, end = b"\n    ", b"]"
+    for made in runs:
+        yield between + indented(made).replace(b"\n", b"\n    ")  # no text of it has one: there it is an escape
+        between, end = b",\n    ", b"\n  ]"
+    yield end + tail + b"\n"
 
 
 def indented(value: object) -> bytes:
@@ -28,15 +37,17 @@ def indented(value: object) -> bytes:
     return msgspec.json.format(msgspec.json.encode(value), indent=2)
 
 
-def to_csv(runs: Sequence[RunRecord]) -> bytes:
+def to_csv(runs: Iterable[RunRecord]) -> Iterator[bytes]:
     """A row for each cell, with the figure that runs are compared by, and its launches with semicolons between."""
-    text = io.StringIO()
-    written = csv.writer(text, lineterminator="\n")
-    written.writerow(COLUMNS)
+    yield _written([COLUMNS])
     for made in runs:
         devices = {one.device.gpu_uuid: one for one in made.devices}
-        for cell in made.cells:
-            written.writerow(harmless(value) for value in _row(made.run, devices[cell.gpu_uuid], cell))
+        yield _written(map(harmless, _row(made.run, devices[cell.gpu_uuid], cell)) for cell in made.cells)
+
+
+def _written(rows: Iterable[Iterable[object]]) -> bytes:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
     return text.getvalue().encode()
 
 

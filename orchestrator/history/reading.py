@@ -2,8 +2,9 @@
 
 import sqlite3
 from collections import Counter
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -12,12 +13,17 @@ from orchestrator.errors import HistoryError
 from orchestrator.history.records import CellRecord, DeviceRecord, Filter, Offence, Point, RunLine, RunRecord
 from orchestrator.report.keys import CellKey
 
+Kept = TypeVar("Kept", bound=msgspec.Struct)
+
 SHOWN: Final = 5
 """So many runs are named that an id may mean."""
-_LINES: Final = """
+_RUNS: Final = """
 SELECT run_id, test_date, folder, hostname, profile, seconds, verdict, exit_code, finished, tainted, health, burn_in,
     planned, ok, stack
 FROM runs
+"""
+_OF_ID: Final = "WHERE run_id = :run_id"
+_WANTED: Final = """
 WHERE (:run_id IS NULL OR substr(run_id, 1, length(:run_id)) = :run_id)
     AND (:since IS NULL OR test_date >= :since)
     AND (:verdict IS NULL OR lower(:verdict) IN (lower(verdict), lower(health), lower(burn_in)))
@@ -29,6 +35,7 @@ WHERE (:run_id IS NULL OR substr(run_id, 1, length(:run_id)) = :run_id)
 ORDER BY test_date DESC, run_id DESC
 LIMIT coalesce(:limit, -1)
 """
+_IDS: Final = "SELECT run_id FROM runs ORDER BY test_date, run_id"
 _NAMES: Final = "SELECT gpu_name FROM devices WHERE run_id = ? ORDER BY rowid"
 _DEVICES: Final = """
 SELECT facts, health, health_words, burn_in, burn_in_words FROM devices WHERE run_id = ? ORDER BY rowid
@@ -51,6 +58,14 @@ WHERE model_name = :model
 ORDER BY test_date, runs.run_id, cells.rowid
 """
 _MODELS: Final = "SELECT DISTINCT model_name FROM cells ORDER BY model_name"
+_DEVICES_EVER: Final = "SELECT DISTINCT gpu_uuid, gpu_name FROM devices ORDER BY gpu_name, gpu_uuid"
+_VERDICTS: Final = """
+SELECT verdict FROM runs UNION SELECT health FROM runs UNION SELECT burn_in FROM runs WHERE burn_in <> ''
+"""
+_KINDS: Final = """
+SELECT precision, batch_size, gpu_uuid, max(test_date) FROM cells JOIN runs ON runs.run_id = cells.run_id
+WHERE model_name = ? GROUP BY precision, batch_size, gpu_uuid ORDER BY precision, batch_size, gpu_uuid
+"""
 _OFFENCES: Final = """
 SELECT runs.run_id, test_date, gpu_uuid, devices.health, health_words, devices.burn_in, burn_in_words
 FROM devices JOIN runs ON runs.run_id = devices.run_id
@@ -62,12 +77,15 @@ ORDER BY test_date, runs.run_id
 
 def lines(connection: sqlite3.Connection, wanted: Filter) -> list[RunLine]:
     """The runs that are wanted, newest first."""
-    found = connection.execute(_LINES, msgspec.structs.asdict(wanted))
-    names = [column[0] for column in found.description]
-    return [_line(connection, dict(zip(names, row, strict=True))) for row in found.fetchall()]
+    return _runs(connection, _WANTED, msgspec.structs.asdict(wanted))
 
 
 def run(connection: sqlite3.Connection, name: str) -> RunRecord:
+    """All that is kept of the run of that id, or the one that begins so. Raises HistoryError as `line` does."""
+    return in_full(connection, line(connection, name))
+
+
+def line(connection: sqlite3.Connection, name: str) -> RunLine:
     """The run of that id, or the one that begins so. Raises HistoryError where it means none, or several."""
     if not name:
         raise HistoryError("expected the id of a recorded run, or a unique beginning of one, got an empty text")
@@ -76,23 +94,48 @@ def run(connection: sqlite3.Connection, name: str) -> RunRecord:
     if len(meant) != 1:
         which = f"several: {', '.join(one.run_id for one in meant[:SHOWN])}" if meant else "none; `history` lists them"
         raise HistoryError(f"{name!r}: expected the id of a recorded run, or a unique beginning of one; found {which}")
-    return in_full(connection, meant[0])
+    return meant[0]
 
 
-def in_full(connection: sqlite3.Connection, line: RunLine) -> RunRecord:
+def in_full(connection: sqlite3.Connection, run: RunLine) -> RunRecord:
     """All that is kept of a run."""
     devices = [
-        DeviceRecord(
+        _made(
+            DeviceRecord,
             device=msgspec.json.decode(row[0], type=SideDevice),
             health=row[1],
             health_words=row[2],
             burn_in=row[3],
             burn_in_words=row[4],
         )
-        for row in connection.execute(_DEVICES, (line.run_id,))
+        for row in connection.execute(_DEVICES, (run.run_id,))
     ]
-    cells = [_cell(row) for row in connection.execute(_CELLS, (line.run_id,))]
-    return RunRecord(run=line, devices=tuple(devices), cells=tuple(cells))
+    cells = [_cell(row) for row in connection.execute(_CELLS, (run.run_id,))]
+    if strange := {cell.gpu_uuid for cell in cells} - {one.device.gpu_uuid for one in devices}:
+        raise HistoryError(
+            f"the history holds what this gpubench has not written: of run {run.run_id}, a cell on {min(strange)!r}, "
+            "which is none of its devices"
+        )
+    return RunRecord(run=run, devices=tuple(devices), cells=tuple(cells))
+
+
+def each(connection: sqlite3.Connection) -> Iterator[RunRecord]:
+    """All that is kept of every run, oldest first; one at a time, so that a long history fits into memory.
+
+    No run keeps who records another one waiting for longer than it is read; one that is taken out meanwhile is missing.
+    """
+    for (run_id,) in connection.execute(_IDS).fetchall():
+        with _as_of_now(connection):
+            made = [in_full(connection, run) for run in _runs(connection, _OF_ID, {"run_id": run_id})]
+        yield from made
+
+
+@contextmanager
+def _as_of_now(connection: sqlite3.Connection) -> Iterator[None]:
+    """All that is read in it is of one moment, whoever writes meanwhile."""
+    connection.execute("BEGIN")
+    yield
+    connection.execute("COMMIT")
 
 
 def points(
@@ -107,7 +150,8 @@ def points(
     """Every recorded cell of a model that is wanted, oldest run first."""
     wanted = {"model": model, "gpu": gpu, "precision": precision, "batch_size": batch_size, "since": since}
     return [
-        Point(
+        _made(
+            Point,
             run_id=row[0],
             test_date=row[1],
             hostname=row[2],
@@ -122,16 +166,37 @@ def points(
 
 def models(connection: sqlite3.Connection) -> list[str]:
     """The names of all models and probes of which cells are recorded."""
-    return [row[0] for row in connection.execute(_MODELS)]
+    return msgspec.convert([row[0] for row in connection.execute(_MODELS)], list[str])
+
+
+def devices(connection: sqlite3.Connection) -> list[tuple[str, str]]:
+    """UUID and name of all devices that are recorded."""
+    return msgspec.convert(connection.execute(_DEVICES_EVER).fetchall(), list[tuple[str, str]])
+
+
+def verdicts(connection: sqlite3.Connection) -> list[str]:
+    """Every word that a run, its health or its burn-in was given."""
+    return msgspec.convert([row[0] for row in connection.execute(_VERDICTS)], list[str])
+
+
+def kinds(connection: sqlite3.Connection, model: str) -> list[tuple[str, int, str, str]]:
+    """Of a model: precisions, batch sizes and UUIDs that are recorded together, and when a run last measured that."""
+    return msgspec.convert(connection.execute(_KINDS, (model,)).fetchall(), list[tuple[str, int, str, str]])
 
 
 def offences(connection: sqlite3.Connection, uuids: Sequence[str]) -> list[Offence]:
     """What runs have said against these GPUs, oldest first, those aside that injected faults on purpose."""
     return [
-        Offence(**dict(zip(Offence.__struct_fields__, row, strict=True)))
+        _made(Offence, **dict(zip(Offence.__struct_fields__, row, strict=True)))
         for uuid in uuids
         for row in connection.execute(_OFFENCES, (uuid,))
     ]
+
+
+def _runs(connection: sqlite3.Connection, which: str, wanted: Mapping[str, object]) -> list[RunLine]:
+    found = connection.execute(_RUNS + which, wanted)
+    names = [column[0] for column in found.description]
+    return [_line(connection, dict(zip(names, row, strict=True))) for row in found.fetchall()]
 
 
 def _line(connection: sqlite3.Connection, value: dict[str, object]) -> RunLine:
@@ -143,9 +208,15 @@ def _line(connection: sqlite3.Connection, value: dict[str, object]) -> RunLine:
     return msgspec.convert(value, RunLine)
 
 
+def _made(kind: type[Kept], **values: object) -> Kept:
+    """A part of the history. SQLite keeps bytes in a column of texts too, so that types are looked at here."""
+    return msgspec.convert(values, kind)
+
+
 def _cell(row: Sequence[str]) -> CellRecord:
     uuid, key, status, doubt, metric, launches, figures = row
-    return CellRecord(
+    return _made(
+        CellRecord,
         gpu_uuid=uuid,
         key=msgspec.json.decode(key, type=CellKey),
         status=status,

@@ -1,8 +1,15 @@
 """What the history holds, as types. Units are in the names of figures, as in the report."""
 
+from typing import Annotated, Final
+
+import msgspec
+
 from orchestrator.compare.side import SideDevice
 from orchestrator.report.keys import CellKey
 from orchestrator.report.parts import Part
+
+LONGEST_S: Final = 1e11
+"""Three thousand years: SQLite keeps also what is infinite."""
 
 
 class RunLine(Part, frozen=True, kw_only=True):
@@ -17,7 +24,7 @@ class RunLine(Part, frozen=True, kw_only=True):
     folder: str
     hostname: str
     profile: str
-    seconds: float
+    seconds: Annotated[float, msgspec.Meta(le=LONGEST_S)]
     verdict: str
     exit_code: int
     finished: bool

@@ -30,6 +30,8 @@ CHECKED_BYTES: Final = 100 * 2**20
 """Up to this size all of it is checked before it is written: a fifth of a second, a second or two over a network."""
 _LONGEST: Final = 80
 """Characters of a text that is quoted in a message."""
+_NONE_OF_OURS: Final = "{path}: no history of gpubench, nor another database: left as it is. Name another file."
+_CLOSED: Final = frozenset({sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM})
 _DAMAGE: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _HEADER_BYTES: Final = 100
 _MAGIC: Final = b"SQLite format 3\0"
@@ -74,6 +76,8 @@ def reading(place: Place) -> Iterator[sqlite3.Connection | None]:
                 connection.execute("PRAGMA query_only = ON")
                 yield connection
         except DamagedError as error:
+            if not _ours(path, place):
+                raise HistoryError(_NONE_OF_OURS.format(path=path)) from error
             raise HistoryError(f"{error}. The next run that is recorded sets it aside and begins another.") from error
 
 
@@ -111,10 +115,8 @@ def _whole(path: Path, place: Place, notes: list[str], checked_bytes: float) -> 
         try:
             return _open(path, checked_bytes)
         except DamagedError as error:
-            if not (place.default or _says_ours(path)):
-                raise HistoryError(
-                    f"{path}: no history of gpubench, nor another database: left as it is. Name another file."
-                ) from error
+            if not _ours(path, place):
+                raise HistoryError(_NONE_OF_OURS.format(path=path)) from error
             moved = set_aside.move(path, seen)
             if moved is not None:
                 notes.append(f"{error}. It was set aside as {moved.name}, and a new history begun")
@@ -184,7 +186,7 @@ def _require_ours(connection: sqlite3.Connection, path: Path) -> None:
 def _require_whole(connection: sqlite3.Connection, path: Path) -> None:
     found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
     if found != "ok":
-        raise DamagedError(f"{path}: the history is damaged ({found})")
+        raise DamagedError(f"{path}: the history is damaged ({found.splitlines()[-1]})")
 
 
 def _journal(connection: sqlite3.Connection, path: Path) -> None:
@@ -205,6 +207,11 @@ def _number(connection: sqlite3.Connection, question: str) -> int:
     return int(connection.execute(question).fetchone()[0])
 
 
+def _ours(path: Path, place: Place) -> bool:
+    """Whether a damaged file is ours to set aside: nobody named it, or it says so itself."""
+    return place.default or _says_ours(path)
+
+
 def _says_ours(path: Path) -> bool:
     """Whether the header of a damaged file says that it was a history."""
     with suppress(OSError), path.open("rb") as file:
@@ -221,6 +228,8 @@ def _damage_named(path: Path) -> Iterator[None]:
         if getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGE:
             raise DamagedError(f"{path}: the history is damaged ({error})") from error
         raise
+    except UnicodeDecodeError as error:  # SQLite quotes the schema in what it says, and that is no text any more
+        raise DamagedError(f"{path}: the history is damaged ({error.object[:_LONGEST]!r})") from error
 
 
 @contextmanager
@@ -229,7 +238,9 @@ def _told(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        raise HistoryError(f"{path}: the history cannot be used: {error}") from error
+        closed = getattr(error, "sqlite_errorcode", 0) & 0xFF in _CLOSED
+        why = "; it and the folder that it lies in have to be open to you for this, also for writing" if closed else ""
+        raise HistoryError(f"{path}: the history cannot be used: {error}{why}") from error
     except OSError as error:
         raise HistoryError(f"{path}: the history cannot be used: {error.strerror}") from error
     except UnicodeEncodeError as error:  # a byte of the command line that was no text stands for itself

@@ -10,6 +10,7 @@ Which cell ended how is decided in outcomes.py; here it is only written down.
 from collections import Counter
 from collections.abc import Callable, Iterator
 
+from orchestrator.deciding.adding import Doubt
 from orchestrator.disk.archive import Archive
 from orchestrator.disk.evidence import DeviceEvidence, Evidence
 from orchestrator.machine.settings import EFFECTS
@@ -21,7 +22,7 @@ from orchestrator.merge.full_node import full_node
 from orchestrator.merge.health import health
 from orchestrator.merge.measured import mb
 from orchestrator.merge.results import cells, probes, results
-from orchestrator.merge.stragglers import standings
+from orchestrator.merge.stragglers import doubts, standings
 from orchestrator.merge.times import iso
 from orchestrator.merge.whose import whose_fault
 from orchestrator.report.model import (
@@ -37,7 +38,7 @@ from orchestrator.report.parts import SettingReport
 from protocol.cell import Device
 from protocol.result import Environment
 
-__all__ = ["merge"]
+__all__ = ["in_doubt", "merge"]
 
 
 def merge(archive: Archive, evidence: Evidence) -> Report:
@@ -47,7 +48,7 @@ def merge(archive: Archive, evidence: Evidence) -> Report:
     judged = health(archive, evidence, faults)
     night = burn_in(archive, evidence, judged)
     sides = side_by_side(archive.stored.devices, merged, measured_probes)
-    slow = standings(archive.stored.devices, sides) if merged or measured_probes else ()
+    slow = standings(archive.stored.devices, sides, _added(archive)) if merged or measured_probes else ()
     return Report(
         schema_version=SCHEMA_VERSION,
         metadata=_metadata(archive, evidence),
@@ -74,6 +75,18 @@ def merge(archive: Archive, evidence: Evidence) -> Report:
         health=judged,
         burn_in=night,
     )
+
+
+def in_doubt(archive: Archive, evidence: Evidence) -> tuple[Doubt, ...]:
+    """The cells that leave a GPU SUSPECT in the report of what there is so far."""
+    sides = side_by_side(archive.stored.devices, results(archive, evidence), probes(archive, evidence))
+    return tuple(doubts(archive.stored.devices, sides))
+
+
+def _added(archive: Archive) -> Counter[str]:
+    """How many launches were added, by device."""
+    devices = {cell.id: cell.devices[0] for cell in archive.stored.plan.cells}
+    return Counter(devices[slot[0]] for slot in archive.added if slot not in archive.dropped)
 
 
 def _metadata(archive: Archive, evidence: Evidence) -> Metadata:

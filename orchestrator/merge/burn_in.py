@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from orchestrator.burn_in import compare, verdict
+from orchestrator.burn_in import compare, memory_share, verdict
 from orchestrator.burn_in.compare import Comparison, Sample
 from orchestrator.burn_in.served import Span
 from orchestrator.burn_in.verdict import Judged, Planned, Tally, Told, Work, Wrong, named
@@ -23,7 +23,7 @@ from orchestrator.merge.paces import paces
 from orchestrator.merge.times import iso
 from orchestrator.report.burn_in import BurnInReport, CheckReport, GpuBurnIn, PaceReport, ReasonReport
 from orchestrator.report.health import HealthReport
-from protocol.cell import Cell, Device, Workload
+from protocol.cell import Cell, Device, DeviceKind, Workload
 from protocol.verification import Mismatch, Verification
 
 
@@ -119,7 +119,7 @@ def _work(night: _Night, device: Device, mine: Sequence[_Good]) -> Work:
         asked_s=night.asked.duration_s,
         served_s=loads.served_s(work),
         cell_s=night.asked.cell_s[device.kind],
-        tallies=_tallies(mine),
+        tallies=_tallies(mine, device.kind),
         wrong=tuple(_wrong(one, mismatch) for one, found in verified for mismatch in found.kept),
         deviations=tuple(one for one in compared.deviations if one.sample.device == device.uuid),
         undecided=tuple(compare.undecided(device.uuid, compared)),
@@ -186,14 +186,14 @@ def _skipped(archive: Archive, device: Device) -> Iterator[str]:
             yield f"{named(cell)}, all later rounds: it was skipped on every device: {archive.skipped[scope]}"
 
 
-def _tallies(mine: Sequence[_Good]) -> dict[Workload, Tally]:
+def _tallies(mine: Sequence[_Good], kind: DeviceKind) -> dict[Workload, Tally]:
     groups: dict[Workload, list[_Good]] = defaultdict(list)
     for one in mine:
         groups[one.cell.workload].append(one)
-    return {workload: _tally(group) for workload, group in groups.items()}
+    return {workload: _tally(group, kind) for workload, group in groups.items()}
 
 
-def _tally(group: Sequence[_Good]) -> Tally:
+def _tally(group: Sequence[_Good], kind: DeviceKind) -> Tally:
     found = [one.evidence.verification for one in group if one.evidence.verification is not None]
     return Tally(
         launches=len(group),
@@ -203,6 +203,7 @@ def _tally(group: Sequence[_Good]) -> Tally:
         measured_s=sum(one.evidence.measured_s for one in group),
         mismatches=sum(one.mismatches for one in found),
         method=memory_patterns.method(found),
+        covered=memory_share.covered(found, kind),
     )
 
 
@@ -270,6 +271,8 @@ def _check(workload: Workload, tally: Tally) -> CheckReport:
         mismatches=tally.mismatches,
         error_bound=None if tally.mismatches else verdict.bound(tally.checks),
         method=tally.method,
+        covered_share=None if tally.covered is None else tally.covered.share,
+        covered="" if tally.covered is None else tally.covered.words,
     )
 
 

@@ -19,6 +19,7 @@ from protocol.result import SteadyState
 
 COMPARED: Final = "COMPARED"
 NOT_COMPARABLE: Final = "NOT COMPARABLE"
+THROTTLED: Final = "throttled"
 NO_VERDICT_ON_CPU: Final = (
     "CPU devices get no performance verdict: the machine drifts, and slices of its cores share caches"
 )
@@ -144,12 +145,13 @@ def _not_comparable(point: Point, points: Sequence[Point]) -> str | None:
     if metric.contaminated:
         return "contaminated by another process"
     if metric.throttled:
-        return "throttled"
+        return THROTTLED
     return None
 
 
 def _value(point: Point, reason: str | None, middle: float | None) -> SpreadValue:
-    share = point.value / middle * 100 if middle and point.value is not None and reason is None else None
+    told = reason in (None, THROTTLED)  # how slow heat makes it is what people ask for
+    share = point.value / middle * 100 if middle and told and point.value is not None else None
     return SpreadValue(
         gpu_uuid=point.device.uuid,
         gpu_id=point.device.gpu_id,

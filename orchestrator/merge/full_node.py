@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from orchestrator.merge.cross_gpu import FIGURES, measured
+from orchestrator.report import keys
 from orchestrator.report.cells import Measured, ModelResult, ProbeMetrics
 from orchestrator.report.comparisons import FullNode
 from orchestrator.report.keys import CellKey
@@ -39,8 +40,10 @@ def full_node(
     reasons = [_not_comparable(one) for one in found]
     pairs = [_pair(one) for one, reason in zip(found, reasons, strict=True) if reason is None]
     judged = iter(two_runs.judge(pairs))
+    names = keys.names(one.key for one in found)
     return tuple(
-        _told(one, reason, next(judged) if reason is None else None) for one, reason in zip(found, reasons, strict=True)
+        _told(one, names[one.key], reason, next(judged) if reason is None else None)
+        for one, reason in zip(found, reasons, strict=True)
     )
 
 
@@ -75,12 +78,12 @@ def _rates(one: _Both, metric: Measured) -> list[float]:
     return [1 / value if one.key.phase in _TIMES else value for value in metric.launch_values]
 
 
-def _told(one: _Both, reason: str | None, judged: Judged | None) -> FullNode:
+def _told(one: _Both, cell: str, reason: str | None, judged: Judged | None) -> FullNode:
     names = FIGURES[one.key.phase]
     return FullNode(
         gpu_uuid=one.device.uuid,
         gpu_id=one.device.gpu_id,
-        cell=one.key.words,
+        cell=cell,
         phase=one.key.phase,
         model_name=one.key.model_name,
         precision=one.key.precision,

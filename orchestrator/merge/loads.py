@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from orchestrator.burn_in import served
 from orchestrator.burn_in.served import Span
@@ -12,8 +13,16 @@ from orchestrator.disk.records import Segment
 from orchestrator.merge.times import iso
 from orchestrator.merge.waits import over_ns
 
-Work = Mapping[Segment, Sequence[Span]]
-"""From when to when a device was at work, by segment."""
+
+@dataclass(frozen=True)
+class Load:
+    """A device in one segment: its launches, and when these stood still."""
+
+    launches: list[Span] = field(default_factory=list)
+    stalls: list[Span] = field(default_factory=list)
+
+
+Work = Mapping[Segment, Load]
 
 
 def work(good: Iterable[tuple[Attempt, LaunchEvidence]], cut_off: Iterable[Attempt]) -> Work:
@@ -21,23 +30,27 @@ def work(good: Iterable[tuple[Attempt, LaunchEvidence]], cut_off: Iterable[Attem
 
     cut_off: those that ended with the run, and did not hang. They prove nothing, but until then it was at work.
     """
-    found: dict[Segment, list[Span]] = defaultdict(list)
+    found: dict[Segment, Load] = defaultdict(Load)
     for attempt, evidence in good:
         if evidence.worked_ns is not None:  # believed within what the journal says of the launch
             begin_ns, end_ns = (min(max(at_ns, attempt.start.at_ns), over_ns(attempt)) for at_ns in evidence.worked_ns)
-            found[attempt.segment].append((begin_ns, end_ns))
+            found[attempt.segment].launches.append((begin_ns, end_ns))
+            found[attempt.segment].stalls.extend(evidence.stalls)
     for attempt in cut_off:
-        found[attempt.segment].append((attempt.start.at_ns, over_ns(attempt)))
+        found[attempt.segment].launches.append((attempt.start.at_ns, over_ns(attempt)))
     return found
 
 
 def served_s(work: Work) -> float:
     """Seconds that a device was at work, interruptions left out."""
-    return served.seconds((segment.monotonic_ns, spans) for segment, spans in work.items())
+    return served.seconds((segment.monotonic_ns, load.launches, load.stalls) for segment, load in work.items())
 
 
 def idle(work: Work, waits: Mapping[Segment, Sequence[Span]]) -> Iterator[Idle]:
     """When a device was idle for long. waits: when it may have waited for a device, itself or another (waits.py)."""
-    for segment, spans in work.items():
-        for begin_ns, seconds in served.idle(spans, waits.get(segment, ())):
+    for segment, load in work.items():
+        first_ns, last_ns = min(begin for begin, _ in load.launches), max(end for _, end in load.launches)
+        edges = ((first_ns, first_ns), (last_ns, last_ns))  # a stall may be the last thing there was
+        worked = (*served.without(load.launches, load.stalls), *edges)
+        for begin_ns, seconds in served.idle(worked, waits.get(segment, ())):
             yield Idle(iso(segment.at(begin_ns)), seconds)

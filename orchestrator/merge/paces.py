@@ -10,11 +10,13 @@ of memory has no rate: its patterns differ by a factor of eight in what a step c
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from orchestrator.burn_in.verdict import Pace, Told
 from orchestrator.disk.archive import Attempt
 from orchestrator.disk.evidence import DeviceEvidence, LaunchEvidence
+from orchestrator.disk.records import Segment
 from orchestrator.merge import courses
 from orchestrator.merge.heat_soaks import Soaks
 from orchestrator.sampling.climate import Climate
@@ -50,7 +52,8 @@ def paces(
             kinds[device.name].append(device.uuid)
     for uuids in kinds.values():
         mine = [one for one in good if one[0].start.device in uuids]
-        rates = {uuid: list(_rates(uuid, mine, seen, soaks)) for uuid in uuids}
+        shifts = _shifts(mine)
+        rates = {uuid: list(_rates(uuid, mine, seen, soaks, shifts)) for uuid in uuids}
         for one in _over_time(rates):
             found[one.gpu][OVER_TIME] = _drift(one, rates[one.gpu], _begin(mine, rates[one.gpu]))
         for uuid, told in _beside_siblings([one for one in mine if _is_warm(one, soaks)]).items():
@@ -68,10 +71,38 @@ def _is_warm(one: Launched, soaks: Soaks) -> bool:
     return not soak.leaves_out(attempt.start.round, attempt.start.at_ns)
 
 
+def _shifts(mine: Sequence[Launched]) -> Mapping[str, int]:
+    """By boot of the host: how many windows its numbers are to be moved by. mine: in the order of the journal.
+
+    The monotonic clock begins anew with the host. A later boot has its place by the calendar, and in any case behind
+    what was measured before, wherever the calendar was set back meanwhile.
+    """
+    segments: dict[str, Segment] = {}
+    numbers: dict[str, list[int]] = defaultdict(list)
+    for attempt, _, evidence in mine:
+        segments.setdefault(attempt.segment.boot_id, attempt.segment)
+        numbers[attempt.segment.boot_id].extend(window.number for window in evidence.rates)
+    shifts: dict[str, int] = {}
+    begun_ns: float | None = None
+    behind: int | None = None
+    for boot, segment in segments.items():
+        booted_ns = segment.wall * 1e9 - segment.monotonic_ns
+        begun_ns = booted_ns if begun_ns is None else begun_ns
+        shifts[boot] = round((booted_ns - begun_ns) / WINDOW_NS)
+        if own := numbers[boot]:
+            shifts[boot] = max(shifts[boot], shifts[boot] if behind is None else behind - min(own))
+            behind = max(own) + shifts[boot] + 1
+    return shifts
+
+
 def _rates(
-    uuid: str, mine: Sequence[Launched], seen: Mapping[str, DeviceEvidence], soaks: Soaks
+    uuid: str,
+    mine: Sequence[Launched],
+    seen: Mapping[str, DeviceEvidence],
+    soaks: Soaks,
+    shifts: Mapping[str, int],
 ) -> Iterator[tuple[Window, Reading]]:
-    """The windows of a GPU that are judged, and what it was like in them."""
+    """The windows of a GPU that are judged, and what it was like in them; numbered by the clock of the first boot."""
     climates = seen[uuid].climates if uuid in seen else {}
     at = {(boot, one.number): one for boot, own in climates.items() for one in own}
     for attempt, _, evidence in mine:
@@ -88,7 +119,7 @@ def _rates(
                 temperature_c=climate.temperature_c,
                 capped=climate.capped,
             )
-            yield window, reading
+            yield replace(window, number=window.number + shifts[attempt.segment.boot_id]), reading
 
 
 # ── over time ─────────────────────────────────────────────────────────────────────────────────────────────────────────

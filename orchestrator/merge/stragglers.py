@@ -3,6 +3,7 @@
     cells side by side (cross_gpu.py) ── what does not compare is left out, and said
       ── rates of launches, each mode apart ── siblings.py ──▶ verdict    the worse of the two stands
       ── what the GPU was like in its slowest cells ── why_beside.py ──▶ reason ──▶ next step
+    a GPU that was held down ── held_down.py ──▶ reason ──▶ next step           whatever its verdict
 
 Loading is left out: it measures the host's page cache. Modes are judged apart, because a GPU that is slow only when all
 are at work would be half hidden by what it does alone.
@@ -10,29 +11,29 @@ are at work would be half hidden by what it does alone.
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from statistics import median
+from types import MappingProxyType
 from typing import Final
 
-from orchestrator.merge.cross_gpu import NO_VERDICT_ON_CPU, Group, Point, SideBySide
-from orchestrator.report.cells import Measured
+import msgspec
+
+from orchestrator.deciding.adding import Doubt
+from orchestrator.merge import held_down, sibling_cells
+from orchestrator.merge.cross_gpu import NO_VERDICT_ON_CPU, Point, SideBySide
+from orchestrator.merge.sibling_cells import JudgedCell
 from orchestrator.report.comparisons import SiblingEffect, Standing
-from orchestrator.report.keys import CellKey
-from orchestrator.sampling.clock_events import CLOCK_EVENT_REASONS, POWER_CAP
-from orchestrator.stats import margins, siblings, why_beside
+from orchestrator.stats import why_beside
 from orchestrator.stats.margins import Bound
-from orchestrator.stats.siblings import LEAST_GPUS, Effect, Sibling, SiblingCell, Verdict
-from orchestrator.stats.why_beside import Traits, Work
+from orchestrator.stats.siblings import LEAST_GPUS, Effect, Sibling, Verdict
+from orchestrator.stats.why_beside import Traits
 from orchestrator.stats.why_slower import Reading, Reason, Why
 from protocol.cell import Device, DeviceKind, Workload
 
 SHOWN_CELLS: Final = 5
 ON_A_SLICE: Final = "slices of a GPU get no performance verdict: they share its power and its clocks"
-UNSTEADY: Final = "not steady after warm-up"
-_CAPPED: Final = CLOCK_EVENT_REASONS[POWER_CAP]
+_NOTHING: Final = Sibling(gpu="", verdict=Verdict.NONE, why="", effects={}, slow_cells={})
 _GRAVEST_FIRST: Final = (Verdict.STRAGGLER, Verdict.SUSPECT, Verdict.OK, Verdict.NONE)
-_WORK: Final = {"hbm": Work.MEMORY, "h2d": Work.TRANSFER, "d2h": Work.TRANSFER}
-"""Of probes, by name; everything else computes."""
 NEXT_STEP: Final = {
     Reason.HEAT: "look at its cooling: fans, airflow, dust, and what stands before and behind its slot",
     Reason.POWER: "exchange it with another slot: if the slot stays slow, look at its power supply, else at the board",
@@ -41,107 +42,71 @@ NEXT_STEP: Final = {
     Reason.MEMORY: "look at its memory errors in the chapter on health, then load it for a night: --burn-in 8h",
     Reason.HOST: "look at what else works on the host's cores near it, and at their governor (doctor)",
 }
+_OF_A_LIMIT: Final = "give it the limit of its siblings, or measure it beside GPUs of its own: nvidia-smi -q -d POWER"
 _NEXT: Final = "load it for an hour with --burn-in 1h, which verifies what it computes, and look at its health"
 
 
-@dataclass(frozen=True)
-class _Cell:
-    """A cell of identical GPUs, and those of its points that are judged."""
+def standings(
+    devices: Sequence[Device], sides: Sequence[SideBySide], added: Mapping[str, int] = MappingProxyType({})
+) -> tuple[Standing, ...]:
+    """One for each device, in their order. sides: every cell of the run that identical devices share.
 
-    name: str
-    key: CellKey
-    bound: Bound
-    points: Mapping[str, Point]
+    added: by device, how many launches were made beyond the plan.
+    """
+    found = {one.gpu_uuid: one for group, mine in _alike(devices, sides) for one in _of_group(group, mine)}
+    more = {device.uuid: added.get(device.uuid, 0) for device in devices}
+    return tuple(msgspec.structs.replace(found[uuid], launches_added=number) for uuid, number in more.items())
 
 
-def standings(devices: Sequence[Device], sides: Sequence[SideBySide]) -> tuple[Standing, ...]:
-    """One for each device, in their order. sides: every cell of the run that identical devices share."""
+def doubts(devices: Sequence[Device], sides: Sequence[SideBySide]) -> Iterator[Doubt]:
+    """The cells that leave a GPU SUSPECT: more launches may settle it. One that is a STRAGGLER elsewhere is not it."""
+    for group, mine in _alike(devices, sides):
+        cells = sibling_cells.judged_cells(mine)
+        ids = [tuple(point.metric.cell for point in side.points) for side in mine]
+        by_name = {(cell.key.mode, cell.name): one for cell, one in zip(cells, ids, strict=True)}
+        judged = sibling_cells.by_mode(cells)
+        for device in group:
+            own = {} if _no_verdict(device, group) else _by_gravity(device, judged)
+            if next(iter(own.values()), _NOTHING).verdict is Verdict.SUSPECT:
+                for mode, one in own.items():
+                    yield from (Doubt(device.uuid, by_name[mode, name]) for name in one.in_question)
+
+
+def _alike(devices: Sequence[Device], sides: Sequence[SideBySide]) -> Iterator[tuple[list[Device], list[SideBySide]]]:
+    """Identical devices, and the cells in which they are judged."""
     alike: dict[tuple[object, ...], list[Device]] = defaultdict(list)
     for device in devices:
         alike[device.kind, device.name, device.memory_total_bytes].append(device)
-    found: dict[str, Standing] = {}
     for kind, group in alike.items():
         mine = [side for side in sides if side.group[:3] == kind and side.group.cell.phase is not Workload.LOAD]
-        found |= {standing.gpu_uuid: standing for standing in _of_group(group, mine)}
-    return tuple(found[device.uuid] for device in devices)
+        yield group, mine
 
 
 def _of_group(group: Sequence[Device], sides: Sequence[SideBySide]) -> Iterator[Standing]:
-    cells = [_cell(name, side) for name, side in zip(_names([side.group for side in sides]), sides, strict=True)]
-    modes = list(dict.fromkeys(cell.key.mode for cell in cells))
-    judged = {mode: _judged([cell for cell in cells if cell.key.mode == mode], len(modes)) for mode in modes}
+    cells = sibling_cells.judged_cells(sides)
+    judged = sibling_cells.by_mode(cells)
     missing: dict[str, Counter[str]] = defaultdict(Counter)
     for side in sides:
-        for uuid, reason in _left_out(side).items():
+        for uuid, reason in sibling_cells.left_out(side).items():
             missing[uuid][reason] += 1
+    slowed = held_down.found(sides)
     for device in group:
-        left_out = missing[device.uuid]
+        left_out, down = missing[device.uuid], held_down.by_its_driver(slowed.get(device.uuid, ()))
         if why := _no_verdict(device, group):
-            yield _without(device, group, why, left_out)
+            yield _without(device, group, why, left_out, down)
             continue
-        own = {mode: by_gpu[device.uuid] for mode, by_gpu in judged.items() if device.uuid in by_gpu}
-        by_gravity = sorted(own, key=lambda mode: (_GRAVEST_FIRST.index(own[mode].verdict), own[mode].p or 0.0))
-        if not by_gravity or own[by_gravity[0]].verdict is Verdict.NONE:
-            yield _without(device, group, _why_not(device, cells, left_out), left_out)
+        own = _by_gravity(device, judged)
+        if next(iter(own.values()), _NOTHING).verdict is Verdict.NONE:
+            yield _without(device, group, _why_not(device, cells, left_out), left_out, down)
         else:
-            yield _standing(device, group, cells, {mode: own[mode] for mode in by_gravity}, left_out)
+            yield _standing(device, group, cells, own, left_out=left_out, down=down)
 
 
-def _judged(cells: Sequence[_Cell], modes: int) -> dict[str, Sibling]:
-    """By GPU, the verdict over the cells of one mode."""
-    shares = margins.load().shares
-    told = [
-        SiblingCell(
-            name=cell.name,
-            bound=cell.bound,
-            rates={uuid: point.metric.launch_values for uuid, point in cell.points.items()},
-        )
-        for cell in cells
-    ]
-    return {one.gpu: one for one in siblings.judge(told, shares, asked=modes)}
-
-
-# ── what is judged ────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _cell(name: str, side: SideBySide) -> _Cell:
-    left_out = _left_out(side)
-    points = {point.device.uuid: point for point in side.points if point.device.uuid not in left_out}
-    return _Cell(name, side.group.cell, _bound(side.group.cell, [point.metric for point in points.values()]), points)
-
-
-def _left_out(side: SideBySide) -> dict[str, str]:
-    """The GPUs of which a cell says nothing, and why."""
-    found = {}
-    for point, reason in zip(side.points, side.reasons, strict=True):
-        unusable = "" if min(point.metric.launch_values, default=0.0) > 0 else "no rate above zero"
-        if why := reason or ("" if point.steady else UNSTEADY) or unusable:
-            found[point.device.uuid] = why
-    return found
-
-
-def _bound(key: CellKey, metrics: Sequence[Measured]) -> Bound:
-    """What limits a cell: power where the driver said so on most GPUs."""
-    if _work(key) is not Work.COMPUTE:
-        return Bound.BANDWIDTH
-    capped = sum(_CAPPED in metric.clock_event_reasons for metric in metrics)
-    return Bound.POWER if capped * 2 > len(metrics) else Bound.CLOCK
-
-
-def _work(key: CellKey) -> Work:
-    return _WORK.get(key.model_name, Work.COMPUTE) if key.phase is Workload.PROBE else Work.COMPUTE
-
-
-def _names(groups: Sequence[Group]) -> list[str]:
-    """A name for each cell, no two alike within a mode: with sizes where words alone do not tell them apart."""
-    common = Counter((group.cell.mode, group.cell.words) for group in groups)
-    names = []
-    for cell in (group.cell for group in groups):
-        size = "" if cell.input_size is None else f"input {cell.input_size}"
-        tokens = "" if cell.new_tokens is None else f"{cell.new_tokens} tokens"
-        further = [word for word in (size, tokens, cell.memory_format, cell.compile_mode) if word]
-        names.append(cell.words if common[cell.mode, cell.words] == 1 else " ".join([cell.words, *further]))
-    return names
+def _by_gravity(device: Device, judged: Mapping[str, Mapping[str, Sibling]]) -> dict[str, Sibling]:
+    """What was judged of a GPU in each mode, the gravest first."""
+    own = {mode: by_gpu[device.uuid] for mode, by_gpu in judged.items() if device.uuid in by_gpu}
+    order = sorted(own, key=lambda mode: (_GRAVEST_FIRST.index(own[mode].verdict), own[mode].p or 0.0))
+    return {mode: own[mode] for mode in order}
 
 
 # ── no verdict ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -162,17 +127,18 @@ def _no_verdict(device: Device, group: Sequence[Device]) -> str:
     return ""
 
 
-def _why_not(device: Device, cells: Sequence[_Cell], left_out: Counter[str]) -> str:
-    mine = [cell for cell in cells if device.uuid in cell.points]
+def _why_not(device: Device, cells: Sequence[JudgedCell], left_out: Counter[str]) -> str:
+    mine = [among for cell in cells if device.uuid in (among := cell.beside(device.uuid))]
     if not mine:
         facts = "; ".join(reason for reason, _ in left_out.most_common())
         return f"not comparable: {facts}" if facts else "nothing that compares was measured on it"
-    if max(len(cell.points) for cell in mine) < LEAST_GPUS:
+    if max(map(len, mine)) < LEAST_GPUS:
         return f"fewer than {LEAST_GPUS} of its identical GPUs compare with it"
     return "one launch of each cell: no verdict; measure again with --launches 3"
 
 
-def _without(device: Device, group: Sequence[Device], why: str, left_out: Counter[str]) -> Standing:
+def _without(device: Device, group: Sequence[Device], why: str, left_out: Counter[str], down: Why | None) -> Standing:
+    cause = down or held_down.by_its_limit(device, group)
     return Standing(
         gpu_uuid=device.uuid,
         gpu_id=device.gpu_id,
@@ -186,9 +152,9 @@ def _without(device: Device, group: Sequence[Device], why: str, left_out: Counte
         p=None,
         effects=(),
         slowest_cells=(),
-        reason=None,
-        reason_text="",
-        next_step="",
+        reason=None if cause is None else cause.reason,
+        reason_text="" if cause is None else cause.words,
+        next_step="" if cause is None else _OF_A_LIMIT if down is None else NEXT_STEP[cause.reason],
         not_comparable=dict(left_out),
         launches_wanted=None,
     )
@@ -200,15 +166,17 @@ def _without(device: Device, group: Sequence[Device], why: str, left_out: Counte
 def _standing(
     device: Device,
     group: Sequence[Device],
-    cells: Sequence[_Cell],
+    cells: Sequence[JudgedCell],
     own: Mapping[str, Sibling],
+    *,
     left_out: Counter[str],
+    down: Why | None,
 ) -> Standing:
-    """own: what was judged of it in each mode, the gravest first."""
+    """own: what was judged of it in each mode, the gravest first. down: why it was held down, None where it was not."""
     mode, gravest = next(iter(own.items()))
     decides = min(gravest.effects.values(), key=lambda effect: (effect.p, effect.low))
     slow = [] if gravest.verdict is Verdict.OK else list(_slowest(cells, own))
-    why = _why(device, slow[0][0]) if slow else None
+    why = _why(device, slow[0][0], down) if slow else down
     wanted = max(one.wanted for one in own.values())
     return Standing(
         gpu_uuid=device.uuid,
@@ -235,7 +203,7 @@ def _standing(
     )
 
 
-def _slowest(cells: Sequence[_Cell], own: Mapping[str, Sibling]) -> list[tuple[_Cell, Effect]]:
+def _slowest(cells: Sequence[JudgedCell], own: Mapping[str, Sibling]) -> list[tuple[JudgedCell, Effect]]:
     """The cells in which a GPU is slower, those beyond their margin by themselves first, then by how much."""
     alone = [
         (cell, own[cell.key.mode].alone[cell.name], cell.name in own[cell.key.mode].slow_cells)
@@ -246,10 +214,13 @@ def _slowest(cells: Sequence[_Cell], own: Mapping[str, Sibling]) -> list[tuple[_
     return [(cell, effect) for cell, effect, _ in alone if effect.ratio < 1]
 
 
-def _why(device: Device, cell: _Cell) -> Why:
-    """By what the GPU was like in the cell where it shows most."""
+def _why(device: Device, cell: JudgedCell, down: Why | None) -> Why:
+    """By what the GPU was like in the cell where it shows most; that it was held down is told in any case."""
+    if down is not None and device.uuid in cell.held:
+        return down
     others = [_traits(point) for uuid, point in cell.points.items() if uuid != device.uuid]
-    return why_beside.why(_work(cell.key), _traits(cell.points[device.uuid]), others)
+    found = why_beside.why(sibling_cells.work(cell.key), _traits(cell.points[device.uuid]), others)
+    return found if down is None else replace(found, words=f"{found.words}; and {down.words}")
 
 
 def _traits(point: Point) -> Traits:
@@ -263,7 +234,7 @@ def _traits(point: Point) -> Traits:
             rate=median(metric.launch_values),
             clock_mhz=metric.sm_clock_mhz,
             temperature_c=metric.temperature_c,
-            capped=float(_CAPPED in metric.clock_event_reasons) if known else None,
+            capped=float(sibling_cells.CAPPED in metric.clock_event_reasons) if known else None,
         ),
         memory_clock_mhz=metric.memory_clock_mhz,
         link=link,

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean, median
 from typing import Final
 
+from orchestrator.configuration.naming import counted
 from orchestrator.configuration.resolved import Isolation
 from orchestrator.disk.archive import Archive, Attempt
 from orchestrator.disk.evidence import Evidence
@@ -133,9 +134,8 @@ def verdict(
             f"{number} of {counts.planned} suspect: out of memory where another GPU of the same kind had room"
         )
     if counts.short_of_launches:
-        reasons.append(
-            f"{_cells(counts.short_of_launches)} of {counts.planned} measured by fewer launches than planned"
-        )
+        less = "measured by fewer launches than planned" if night is None else "with rounds that are still to be done"
+        reasons.append(f"{_cells(counts.short_of_launches)} of {counts.planned} {less}")
     if counts.dropped and not counts.ok + counts.degraded:
         reasons.append("no cell could be measured within the time limit")
     if archive.finished is not None and archive.finished.interrupted:
@@ -155,6 +155,8 @@ def verdict(
         reasons.extend(health.warnings(judged))
         reasons.extend(_of_the_night(night, HealthVerdict.WARN, labels))
     reasons.extend(_stragglers(slow, labels))
+    if more := sum(one.launches_added for one in slow):
+        reasons.append(f"{counted(more, 'launch was', 'launches were')} added because a GPU was SUSPECT")
     word = _WORDS.get(code, "incomplete")
     return Verdict(exit_code=int(code), word=word, meaning=MEANING[code], reasons=tuple(reasons))
 
@@ -176,7 +178,7 @@ def _stragglers(slow: Sequence[Standing], labels: Mapping[str, str]) -> Iterator
     """The GPUs that are slower than their siblings beyond the margin."""
     for one in slow:
         if one.verdict is SiblingVerdict.STRAGGLER:
-            yield f"{labels[one.gpu_uuid]} is a {one.verdict}: {one.why}"
+            yield f"{labels[one.gpu_uuid]} is a {one.verdict}: {one.why}; probably {one.reason}"
 
 
 def _without_end(archive: Archive, evidence: Evidence) -> Iterator[str]:
@@ -193,7 +195,7 @@ def _remarks(counts: CellCounts) -> Iterator[str]:
         each = "it" if smaller == 1 else "each"
         yield f"{_cells(smaller)} ran out of memory at the batch size asked for; a smaller one stands for {each}"
     if counts.dropped:
-        yield f"{_cells(counts.dropped)} dropped: there was no time within the limit"
+        yield f"{_cells(counts.dropped)} dropped: there was no time within the limit, which is no failure"
     if counts.throttled:
         yield f"{_cells(counts.throttled)} measured on a GPU that was slowed down: marked throttled"
     if counts.does_not_fit:
@@ -205,7 +207,7 @@ def _counts(archive: Archive, evidence: Evidence) -> CellCounts:
     plan = archive.stored.plan
     states = Counter(outcome.status for outcome in evidence.outcomes.values())
     planned = Counter(cell for cell, _ in plan.slots)
-    planned.subtract(cell for cell, _ in archive.dropped)
+    planned.subtract(cell for cell, _ in archive.dropped.keys() & plan.slots)
     short = sum(
         1 for cell, outcome in evidence.outcomes.items() if outcome.counted and len(outcome.counted) < planned[cell]
     )

@@ -30,7 +30,7 @@ FAILURES: Final = tuple(category for category in Category if category is not Cat
 RUN: Final = "run_id"
 """The first label of every metric: two runs on one machine have no series in common."""
 _GPU: Final = ("gpu", "uuid")
-_CELL: Final = ("cell", "gpu", "uuid", "model", "workload", "precision", "batch_size")
+_CELL: Final = ("cell", "gpu", "uuid", "model", "workload", "precision", "mode", "batch_size")
 
 
 class Kind(enum.StrEnum):
@@ -92,8 +92,8 @@ def _figures(read: Callable[[Figure], float | None]) -> Rows:
         for cell, one in view.figures.items():
             value = read(one)
             if value is not None:
-                named = (cell, one.label, one.uuid, one.model, one.workload, one.precision, str(one.batch_size))
-                yield tuple(plain(text) for text in named), value
+                which = (one.model, one.workload, one.precision, one.mode, str(one.batch_size))
+                yield tuple(plain(text) for text in (cell, one.label, one.uuid, *which)), value
 
     return rows
 

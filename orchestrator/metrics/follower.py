@@ -96,6 +96,7 @@ class Follower:
             model=cell.model,
             workload=cell.workload,
             precision=cell.precision,
+            mode=cell.mode,
             batch_size=event.batch_size,
             iteration_s=None if event.iteration_ms is None else event.iteration_ms / 1e3,
             items_per_second=event.items_per_second,

@@ -27,6 +27,7 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
     model: str
     workload: str
     precision: str
+    mode: str
     batch_size: int
     iteration_s: float | None
     items_per_second: float | None

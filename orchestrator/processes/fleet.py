@@ -5,6 +5,7 @@ gang.py says what came of it. Carries out what launches.py decides of each proce
 each launch, once, and that a process is gone.
 """
 
+import contextlib
 import os
 import resource
 import secrets
@@ -272,6 +273,8 @@ class Fleet:
         del self.live[live.spec.token]
         self._logs.compact(live.paths.stdout)
         self._logs.compact(live.paths.stderr)
+        with contextlib.suppress(OSError):  # not there as a rule: it was ended while it wrote, or found the disk full
+            live.paths.unfinished_error.unlink()
         return Gone(live, live.launch.exit, unkillable)
 
 

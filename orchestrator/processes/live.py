@@ -71,7 +71,8 @@ class Live:
             outcome=self.told,
             at=self.told_at or 0.0,
             ended=self.because_of_another,
-            steps=None if self.gang is None else meeting.steps(self.gang),
+            # One that never was has begun nothing, which is no fault of its device.
+            steps=None if self.gang is None or self.pid is None else meeting.steps(self.gang),
             stopped=self.was_stopped,
         )
 

@@ -1,7 +1,7 @@
 """The report as Markdown, for a ticket or a pull request.
 
-    verdict and its reasons ─ GPUs ─ every cell in a row ─ spread between identical GPUs ─ thresholds, baseline
-    ─ launches without a result
+    verdict and its reasons ─ GPUs ─ who of them is slow, what a full node loses ─ every cell in a row
+    ─ spread between identical GPUs ─ thresholds, baseline, costs ─ launches without a result
     verdict and its reasons ─ GPUs ─ what a burn-in says of each                              of a burn-in
 
 Figures in their digits are those of the text report (numbers.py).
@@ -18,8 +18,8 @@ from orchestrator.report.markup import escaped, table
 from orchestrator.report.model import FailureReport, Report
 from orchestrator.report.numbers import NOT_AVAILABLE, duration, number, share, unit
 from orchestrator.report.text_gpus import label
-from orchestrator.report.text_held_against import actual, cell, gravity
-from orchestrator.report.text_spread import UNITS
+from orchestrator.report.text_held_against import actual, cell, cost_row, gravity, names
+from orchestrator.report.text_spread import UNITS, by_devices, cell_names
 from protocol.cell import Mode, Workload
 
 _CELLS: Final = ("Cell", "GPU", "Batch", "Status", "Rate", "Time", "95% interval", "Launch spread", "Peak memory")
@@ -30,7 +30,7 @@ def to_markdown(report: Report) -> str:
     names = {gpu.gpu_uuid: label(gpu) for gpu in report.gpu_info}
     middle: tuple[Iterator[str], ...]
     if report.burn_in is None:
-        middle = (_cells(report, names), _spread(report), _held_against(report))
+        middle = (_slow(report, names), _cells(report, names), _spread(report), _held_against(report))
     else:
         middle = (_burn_in(report, names),)
     parts = (_head(report), _gpus(report), *middle, _failures(report, names))
@@ -122,22 +122,56 @@ def _name(line: Line) -> str:
     return " ".join(words)
 
 
+def _slow(report: Report, names: Mapping[str, str]) -> Iterator[str]:
+    """Who is slower than its siblings, and why; and what cells lose where all devices are at work."""
+    if len(report.stragglers) > 1:
+        yield "Who is slower than its identical siblings:"
+        yield ""
+        yield from table(
+            ("GPU", "Verdict", "Of its siblings", "Why", "Probably", "What next"),
+            (
+                (names[one.gpu_uuid], one.word, share(one.percent), one.why, one.reason_text, one.next_step)
+                for one in report.stragglers
+            ),
+        )
+    if report.full_node:
+        yield "What a full node loses:"
+        yield ""
+        yield from table(
+            ("GPU", "Cell", "Alone", "All at work", "Lost", "Not comparable"),
+            (
+                (
+                    names[one.gpu_uuid],
+                    one.cell,
+                    unit(one.solo, UNITS[one.metric]),
+                    unit(one.loaded, UNITS[one.metric]),
+                    share(one.lost_percent),
+                    one.not_comparable or "",
+                )
+                for one in report.full_node
+            ),
+        )
+
+
 def _spread(report: Report) -> Iterator[str]:
     if not report.cross_gpu:
         return
+    cells = [
+        cell for spreads in by_devices(report.cross_gpu) for cell in zip(cell_names(spreads), spreads, strict=True)
+    ]
     yield "Identical GPUs side by side:"
     yield ""
     yield from table(
         ("Cell", "Median", "Spread", "Devices", "Comparison"),
         (
             (
-                f"{one.model_name} {one.phase} {one.precision} b{one.batch_size_requested}",
+                name,
                 unit(one.median, UNITS[one.metric]),
                 share(one.spread_percent),
                 str(len(one.values)),
                 one.comparison,
             )
-            for one in report.cross_gpu
+            for name, one in cells
         ),
     )
 
@@ -148,15 +182,19 @@ def _held_against(report: Report) -> Iterator[str]:
         score = NOT_AVAILABLE if held.overall_score is None else number(held.overall_score)
         yield escaped(f"Against {held.baseline} ({held.baseline_gpu}): score {score}, over {held.cells} cells.")
         yield ""
-    several = len(report.gpu_info) > 1
+    called = names(report)
     if report.thresholds:
         yield from table(
             ("Threshold", "Cell", "Target", "Actual", "Status", "Why"),
             (
-                (one.threshold, cell(one, several=several), one.target, actual(one), str(one.status), one.note)
+                (one.threshold, cell(one, called), one.target, actual(one), str(one.status), one.note)
                 for one in sorted(report.thresholds, key=gravity)
             ),
         )
+    if report.costs:
+        yield f"Costs, at {report.costs[0].price_per_hour:g} an hour of each device:"
+        yield ""
+        yield from table(("Cell", "A million", "Price", "Energy"), (cost_row(one, called) for one in report.costs))
 
 
 def _burn_in(report: Report, names: Mapping[str, str]) -> Iterator[str]:

@@ -78,7 +78,7 @@ def _head(report: Report) -> Iterator[str]:
 
 def _measured(setup: ConfigurationReport) -> str:
     launches = "1 launch a cell" if setup.launches == 1 else f"{setup.launches} launches a cell"
-    words = [f"profile {setup.profile}", launches]
+    words = [*([f"preset {setup.preset}"] if setup.preset else []), f"profile {setup.profile}", launches]
     if setup.test_iterations is not None and setup.warmup_iterations is not None:
         words.append(f"{_iterations(setup.test_iterations)} after {setup.warmup_iterations} of warm-up")
     elif setup.test_iterations is not None:

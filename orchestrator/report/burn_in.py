@@ -16,6 +16,8 @@ class CheckReport(Part, frozen=True, kw_only=True):
     of transfers.
     error_bound: the share of wrong checks that is excluded with 95 % confidence, 3/n; null where something was found.
     method: how outputs were compared.
+    covered_share: by the test of memory, of what was free (on a CPU: planned), 0 to 1; covered: the same in words. null
+    and empty for other checks.
     """
 
     check: str
@@ -27,6 +29,8 @@ class CheckReport(Part, frozen=True, kw_only=True):
     mismatches: int
     error_bound: float | None
     method: str
+    covered_share: float | None = None
+    covered: str = ""
 
 
 class ReasonReport(Part, frozen=True, kw_only=True):

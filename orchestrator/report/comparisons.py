@@ -1,6 +1,7 @@
 """What is put side by side in the report: the same cell on identical devices, and the run and a stored one."""
 
 import enum
+from typing import Final
 
 from orchestrator.disk.outcomes import Status
 from orchestrator.report.parts import Part
@@ -10,7 +11,10 @@ from orchestrator.stats.why_slower import Reason
 
 
 class SpreadValue(Part, frozen=True, kw_only=True):
-    """One device in a comparison. not_comparable: why its value is left out of median and spread, null if it is in."""
+    """One device in a comparison. not_comparable: why its value is left out of median and spread, null if it is in.
+
+    percent_of_median: of those that compare; null for a value that is left out, but for one that was throttled.
+    """
 
     gpu_uuid: str
     gpu_id: int
@@ -65,15 +69,20 @@ class SiblingEffect(Part, frozen=True, kw_only=True):
     launches: int
 
 
+SLOWED_DOWN: Final = "SLOWED DOWN"
+
+
 class Standing(Part, frozen=True, kw_only=True):
     """Whether one GPU is slower than its identical siblings, by more than healthy ones differ: docs/method.md.
 
     verdict: OK | SUSPECT | STRAGGLER | no verdict, and why. identical: GPUs of the run that are the same, this one
     included. percent, low_percent, high_percent: in the effect that decides, null without a verdict. p: after Holm over
     the GPUs. effects: by mode and by what limits the cells. slowest_cells: where it shows most, the slowest first;
-    empty for one that is OK. reason: what probably makes it slow, and next_step what to do; empty for one that is OK.
+    empty for one that is OK. reason: what probably makes it slow, and next_step what to do; empty for one that is OK,
+    or has no verdict, and was not held down either.
     not_comparable: cells that say nothing of this GPU, by the fact that differs. launches_wanted: of each cell, in all,
-    that should settle a SUSPECT; null where none would.
+    that should settle a SUSPECT; null where none would. launches_added: on this GPU, beyond the plan, because one of
+    the identical GPUs was SUSPECT.
     """
 
     gpu_uuid: str
@@ -93,6 +102,17 @@ class Standing(Part, frozen=True, kw_only=True):
     next_step: str
     not_comparable: dict[str, int]
     launches_wanted: int | None
+    launches_added: int = 0
+
+    @property
+    def slowed(self) -> bool:
+        """Held down, for heat or power, though its siblings do not show that it is slow: there may be none."""
+        return self.reason is not None and self.verdict in (Verdict.OK, Verdict.NONE)
+
+    @property
+    def word(self) -> str:
+        """What to call it, in a word or two."""
+        return SLOWED_DOWN if self.slowed else self.verdict
 
 
 class FullNode(Part, frozen=True, kw_only=True):
@@ -175,7 +195,7 @@ class Cost(Part, frozen=True, kw_only=True):
     """What a million samples, or tokens, cost on one device at the price of an hour of it, and the energy they take.
 
     price_per_million: in whatever currency price_per_hour is in. energy_kwh_per_million: null where it was not
-    measured. unit: what there is a million of.
+    measured. unit: what there is a million of. batch_size: that ran. cell: the id.
     """
 
     gpu_uuid: str
@@ -188,3 +208,4 @@ class Cost(Part, frozen=True, kw_only=True):
     price_per_hour: float
     price_per_million: float
     energy_kwh_per_million: float | None
+    cell: str = ""

@@ -1,6 +1,7 @@
 """What makes two figures the same measurement, on whatever device and in whatever run: the cells of a report by key."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final
 
 from orchestrator.report.cells import Measured, ModelResult, ProbeMetrics
 from orchestrator.report.parts import Part
@@ -27,6 +28,37 @@ class CellKey(Part, frozen=True, kw_only=True):
         if self.phase not in (Workload.LOAD, Workload.PROBE):
             words.append(f"b{self.batch_size}")
         return " ".join(words)
+
+
+_FURTHER: Final[tuple[Callable[[CellKey], str], ...]] = (
+    lambda key: key.mode,
+    lambda key: "" if key.input_size is None else f"input {key.input_size}",
+    lambda key: "" if key.new_tokens is None else f"{key.new_tokens} tokens",
+    lambda key: key.memory_format,
+    lambda key: key.compile_mode,
+)
+"""What words leave out."""
+
+
+def names(found: Iterable[CellKey]) -> dict[CellKey, str]:
+    """What to call each of these, no two alike: its words, and in what it differs from others of the same words."""
+    alike: dict[str, list[CellKey]] = {}
+    for key in dict.fromkeys(found):
+        alike.setdefault(key.words, []).append(key)
+    return {key: _name(key, same) for same in alike.values() for key in same}
+
+
+def _name(key: CellKey, alike: Sequence[CellKey]) -> str:
+    differing = [fact(key) for fact in _FURTHER if len({fact(one) for one in alike}) > 1]
+    return " ".join(filter(None, (key.words, *differing)))
+
+
+def by_cell(results: Iterable[ModelResult], probes: Iterable[ProbeMetrics]) -> dict[str, str]:
+    """What each measured cell of a report is called, by its id; the same on all devices."""
+    found = {metric.cell: key for result in results for key, metric in of_model(result)}
+    found |= {probe.cell: of_probe(probe) for probe in probes}
+    called = names(found.values())
+    return {cell: called[key] for cell, key in found.items()}
 
 
 def of_model(result: ModelResult) -> Iterator[tuple[CellKey, Measured]]:

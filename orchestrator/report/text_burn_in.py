@@ -29,10 +29,10 @@ def burn_in(report: Report) -> Iterator[str]:
     night = report.burn_in
     if night is None:
         return
-    yield from layout.wrap(f"Level {night.level}, {duration(night.duration_seconds)} asked for. {meaning(night)}")
+    asked = f"Level {night.level}, {duration(night.duration_seconds)} asked for, {_served(night)} at work"
+    yield from layout.wrap(f"{asked}. {meaning(night)}")
     for group in groups(report):
         yield from layout.wrap(f"{labels(group.devices)}: {group.shown.gpu_name}")
-    yield ""
     yield from layout.table(HEADER, [row(gpu, report) for gpu in night.gpus])
     told: dict[tuple[ReasonReport, ...], list[GpuBurnIn]] = {}
     for gpu in night.gpus:
@@ -77,6 +77,12 @@ def row(gpu: GpuBurnIn, report: Report) -> tuple[str, ...]:
         "" if gpu.temperature_max_c is None else f"{gpu.temperature_max_c:.0f}",
         "" if gpu.average_power_draw_w is None else f"{gpu.average_power_draw_w:.0f}",
     )
+
+
+def _served(night: BurnInReport) -> str:
+    """The least and the most of a GPU, ordinary gaps between launches included; the column of load is without them."""
+    served = sorted(gpu.served_seconds for gpu in night.gpus)
+    return " to ".join(dict.fromkeys(short(seconds) for seconds in (*served[:1], *served[-1:])))
 
 
 def short(seconds: float) -> str:
@@ -170,7 +176,11 @@ def evidence(night: BurnInReport) -> Iterator[str]:
         checks = sum(check.checks for check in told)
         launches = _launches(kind, told, night)
         found = f", {wrong:,} of them wrong" if wrong else bound
-        yield f"{kind}: {checks:,} checks in {launches} launches{found}"
+        shares = [check.covered_share for check in told if check.covered_share is not None]
+        moved = sum(check.verified_bytes for check in told) / 1e9
+        least = "at least " if len(set(shares)) > 1 else ""
+        covered = f", {moved:,.1f} GB, {least}{100 * min(shares):.0f} % of it covered" if shares else ""
+        yield f"{kind}: {checks:,} checks in {counted(launches, 'launch', 'launches')}{covered}{found}"
     yield from _links(night)
 
 

@@ -1,15 +1,23 @@
 """What the text report says of what the run was held against: thresholds, a baseline, a price."""
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
 
 from orchestrator.configuration.naming import counted
-from orchestrator.report import layout
+from orchestrator.report import keys, layout
 from orchestrator.report.comparisons import Cost, Met, ThresholdResult
 from orchestrator.report.model import Report
 from orchestrator.report.numbers import NOT_AVAILABLE, number
+from orchestrator.report.text_gpus import label
 
 _MOST: Final = 40
+
+
+class Names(NamedTuple):
+    """What cells are called, by their id, and devices, by UUID; these only where there are several."""
+
+    cells: Mapping[str, str]
+    devices: Mapping[str, str]
 
 
 def held_against(report: Report) -> Iterator[str]:
@@ -27,11 +35,11 @@ def _thresholds(report: Report) -> Iterator[str]:
     by_name: dict[str, list[ThresholdResult]] = {}
     for one in report.thresholds:
         by_name.setdefault(one.threshold, []).append(one)
-    several = len(report.gpu_info) > 1
+    called = names(report)
     for name, results in sorted(by_name.items(), key=lambda item: min(map(gravity, item[1]))):
         yield from layout.wrap(name)
         shown = sorted(results, key=gravity)
-        rows = [(cell(one, several=several), one.target, actual(one), str(one.status)) for one in shown[:_MOST]]
+        rows = [(cell(one, called), one.target, actual(one), str(one.status)) for one in shown[:_MOST]]
         yield from layout.table(("Cell", "Target", "Actual", "Status"), rows, "  ")
         if len(shown) > _MOST:
             yield f"  ... and {len(shown) - _MOST} more in the JSON report"
@@ -45,12 +53,17 @@ def gravity(one: ThresholdResult) -> int:
     return (Met.MISSED, Met.NOT_MEASURED, Met.MET).index(one.status)
 
 
-def cell(one: ThresholdResult, *, several: bool) -> str:
-    """What it was held against. several: whether the run has more than one device."""
-    if one.cell is None:
+def names(report: Report) -> Names:
+    """Of this report."""
+    devices = {gpu.gpu_uuid: label(gpu) for gpu in report.gpu_info} if len(report.gpu_info) > 1 else {}
+    return Names(keys.by_cell(report.results, report.probes), devices)
+
+
+def cell(one: ThresholdResult | Cost, called: Names) -> str:
+    """What it was held against, or costs so much."""
+    if one.cell is None or one.gpu_uuid is None:
         return "none"
-    device = f"GPU {one.gpu_id} " if several else ""
-    return f"{device}{one.model_name} {one.phase} {one.precision} b{one.batch_size}"
+    return " ".join(filter(None, (called.devices.get(one.gpu_uuid), called.cells[one.cell])))
 
 
 def actual(one: ThresholdResult) -> str:
@@ -67,7 +80,8 @@ def _baseline(report: Report) -> Iterator[str]:
     for name, percent in found.improvement_percent.items():
         words = "Overall" if name == "overall" else name.removesuffix("_throughput")
         yield from layout.wrap(f"- {words}: {percent:+.1f}%", "  ", "  ")
-    yield from layout.wrap(f"{report.summary.score_note}.")
+    score = "" if found.overall_score is None else f"Overall score: {number(found.overall_score)}; "
+    yield from layout.wrap(f"{score}{report.summary.score_note}.")
     left_out = [f"{counted(cells, 'cell')} left out: {why}" for why, cells in found.not_comparable.items()]
     yield from layout.bullets([*left_out, *([found.note] if found.note else [])], 10)
     yield ""
@@ -77,8 +91,8 @@ def _costs(report: Report) -> Iterator[str]:
     if not report.costs:
         return
     yield from layout.chapter("Costs")
-    several = len(report.gpu_info) > 1
-    rows = [cost_row(one, several=several) for one in report.costs[:_MOST]]
+    called = names(report)
+    rows = [cost_row(one, called) for one in report.costs[:_MOST]]
     yield from layout.table(("Cell", "Million", "Price", "Energy"), rows)
     if len(report.costs) > _MOST:
         yield f"  ... and {len(report.costs) - _MOST} more in the JSON report"
@@ -88,11 +102,11 @@ def _costs(report: Report) -> Iterator[str]:
     yield ""
 
 
-def cost_row(one: Cost, *, several: bool) -> tuple[str, ...]:
-    """Cell, million of what, price and energy. several: whether the run has more than one device."""
-    device = f" GPU {one.gpu_id}" if several else ""
+def cost_row(one: Cost, called: Names) -> tuple[str, ...]:
+    """Cell, million of what, price and energy; where another batch size ran than was asked for, that too."""
+    words = cell(one, called)
     return (
-        f"{one.model_name} {one.phase} {one.precision} b{one.batch_size}{device}",
+        words if f"b{one.batch_size}" in words.split() else f"{words}, ran at {one.batch_size}",
         one.unit,
         _price(one.price_per_million),
         NOT_AVAILABLE if one.energy_kwh_per_million is None else f"{one.energy_kwh_per_million:.3g} kWh",

@@ -68,7 +68,11 @@ def by_devices(spreads: Iterable[Spread]) -> Iterable[list[Spread]]:
 
 
 def _row(cell: str, one: Spread, names: Mapping[str, str]) -> tuple[str, ...]:
-    compared = {value.gpu_uuid: speed for value in one.values if (speed := speed_percent(one, value)) is not None}
+    compared = {
+        value.gpu_uuid: speed
+        for value in one.values
+        if (speed := speed_percent(one, value)) is not None and value.not_comparable is None
+    }
     if not compared:
         return (cell, one.comparison, "", "", "")
     return (
@@ -81,7 +85,7 @@ def _row(cell: str, one: Spread, names: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def speed_percent(one: Spread, value: SpreadValue) -> float | None:
-    """Percent of the median speed. Of a time, the longest is the slowest. None for what does not compare."""
+    """Percent of the median speed. Of a time, the longest is the slowest. None where that is not told."""
     percent = value.percent_of_median
     if not percent:
         return None

@@ -3,13 +3,14 @@
 Of GPUs that are OK there is one line for all; each other one is told with what to look for and what to do.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import Final
 
 from orchestrator.configuration.presets import TRIAGE
 from orchestrator.report import layout
-from orchestrator.report.comparisons import FullNode, SiblingEffect, Standing
+from orchestrator.report.comparisons import SLOWED_DOWN, FullNode, SiblingEffect, Standing
 from orchestrator.report.model import GpuInfo, Report
 from orchestrator.report.numbers import number, share, unit
 from orchestrator.report.text_gpus import label, labels
@@ -18,7 +19,8 @@ from orchestrator.stats.siblings import Verdict
 
 SHOWN_CELLS: Final = 3
 SHOWN_LOSSES: Final = 12
-_FOUND: Final = (Verdict.STRAGGLER, Verdict.SUSPECT)
+_FOUND: Final[Sequence[str]] = (Verdict.STRAGGLER, Verdict.SUSPECT, SLOWED_DOWN)
+"""Each is told for itself, in this order."""
 
 
 def stragglers(report: Report) -> Iterator[str]:
@@ -30,8 +32,8 @@ def stragglers(report: Report) -> Iterator[str]:
     on_cpu = any(device.kind == "cpu" for device in report.gpu_info)
     yield from layout.chapter(f"Which {'Device' if on_cpu else 'GPU'} Is Slow")
     found = sorted(
-        (one for one in report.stragglers if one.verdict in _FOUND),
-        key=lambda one: (_FOUND.index(one.verdict), one.percent or 0.0),
+        (one for one in report.stragglers if one.word in _FOUND),
+        key=lambda one: (_FOUND.index(one.word), one.percent or 0.0),
     )
     for one in found:
         yield from _found(one, devices[one.gpu_uuid])
@@ -45,8 +47,8 @@ def _found(one: Standing, device: GpuInfo) -> Iterator[str]:
     """A GPU that is, or may be, slow: the board to look for, by how much, where, why, and what to do."""
     board = {"at": device.pci_address, "serial": device.serial, "": device.gpu_uuid}
     who = ", ".join([label(device), *(f"{word} {fact}".strip() for word, fact in board.items() if fact)])
-    yield from layout.wrap(f"{one.verdict}: {who}")
-    yield from layout.wrap(one.why, "  ", "  ")
+    yield from layout.wrap(f"{one.word}: {who}")
+    yield from layout.wrap(f"{one.verdict}: {one.why}" if one.slowed else one.why, "  ", "  ")
     if one.reason is not None:
         yield from layout.wrap(f"probably {one.reason}: {one.reason_text}", "  ", "  ")
     if one.slowest_cells:
@@ -73,6 +75,8 @@ def _alike(standings: Sequence[Standing], devices: Mapping[str, GpuInfo]) -> Ite
     """A line for all that are OK, and one for all that have no verdict for the same reason."""
     told: dict[str, list[GpuInfo]] = {}
     for one in standings:
+        if one.slowed:
+            continue
         if one.verdict is Verdict.OK:
             told.setdefault("OK: not slower than their siblings beyond the margin", []).append(devices[one.gpu_uuid])
         elif one.verdict is Verdict.NONE:
@@ -88,10 +92,14 @@ def full_node(report: Report) -> Iterator[str]:
         return
     names = {device.gpu_uuid: label(device) for device in report.gpu_info}
     yield from layout.chapter("What a Full Node Loses")
-    cells: dict[tuple[str, int | None, str], list[FullNode]] = {}
+    cells: dict[tuple[str, str], list[FullNode]] = {}
+    sizes = {(cell_name(one), one.input_size) for one in compared}
+    common = Counter(name for name, _ in sizes)
     for one in compared:
-        cells.setdefault((cell_name(one), one.input_size, one.metric), []).append(one)
-    rows = sorted((_row(cell, several, names) for (cell, _, _), several in cells.items()), key=lambda row: -row[0])
+        name = cell_name(one)
+        sized = f"{name} s{one.input_size}" if common[name] > 1 else name
+        cells.setdefault((sized, one.metric), []).append(one)
+    rows = sorted((_row(cell, several, names) for (cell, _), several in cells.items()), key=lambda row: -row[0])
     if rows:
         shown = [row for _, row in rows[:SHOWN_LOSSES]]
         yield from layout.table(("Cell", "Alone", "Full", "Lost", "Most lost on"), shown)

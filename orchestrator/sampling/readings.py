@@ -8,7 +8,6 @@ measurement was shorter than the time between two samples, from the nearest one.
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
-from itertools import pairwise
 from statistics import fmean
 from typing import Final
 
@@ -70,12 +69,13 @@ def over(samples: Sequence[Sample], windows: Sequence[Window]) -> Readings:
         return Readings(note="nothing was measured")
     if not samples:
         return Readings(note="no telemetry was recorded")
-    inside = _inside(samples, windows)
-    near = inside or _nearest(samples, windows)
+    around = samples[_from(samples, windows[0][0] - NEAR_NS) : _after(samples, windows[-1][1] + NEAR_NS)]
+    inside = _inside(around, windows)
+    near = inside or _nearest(around, windows)
     if not near:
         return Readings(note="no telemetry within 1 s of the measurement")
     measured_s = sum(end - begin for begin, end in windows) / 1e9
-    averaged = _averaged(samples, windows, inside) if measured_s >= MIN_MEASURED_S else {}
+    averaged = _averaged(around, windows, inside) if measured_s >= MIN_MEASURED_S else {}
     temperatures = _known(sample.temperature_c for sample in near)
     reasons = _known(sample.reasons for sample in near)
     values: dict[str, float | None] = {
@@ -86,8 +86,8 @@ def over(samples: Sequence[Sample], windows: Sequence[Window]) -> Readings:
         "memory_clock_mhz": _mean(_known(sample.memory_clock_mhz for sample in near)),
         "memory_used_bytes": max(_known(sample.memory_used_bytes for sample in near), default=None),
         "reasons": _all_bits(reasons),
-        "thermal_violation": _held(samples, windows, lambda sample: sample.thermal_violation_ns),
-        "power_violation": _held(samples, windows, lambda sample: sample.power_violation_ns),
+        "thermal_violation": _held(around, windows, lambda sample: sample.thermal_violation_ns),
+        "power_violation": _held(around, windows, lambda sample: sample.power_violation_ns),
     }
     slowdown = _mean([bool(mask & clock_events.SLOWDOWN) for mask in _known(sample.reasons for sample in inside)])
     derived = {"slowdown_samples": slowdown, "sm_clock_drift_percent": _drift(inside)}
@@ -103,11 +103,9 @@ def _drift(inside: Sequence[Sample]) -> float | None:
     return (after / before - 1) * 100 if before > 0 else None
 
 
-def _averaged(
-    samples: Sequence[Sample], windows: Sequence[Window], inside: Sequence[Sample]
-) -> dict[str, float | None]:
+def _averaged(around: Sequence[Sample], windows: Sequence[Window], inside: Sequence[Sample]) -> dict[str, float | None]:
     """What boards average over a second: known only for long measurements. inside: the samples in the windows."""
-    energy_mj = _increase(samples, windows, lambda sample: sample.energy_mj)
+    energy_mj = _increase(around, windows, lambda sample: sample.energy_mj)
     power_mw = _mean(_known(sample.power_mw for sample in inside))
     return {
         "gpu_utilization_percent": _mean(_known(sample.gpu_percent for sample in inside)),
@@ -136,51 +134,54 @@ def of_slice(readings: Readings) -> Readings:
 
 
 def _inside(samples: Sequence[Sample], windows: Sequence[Window]) -> list[Sample]:
-    return [sample for begin, end in windows for sample in samples[_from(samples, begin) : _after(samples, end)]]
+    times_ns = [sample.at_ns for sample in samples]
+    return [
+        sample
+        for begin, end in windows
+        for sample in samples[bisect_left(times_ns, begin) : bisect_right(times_ns, end)]
+    ]
 
 
-def _nearest(samples: Sequence[Sample], windows: Sequence[Window]) -> list[Sample]:
+def _nearest(around: Sequence[Sample], windows: Sequence[Window]) -> list[Sample]:
     """The sample nearest to a window, if any is near."""
 
     def distance_ns(sample: Sample) -> int:
         return min(max(begin - sample.at_ns, sample.at_ns - end, 0) for begin, end in windows)
 
-    around = samples[_from(samples, windows[0][0] - NEAR_NS) : _after(samples, windows[-1][1] + NEAR_NS)]
     nearest = min(around, key=distance_ns, default=None)
     return [] if nearest is None or distance_ns(nearest) > NEAR_NS else [nearest]
 
 
 def _increase(
-    samples: Sequence[Sample], windows: Sequence[Window], counter: Callable[[Sample], int | None]
+    around: Sequence[Sample], windows: Sequence[Window], counter: Callable[[Sample], int | None]
 ) -> float | None:
     """By how much a cumulative counter rose within the windows. None where samples are missing or it fell."""
-    span = samples[_from(samples, windows[0][0] - NEAR_NS) : _after(samples, windows[-1][1] + NEAR_NS)]
-    points = [(sample.at_ns, value) for sample in span if (value := counter(sample)) is not None]
-    if any(later < earlier for (_, earlier), (_, later) in pairwise(points)):
+    known = [(sample.at_ns, value) for sample in around if (value := counter(sample)) is not None]
+    times_ns, values = [at_ns for at_ns, _ in known], [value for _, value in known]
+    if values != sorted(values):
         return None
     total = 0.0
     for begin, end in windows:
-        at_begin, at_end = _interpolated(points, begin), _interpolated(points, end)
+        at_begin, at_end = _interpolated(times_ns, values, begin), _interpolated(times_ns, values, end)
         if at_begin is None or at_end is None:
             return None
         total += at_end - at_begin
     return total
 
 
-def _held(
-    samples: Sequence[Sample], windows: Sequence[Window], counter: Callable[[Sample], int | None]
-) -> float | None:
+def _held(around: Sequence[Sample], windows: Sequence[Window], counter: Callable[[Sample], int | None]) -> float | None:
     """Fraction of the measured time by which a counter of nanoseconds rose; None where it says nothing."""
-    held_ns, measured_ns = _increase(samples, windows, counter), sum(end - begin for begin, end in windows)
+    held_ns, measured_ns = _increase(around, windows, counter), sum(end - begin for begin, end in windows)
     return None if held_ns is None or not measured_ns else min(1.0, held_ns / measured_ns)
 
 
-def _interpolated(points: Sequence[tuple[int, int]], at_ns: int) -> float | None:
+def _interpolated(times_ns: Sequence[int], values: Sequence[int], at_ns: int) -> float | None:
     """Value of a counter at a moment between two samples that are not further apart than NEAR_NS."""
-    index = bisect_right(points, at_ns, key=lambda point: point[0])
-    if index == 0 or (index == len(points) and points[-1][0] < at_ns):
+    index = bisect_right(times_ns, at_ns)
+    if index == 0 or (index == len(times_ns) and times_ns[-1] < at_ns):
         return None
-    (before_ns, before), (after_ns, after) = points[index - 1], points[min(index, len(points) - 1)]
+    later = min(index, len(times_ns) - 1)
+    before_ns, before, after_ns, after = times_ns[index - 1], values[index - 1], times_ns[later], values[later]
     if after_ns - before_ns > NEAR_NS:
         return None
     if after_ns == before_ns:

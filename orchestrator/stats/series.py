@@ -1,6 +1,7 @@
 """What a series of measured times says about itself: its summary, its outliers, its drift."""
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from statistics import fmean, median
 from typing import Final
@@ -42,7 +43,7 @@ def summarise(times_ms: Sequence[float]) -> Summary | None:
         return None
     ordered = sorted(times_ms)
     mean = fmean(ordered)
-    squares = math.fsum((value - mean) ** 2 for value in ordered)
+    squares = math.fsum([(value - mean) ** 2 for value in ordered])
     return Summary(
         count=len(ordered),
         mean_ms=mean,
@@ -89,4 +90,4 @@ def spread_percent(values: Sequence[float]) -> float | None:
 def _outliers(ordered: Sequence[float]) -> int:
     low, high = percentile(ordered, 25), percentile(ordered, 75)
     reach = _FAR_OUT * (high - low)
-    return sum(1 for value in ordered if not low - reach <= value <= high + reach)
+    return bisect_left(ordered, low - reach) + len(ordered) - bisect_right(ordered, high + reach)

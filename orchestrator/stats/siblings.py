@@ -78,6 +78,7 @@ class Sibling:
 
     alone: each cell by itself.
     ratio, low, high: over all its cells, with the 90 % interval. wanted: launches of each cell that should settle it.
+    in_question: the cells of which more launches would help to settle a SUSPECT; none of any other.
     """
 
     gpu: str
@@ -91,6 +92,7 @@ class Sibling:
     slow_cells: Mapping[str, Effect]
     alone: Mapping[str, Effect] = field(default_factory=dict)
     wanted: int = 0
+    in_question: tuple[str, ...] = ()
 
 
 class _Part(NamedTuple):
@@ -221,7 +223,18 @@ def _sibling(gpu: str, parts: Sequence[_Part], effects: Mapping[Bound, Effect], 
         slow_cells=slow,
         alone=alone,
         wanted=max(map(_wanted, undecided), default=0) if verdict is Verdict.SUSPECT else 0,
+        in_question=_in_question(parts, effects, slow) if verdict is Verdict.SUSPECT else (),
     )
+
+
+def _in_question(
+    parts: Sequence[_Part], effects: Mapping[Bound, Effect], slow: Mapping[str, Effect]
+) -> tuple[str, ...]:
+    """All cells of a bound whose effect is not known well enough; where every one is, those that are slow alone."""
+    unsettled = {bound for bound, effect in effects.items() if not effect.within}
+    if not unsettled:
+        return tuple(slow)
+    return tuple(part.cell.name for part in parts if part.cell.bound in unsettled)
 
 
 def _wanted(effect: Effect) -> int:

@@ -76,7 +76,7 @@ def test_time_that_was_served_counts(tmp_path: Path) -> None:
     begin = time.monotonic()
     again = command("resume", "--runs-folder", str(tmp_path / "runs"), "--quiet")
     subprocess.run(again, cwd=ROOT, check=False, timeout=200, env=dict(os.environ))
-    assert time.monotonic() - begin < 45
+    assert time.monotonic() - begin < 55  # of 60: as much counts as the device has served that served least
     (gpu, _) = report(tmp_path)["burn_in"]["gpus"]
     assert 45 < gpu["served_seconds"] < 63
     assert not [reason for reason in gpu["reasons"] if "at work for" in reason["text"]]

@@ -1,5 +1,6 @@
-"""A burn-in whose worker hangs, or that stands still itself for a while: there is no PASS, and the reason is told."""
+"""A burn-in whose worker hangs or is stopped, or that stands still itself: no PASS, and the reason is told."""
 
+import os
 import signal
 import time
 from pathlib import Path
@@ -12,12 +13,19 @@ from tests.fakes.node import ROOT
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 
-def hanging(folder: Path, after_s: float) -> str:
-    """A PYTHONPATH with which the first worker that makes a product so long after now does not come back from it."""
+FOR_EVER = "while True: time.sleep(1000)"
+UNTIL_CONTINUED = "os.kill(os.getpid(), signal.SIGSTOP)"
+
+
+def hanging(folder: Path, after_s: float, how: str = FOR_EVER) -> str:
+    """A PYTHONPATH with which the first worker that makes a product so long after now hangs in it like this.
+
+    Its PID is the name of a file in the folder "hung".
+    """
     injected = folder / "injected"
     injected.mkdir()
     (injected / "sitecustomize.py").write_text(f"""
-import os, sys, time
+import os, signal, sys, time
 from importlib.abc import MetaPathFinder
 from importlib.machinery import PathFinder
 
@@ -37,8 +45,8 @@ class Finder(MetaPathFinder):
                         os.mkdir({str(folder / "hung")!r})
                     except FileExistsError:
                         return step(watch)
-                    while True:
-                        time.sleep(1000)
+                    open({str(folder / "hung")!r} + "/" + str(os.getpid()), "w").close()
+                    {how}
                 return step(watch)
             module.Watch.step = hang
         spec.loader.exec_module = executed
@@ -73,3 +81,22 @@ def test_time_in_which_the_orchestrator_stood_still_was_not_served(tmp_path: Pat
     for gpu in report(tmp_path)["burn_in"]["gpus"]:
         assert gpu["served_seconds"] < 46
         assert any("at work for" in one["text"] for one in gpu["reasons"])
+
+
+def test_time_in_which_a_worker_was_stopped_is_not_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SIGSTOP in the middle of its cell, SIGCONT later: it has a result, and its device was idle for so long."""
+    monkeypatch.setenv("PYTHONPATH", hanging(tmp_path, 20.0, UNTIL_CONTINUED))
+    running = burn_in(tmp_path, "75s")
+    until = time.monotonic() + 70
+    while not list((tmp_path / "hung").glob("*")) and time.monotonic() < until:
+        time.sleep(0.1)
+    (stopped,) = (tmp_path / "hung").iterdir()
+    time.sleep(22)
+    os.kill(int(stopped.name), signal.SIGCONT)
+    assert running.wait(timeout=100) == 4
+    idle = min(report(tmp_path)["burn_in"]["gpus"], key=lambda gpu: float(gpu["served_seconds"]))
+    assert idle["served_seconds"] < 75 - 20
+    assert any("at work for" in one["text"] for one in idle["reasons"])
+    for check in idle["checks"]:
+        if check["check"] in {"soak", "truth"}:  # of which one was stopped; their cells last a second
+            assert check["measured_seconds"] < 5 * check["launches"]

@@ -234,6 +234,20 @@ def test_a_worker_that_can_write_no_file_keeps_its_result(tmp_path: Path) -> Non
     assert phase(folder) != "finish", "it could write after all"
 
 
+def test_a_worker_that_fails_on_a_full_disk_leaves_no_half_of_a_file(tmp_path: Path) -> None:
+    """It cannot write down its failure, which the orchestrator hears all the same."""
+    folder = tmp_path / "run"
+    faults.prepare(folder, faults.model("slow", **{"do": "raise", "in": "measure", "after": 2.0}))
+    node = Node(folder)
+    node.until(lambda: node.working("slow") and phase(folder) == "measure")
+    resource.prlimit(node.worker("slow").pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+    assert node.wait() == 4, node.output
+    (attempt,) = node.archive().attempts
+    assert attempt.failure is not None
+    assert attempt.failure.category is Category.EXCEPTION
+    assert not list(folder.rglob("error.*"))
+
+
 def phase(folder: Path) -> str:
     """The phase that the only worker has written down."""
     return "".join(path.read_text() for path in folder.glob("launches/*/1/phase"))

@@ -136,12 +136,12 @@ def test_a_run_in_use_is_refused(tmp_path: Path) -> None:
 
 
 def test_another_plan_is_refused(tmp_path: Path) -> None:
-    """A run.yaml that holds another plan than the journal was begun with is not continued."""
+    """A folder that holds another plan than the journal was begun with is not continued."""
     folder = tmp_path / "run"
     faults.prepare(folder, faults.model("good"))
     assert Node(folder).wait() == 0
     faults.prepare(tmp_path / "other", faults.model("another"))
-    (folder / "run.yaml").write_bytes((tmp_path / "other" / "run.yaml").read_bytes())
+    (folder / "plan.json").write_bytes((tmp_path / "other" / "plan.json").read_bytes())
     node = Node(folder)
     assert node.wait() == 2
     assert "plan" in node.output

@@ -1,6 +1,8 @@
 """Plans with cells on several devices, and runs of them whose processes are real and connected by gloo."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -35,6 +37,26 @@ def gang(*devices: str, seed: int = 1, precision: Precision = Precision.FP32) ->
         input_size=1,
         seed=seed,
     )
+
+
+def added(stored: StoredRun, wanted: Mapping[str, Mapping[str, Any]]) -> StoredRun:
+    """A run of made-up cells, and between them some on several devices.
+
+    wanted: model → `config` (as in faults.model) and `devices`, the numbers of those that it is on.
+    """
+    order = dict(stored.plan.order)
+    models, cells = list(stored.configuration.models), list(stored.plan.cells)
+    for number, (name, said) in enumerate(wanted.items()):
+        devices = tuple(stored.devices[at].uuid for at in said["devices"])
+        cell = msgspec.structs.replace(stored.plan.cells[0], model=name, devices=devices)
+        models.append(faults.model(name, **said["config"]))
+        cells.append(cell)
+        for device in devices:  # among the others everywhere in the same order, or they would wait for each other
+            alone = len(stored.plan.order[device])
+            at = alone * (number + 1) // (len(wanted) + 1) + len(order[device]) - alone
+            order[device] = (*order[device][:at], (cell.id, 0), *order[device][at:])
+    configuration = msgspec.structs.replace(stored.configuration, models=tuple(models))
+    return msgspec.structs.replace(stored, configuration=configuration, plan=Plan(cells=tuple(cells), order=order))
 
 
 def prepare(folder: Path, devices: int) -> StoredRun:

@@ -24,7 +24,7 @@ from orchestrator.sampling.samples import SampleFile
 from protocol import codec
 from protocol.cell import Cell, Device, Workload
 from protocol.messages import Sample
-from protocol.verification import Verification
+from protocol.verification import MemoryShare, Verification
 from tests.fakes.health import WELL
 from tests.fakes.runs import SECOND_NS, FakeRun
 
@@ -86,14 +86,19 @@ class Night(FakeRun):
         for queue in itertools.islice(slots, first, last):
             begin_ns = self.now_ns + START_S * SECOND_NS
             for place, (cell_id, number) in enumerate(queue):
-                self.now_ns = begin_ns
+                self._at(begin_ns)
                 cell = cells[cell_id]
                 if stored.devices[place].uuid != cell.devices[0]:
                     continue  # the first of several devices speaks for all
                 found = (verified or {}).get((place, cell.workload, number), sound(cell))
                 share = rate(place, self.hours) if rate_in is None else rate_in(cell, place, self.hours)
                 self._launch(cell, number, cell_s, share, found)
-            self.now_ns = begin_ns + cell_s * SECOND_NS
+            self._at(begin_ns + cell_s * SECOND_NS)
+
+    def _at(self, at_ns: int) -> None:
+        """Both clocks, also back: what is written one after the other happens at the same time."""
+        self._wall_s += (at_ns - self.now_ns) / 1e9
+        self.now_ns = at_ns
 
     def _launch(self, cell: Cell, number: int, cell_s: int, rate: float, found: Verification) -> None:
         """Blocks of a second, of ten iterations each; a slow device does the same in more time."""
@@ -175,4 +180,5 @@ def sound(cell: Cell) -> Verification:
         checks=1000,
         operations=1e15,
         verified_bytes=1 << 40 if cell.workload is Workload.MEMORY else 0,
+        share=MemoryShare(covered=92, taken=92, whole=100) if cell.workload is Workload.MEMORY else None,
     )

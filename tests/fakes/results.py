@@ -33,9 +33,13 @@ def result(
     noise: float = 0.002,
     steady_state: SteadyState = SteadyState.REACHED,
     loss: float | None = None,
+    stood_still_s: float = 0.0,
     **changes: object,
 ) -> Result:
-    """What a worker would send: `blocks` of `iterations` iterations around `forward_ms`, always the same ones."""
+    """What a worker would send: `blocks` of `iterations` iterations around `forward_ms`, always the same ones.
+
+    stood_still_s: at the end of the last of them.
+    """
     chance = random.Random(f"{cell.model} {cell.workload} {cell.batch_size} {cell.devices}")
     series: dict[str, list[float]] = {}
     for name in PARTS.get(cell.workload, ("forward",)):
@@ -65,7 +69,7 @@ def result(
         ),
         warm_up=WarmUp(steady_state=steady_state, iterations=20, first_iteration_ms=300.0, second_iteration_ms=12.0),
         stop_reason=StopReason.TARGET,
-        blocks=_blocks(series["iteration"], begin_ns, iterations),
+        blocks=_blocks(series["iteration"], begin_ns, iterations, round(stood_still_s * 1e9)),
         series={name: floats.pack(times) for name, times in series.items()},
         launch_bound=False if on_gpu else None,
         generated_tokens=tokens,
@@ -97,11 +101,13 @@ def _tokens(texts_ms: Sequence[float], new_tokens: int) -> dict[str, list[float]
     return {"first_token": [text_ms / 4 for text_ms in texts_ms], "inter_token": between}
 
 
-def _blocks(times_ms: Sequence[float], begin_ns: int, iterations: int) -> tuple[Block, ...]:
+def _blocks(times_ms: Sequence[float], begin_ns: int, iterations: int, stood_still_ns: int) -> tuple[Block, ...]:
     blocks: list[Block] = []
     now_ns = begin_ns
     for first in range(0, len(times_ms), iterations):
         taken_ns = round(sum(times_ms[first : first + iterations]) * 1e6)
+        if first + iterations >= len(times_ms):
+            taken_ns += stood_still_ns
         blocks.append(
             Block(start_ns=now_ns, enqueued_ns=now_ns + taken_ns // 2, end_ns=now_ns + taken_ns, iterations=iterations)
         )

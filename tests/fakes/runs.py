@@ -21,6 +21,7 @@ from orchestrator.disk import archive, evidence
 from orchestrator.disk.archive import Archive
 from orchestrator.disk.journal import Journal, write_durably
 from orchestrator.disk.records import (
+    Added,
     Dropped,
     End,
     Finished,
@@ -258,6 +259,11 @@ class FakeRun:
         self._journal.append(End(launch=start.launch, at_ns=self.now_ns, failure=failure))
         self._journal.append(Left(launch=start.launch, exit_code=0, signal=None, teardown_ms=60.0))
         return start.launch
+
+    def added(self, *slots: tuple[str, int], suspect: int = 0) -> None:
+        """Launches were added, because that GPU was SUSPECT."""
+        suspects = (self.stored.devices[suspect].uuid,)
+        self._journal.append(Added(slots=slots, suspects=suspects, at_ns=self.now_ns))
 
     def dropped(self, cell: Cell, reason: str, *, number: int = 0) -> None:
         """There was no time for a planned launch."""

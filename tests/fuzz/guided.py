@@ -8,7 +8,8 @@ import atheris
 
 # What is imported here is instrumented, and nothing else: coverage of the code that reads is what guides.
 with atheris.instrument_imports(include=["protocol", "orchestrator", "yaml", "tests.fuzz.targets"]):
-    from tests.fuzz.targets import TARGETS, Target
+    from tests.fuzz.target import Target
+    from tests.fuzz.targets import TARGETS
 
 
 def mutated(target: Target, data: bytes, longest: int, seed: int) -> bytes:

@@ -5,12 +5,16 @@ from typing import Any, Final
 
 import msgpack
 
+MARKED: Final = "marked"
+ELEMENT: Final = f"</script>\"'><b {MARKED}='1'>"
+"""A text that would become an element, with an attribute that no other has."""
 VALUES: Final = (
     *(None, True, False, 0, 1, -1, 255, 2**31, 2**53, 2**63 - 1, -(2**63), 2**64 - 1),
     *(0.0, -0.0, 0.5, 1e308, 5e-324, -1e308, float("nan"), float("inf")),
-    *("", "\0", "\x1b[31mred", "../../x", "=1+1", "\u202e", "x" * 300, b"", b"\0" * 4, b"\xff" * 8, [], {}),
+    *("", "\0", ELEMENT, "\x1b[31mred", "../../x", "=1+1", "\u202e", "x" * 300),
+    *(b"", b"\0" * 4, b"\xff" * 8, [], {}),
 )
-"""What programs trip over: ends of ranges, what is not finite, what steers a terminal or a path, what is empty."""
+"""What programs trip over: ends of ranges, what is not finite, what steers pages, terminals or paths, and nothing."""
 
 _DEPTH: Final = 100
 

@@ -8,6 +8,8 @@
     settings     a configuration file
     models       a file of the user's own models
     telemetry    samples, health records and the lock: files that are read while others write them
+    night        a burn-in with a cell on two GPUs, up to its page          compared    reports, up to a comparison's
+    history      the history's file          recorded    a whole history, with rows that nobody of ours has written
 
 Every error that the product documents is caught here, and no other: what gets through is the finding. test_fuzz.py runs
 them with hypothesis, `python -m tests.fuzz` with atheris.
@@ -16,11 +18,9 @@ them with hypothesis, `python -m tests.fuzz` with atheris.
 import dataclasses
 import functools
 import hashlib
-import random
 import struct
 import zlib
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -49,7 +49,9 @@ from protocol.messages import AwaitFree, FromSampler, FromWorker, FromZygote, La
 from protocol.paths import RunPaths
 from protocol.result import Result
 from tests.fakes.configurations import DEFAULTS
-from tests.fuzz import mutation
+from tests.fuzz import pages, recorded
+from tests.fuzz.framing import CHECK, HEADER, framed
+from tests.fuzz.target import Target
 from tests.fuzz.template import folder, template
 
 KINDS: Final[tuple[object, ...]] = (
@@ -59,21 +61,6 @@ KINDS: Final[tuple[object, ...]] = (
 """Everything that is read as MessagePack. tests/test_security.py holds this list to the code."""
 
 DECODERS: Final = tuple(codec.Decoder[object](kind) for kind in KINDS)
-
-
-@dataclass(frozen=True)
-class Target:
-    """check: takes any bytes. seeds: valid inputs to begin with. packed: from which byte on they are MessagePack."""
-
-    check: Callable[[bytes], None]
-    seeds: Callable[[], tuple[bytes, ...]]
-    packed: int | None = None
-
-    def mutated(self, data: bytes, chance: random.Random) -> bytes:
-        """An input that differs from `data`."""
-        if self.packed is None or chance.random() < 0.2:
-            return mutation.of_bytes(data, chance)
-        return data[: self.packed] + mutation.of_values(data[self.packed :], chance)
 
 
 # ── messages ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -100,23 +87,14 @@ def codec_seeds() -> tuple[bytes, ...]:
 
 # ── the journal ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-_HEADER: Final = struct.Struct("<IIQ")
-_CHECK: Final = struct.Struct("<I")
-
-
-def framed(body: bytes, number: int) -> bytes:
-    """A record as the journal writes it, by the words of its docstring."""
-    header = _HEADER.pack(len(body), zlib.crc32(body), number)
-    return header + _CHECK.pack(zlib.crc32(header)) + body
-
 
 def whole_records(data: bytes) -> Iterator[int]:
     """The numbers of the sound records that stand anywhere in a file."""
-    for at in range(len(MAGIC), len(data) - _HEADER.size - _CHECK.size + 1):
-        header = data[at : at + _HEADER.size]
-        length, crc, number = _HEADER.unpack(header)
-        body = data[at + _HEADER.size + _CHECK.size :][:length]
-        if _CHECK.unpack_from(data, at + _HEADER.size)[0] == zlib.crc32(header) and zlib.crc32(body) == crc:
+    for at in range(len(MAGIC), len(data) - HEADER.size - CHECK.size + 1):
+        header = data[at : at + HEADER.size]
+        length, crc, number = HEADER.unpack(header)
+        body = data[at + HEADER.size + CHECK.size :][:length]
+        if CHECK.unpack_from(data, at + HEADER.size)[0] == zlib.crc32(header) and zlib.crc32(body) == crc:
             yield number
 
 
@@ -193,6 +171,7 @@ def result_seeds() -> tuple[bytes, ...]:
 def check_run(data: bytes) -> None:
     """run.yaml as it was written, or a RunFolderError; what was understood can be stored again."""
     paths = RunPaths(folder())
+    archive.store(template().loaded.stored, paths)
     paths.config.write_bytes(data)
     try:
         stored = archive.load_stored(paths)
@@ -289,6 +268,10 @@ TARGETS: Final[Mapping[str, Target]] = {
     "settings": Target(check_settings, settings_seeds),
     "models": Target(check_models, models_seeds),
     "telemetry": Target(check_telemetry, telemetry_seeds),
+    "night": Target(pages.check_night, pages.night_seeds, packed=0),
+    "compared": Target(pages.check_compared, pages.compared_seeds, packed=0),
+    "history": Target(recorded.check_history, recorded.history_seeds),
+    "recorded": Target(recorded.check_recorded, recorded.recorded_seeds, packed=0),
 }
 
 

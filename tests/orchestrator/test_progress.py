@@ -105,6 +105,24 @@ def test_items_a_second_are_those_of_the_report() -> None:
     assert f"{said.items_per_second:,.1f} items/s" in said.summary
 
 
+@pytest.mark.parametrize(
+    ("workload", "facts", "words"),
+    [
+        (Workload.PROBE, {"flops_per_iteration": 5e11}, "10 ms, 50 TFLOP/s"),
+        (Workload.PROBE, {"bytes_per_iteration": {"copy": 2 * 10**9, "triad": 3 * 10**9}}, "10 ms, 500 GB/s"),
+        (Workload.PROBE, {}, "10 ms"),
+        (Workload.SOAK, {"flops_per_iteration": 5e11}, "10 ms, 50 TFLOP/s"),
+        (Workload.INFERENCE, {"flops_per_iteration": 5e11}, "10 ms, 100.0 items/s"),
+    ],
+)
+def test_what_measures_the_device_says_its_rate(workload: Workload, facts: dict[str, object], words: str) -> None:
+    """The time of a product says nothing without its size, nor that of a copy."""
+    state, live = begun()
+    made = result(live.next.cell, noise=0.0, **facts)
+    outcome = msgspec.structs.replace(made, cell=msgspec.structs.replace(made.cell, workload=workload))
+    assert told(state, live, outcome).summary == words
+
+
 def _apart(blocks: list[Block]) -> list[Block]:
     ends = itertools.accumulate(block.end_ns - block.start_ns for block in blocks)
     return [

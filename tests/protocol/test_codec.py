@@ -1,6 +1,7 @@
 """protocol/codec.py: what goes over the wire, and what is refused."""
 
 import math
+import struct
 
 import msgpack
 import msgspec
@@ -118,11 +119,14 @@ def test_series_survive(values: list[float]) -> None:
 
 
 def test_series_that_are_not_whole_or_not_finite_are_refused() -> None:
-    """A torn series, or one with NaN in it, is an error."""
+    """A torn series, or one with NaN or an infinity in it, is an error; one of values as large as can be is none."""
     with pytest.raises(ProtocolError, match="multiple of 4"):
         floats.unpack(b"abc")
-    with pytest.raises(ProtocolError, match="not finite"):
-        floats.unpack(bytes.fromhex("0000c07f"))
+    for wrong in ([math.nan], [1.0, math.inf], [-math.inf], [math.inf, -math.inf]):
+        with pytest.raises(ProtocolError, match="not finite"):
+            floats.unpack(struct.pack(f"<{len(wrong)}f", *wrong))
+    largest = struct.pack("<f", 3.4e38)
+    assert len(floats.unpack(largest * 1000)) == 1000
     with pytest.raises(ProtocolError, match="not finite"):
         floats.pack([math.nan])
 

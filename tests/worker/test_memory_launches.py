@@ -9,7 +9,7 @@ from protocol import codec
 from protocol.cell import Workload
 from protocol.messages import Outcome
 from protocol.result import Result
-from protocol.verification import Injection
+from protocol.verification import Injection, MemoryShare
 from tests.fakes.assignments import PROBE, SHORT, assignment, run_here
 from tests.worker.test_memory_patterns import CHUNKS, CPU, GROUP, MARCH, changed
 from worker.verify import patterns
@@ -48,6 +48,7 @@ def test_a_launch_says_what_it_verified(tmp_path: Path, small: pytest.MonkeyPatc
     assert result.bytes_per_iteration == {"iteration": 64 * 1024}
     assert len(result.times_ms("iteration")) == 5 * MARCH - 1
     assert result.memory.model_bytes == 1024 * 1024
+    assert found.share == MemoryShare(covered=1024 * 1024, taken=1024 * 1024, whole=1024 * 1024)
     sent = codec.encode(Outcome(launch=1, token="token", result=result))
     assert codec.decode(sent, Outcome).result == result
 
@@ -57,6 +58,14 @@ def test_a_pattern_that_was_cut_short_never_came_to_its_end(tmp_path: Path, smal
     found = launch(tmp_path, small, visits=5 * MARCH - 1).verification
     assert found is not None
     assert [name for name, times in found.patterns.items() if not times] == ["random"]
+
+
+def test_what_no_check_came_to_is_not_covered(tmp_path: Path, small: pytest.MonkeyPatch) -> None:
+    """All of the memory was written; a part of it was checked, each word once or more often."""
+    found = launch(tmp_path, small, visits=CHUNKS + GROUP + 1).verification
+    assert found is not None
+    assert found.checks == GROUP
+    assert found.share == MemoryShare(covered=GROUP * 64 * 1024, taken=1024 * 1024, whole=1024 * 1024)
 
 
 def test_a_launch_goes_on_from_the_rounds_before(tmp_path: Path, small: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,8 @@
 The model's `config` says what: `do` is a key of the table at the end. `above` lets it happen only above that batch
 size, `on` (a UUID) only on that device, `once` (a path) only the first time; `in` (a phase) says where, `after` how
 many seconds later. `told` (a path) is a file that gets the launch and the moment, in nanoseconds of the monotonic
-clock, before it happens. `seconds` is how long a launch that works pretends to measure.
+clock, before it happens. `seconds` is how long a launch that works pretends to measure. The processes of a cell
+on several devices wait for each other in each phase, and again and again while they measure; `on` says which of them.
 
 torch is imported only by what happens on a GPU.
 """
@@ -25,10 +26,14 @@ from protocol import floats
 from protocol.failure import Phase
 from protocol.messages import Assign
 from protocol.result import Block, Environment, Memory, Result, SteadyState, StopReason, WarmUp
+from protocol.verification import Verification
 from worker import finite, memory
+from worker.gathering import Gathering
 from worker.stage import Stage
 
 _MIB: Final = 1024 * 1024
+_TOGETHER: Final = 8
+"""How often processes that measure together wait for each other."""
 _ON_A_GPU: Final = frozenset({"out of device memory", "device assert", "endless kernel"})
 """These need the device of the launch, which is opened while the others would build a model."""
 
@@ -37,16 +42,23 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
     """Misbehave as asked, or return a made-up result whose times are 1 ms for each item of the batch."""
     config = assign.model.config
     where = Phase(str(config.get("in", Phase.WARM_UP))) if _wanted(assign) else None
+    others = None
     for phase in (Phase.BUILD, Phase.WARM_UP, Phase.MEASURE):
         stage.enter(phase)
         if phase is Phase.BUILD and where and config["do"] in _ON_A_GPU:
             _open_device(assign, stage)
+        if phase is Phase.BUILD and assign.gang is not None:
+            others = Gathering(assign.gang, len(assign.cell.devices))
         if phase is where:
             _inject(assign)
+        if others is not None:
+            others.align()
     start = time.monotonic_ns()
     with stage.timed("measure"):
-        time.sleep(float(config.get("seconds", 0)))
+        _pretend(float(config.get("seconds", 0)), others)
     end = time.monotonic_ns()
+    if others is not None:
+        others.align()  # only now has each of them measured
     stage.progress(1.0)
     return Result(
         cell=assign.cell,
@@ -61,7 +73,21 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
         series={"iteration": floats.pack([float(assign.cell.batch_size)])},
         memory=Memory(model_bytes=0, resident_bytes=0),
         environment=Environment(python=sys.version.split()[0], threads=1, collector_enabled=True, isolation=isolation),
+        verification=None if others is None else _came(assign, others),
     )
+
+
+def _pretend(seconds: float, others: Gathering | None) -> None:
+    """Measure for so long, of several processes each as often together with the others."""
+    for _ in range(1 if others is None else _TOGETHER):
+        time.sleep(seconds / (1 if others is None else _TOGETHER))
+        if others is not None:
+            others.align()
+
+
+def _came(assign: Assign, others: Gathering) -> Verification:
+    """What one of several processes has to say: how often it came together with the others."""
+    return Verification(key=(assign.device.uuid,), method="made up", checks=others.counted.number)
 
 
 def _wanted(assign: Assign) -> bool:

@@ -29,7 +29,15 @@ from protocol.cell import Cell
 from protocol.failure import Phase
 from protocol.messages import Assign
 from protocol.result import Result
-from protocol.verification import KEPT_ELEMENTS, KEPT_MISMATCHES, Element, Injection, Mismatch, Verification
+from protocol.verification import (
+    KEPT_ELEMENTS,
+    KEPT_MISMATCHES,
+    Element,
+    Injection,
+    MemoryShare,
+    Mismatch,
+    Verification,
+)
 from worker import devices
 from worker.measure import Work
 from worker.stage import Stage
@@ -75,10 +83,12 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
         with stage.timed("measure"):
             test.look()
     result = common.result(measurements, common.holding([words]), assign, stage, isolation=isolation, items=1)
+    found = test.verification(key.key(assign.device, device), _left_out(words.nbytes, free))
+    share = MemoryShare(covered=test.covered_bytes, taken=words.nbytes, whole=words.nbytes if free is None else free)
     return msgspec.structs.replace(
         result,
         bytes_per_iteration={"iteration": test.chunk_bytes},
-        verification=test.verification(key.key(assign.device, device), _left_out(words.nbytes, free)),
+        verification=msgspec.structs.replace(found, share=share),
     )
 
 
@@ -188,6 +198,7 @@ class MemoryTest:
         self._checked: list[_Checked] = []
         self._done: Counter[Phase] = Counter()
         self._checks = self._mismatches = 0
+        self._covered: set[int] = set()
         self._kept: list[Mismatch] = []
 
     def step(self) -> None:
@@ -213,7 +224,13 @@ class MemoryTest:
                 if len(self._kept) < KEPT_MISMATCHES:
                     self._kept.append(self._examined(checked, _Wrong(elements, place, changed)))
         self._checks += len(self._checked)
+        self._covered.update(checked.visit.chunk for checked in self._checked)
         self._checked = []
+
+    @property
+    def covered_bytes(self) -> int:
+        """Of chunks that were checked, and looked at, once or more."""
+        return len(self._covered) * self.chunk_bytes
 
     def verification(self, key: tuple[str, ...], left_out: dict[str, str]) -> Verification:
         """What was verified. checks: of a chunk each."""

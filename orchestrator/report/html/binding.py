@@ -21,6 +21,7 @@ SCRIPTS: Final = (
     "vendor/echarts.min.js",
     "static/charts.js",
     "static/over_time.js",
+    "static/over_runs.js",
     "static/ratios.js",
     "static/drawing.js",
     "static/table.js",

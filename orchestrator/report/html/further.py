@@ -29,7 +29,7 @@ from orchestrator.report.numbers import duration, number
 from orchestrator.report.parts import LaunchLedger
 from orchestrator.report.text_burn_in import HEADER, evidence, injected, meaning, not_tested, row
 from orchestrator.report.text_gpus import label_of
-from orchestrator.report.text_held_against import actual, cell, cost_row, gravity
+from orchestrator.report.text_held_against import actual, cell, cost_row, gravity, names
 from orchestrator.report.text_time import entry, launch_cost, ledgers_of, zygote
 
 _MET: Final = {Met.MET: Tone.GOOD, Met.MISSED: Tone.BAD, Met.NOT_MEASURED: Tone.WARN}
@@ -73,12 +73,12 @@ def held_against(report: Report) -> Section | None:
 
 
 def _held(report: Report) -> Iterator[Table]:
-    several = len(report.gpu_info) > 1
+    called = names(report)
     if report.thresholds:
         header = (*texts("Threshold", "Cell"), *numbers("Target", "Actual"), *texts("Status", "Why"))
         rows: list[tuple[Entry, ...]] = [
             (
-                *(one.threshold, cell(one, several=several), one.target, actual(one)),
+                *(one.threshold, cell(one, called), one.target, actual(one)),
                 Badge(one.status, _MET[one.status]),
                 one.note,
             )
@@ -88,7 +88,7 @@ def _held(report: Report) -> Iterator[Table]:
     if report.costs:
         header = (*texts("Cell", "A million"), *numbers("Price", "Energy"))
         note = f"At {report.costs[0].price_per_hour:g} an hour of each device, in the currency of that price."
-        yield table("Costs", header, [cost_row(one, several=several) for one in report.costs], note)
+        yield table("Costs", header, [cost_row(one, called) for one in report.costs], note)
 
 
 def overhead(report: Report) -> Section | None:

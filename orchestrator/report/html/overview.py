@@ -73,6 +73,8 @@ def facts(report: Report) -> Iterator[tuple[str, str]]:
         "transformers": data.transformers_version,
     }
     yield from ((name, version) for name, version in stack.items() if version)
+    if setup.preset:
+        yield "Preset", setup.preset
     yield "Profile", f"{setup.profile}, {counted(setup.launches, 'launch', 'launches')} a cell, {setup.mode}"
     yield "Command", " ".join(data.command)
 

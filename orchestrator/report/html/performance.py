@@ -237,7 +237,13 @@ def _gain(first: tuple[int, float], point: tuple[int, float]) -> str:
 def _probes(report: Report) -> Iterator[Table]:
     """What each kind of device reaches without a model."""
     for group in groups(report):
-        rows = [row for probe in report.probes if probe.gpu_uuid == group.shown.gpu_uuid for row in rates(probe)]
+        found = [probe for probe in report.probes if probe.gpu_uuid == group.shown.gpu_uuid]
+        several = len({probe.mode for probe in found}) > 1
+        rows = [
+            (f"{name}, {probe.mode}" if several else name, *figures)
+            for probe in found
+            for name, *figures in rates(probe)
+        ]
         if rows:
             where = f" ({label(group.shown)}: {group.shown.gpu_name})" if len(report.gpu_info) > 1 else ""
             header = (*texts("Probe"), *numbers("Sustained", "Best burst"))

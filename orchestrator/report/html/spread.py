@@ -108,7 +108,7 @@ def _standings(report: Report, names: dict[str, str]) -> Iterator[Table]:
     rows: list[tuple[Entry, ...]] = [
         (
             names[one.gpu_uuid],
-            Badge(one.verdict, _TONES[one.verdict]),
+            Badge(one.word, Tone.WARN if one.slowed else _TONES[one.verdict]),
             share(one.percent),
             NOT_AVAILABLE if one.low_percent is None else f"{share(one.low_percent)} to {share(one.high_percent)}",
             "; ".join(filter(None, (one.why, one.reason_text, one.next_step))),
@@ -152,7 +152,8 @@ def _box(column: int, row: int, what: str, one: Spread, value: SpreadValue) -> B
     if speed is None:
         short, meaning = SHORT.get(value.status, NOT_COMPARABLE)
         return Box(column, row, None, short, f"{what}: {value.not_comparable or meaning}")
-    says = f"{what}: {speed:.1f} % of the median speed ({unit(value.value, UNITS[one.metric])})"
+    why = f"; {value.not_comparable}" if value.not_comparable else ""
+    says = f"{what}: {speed:.1f} % of the median speed ({unit(value.value, UNITS[one.metric])}{why})"
     return Box(column, row, speed, _short(speed), says, marked=speed < 100 - STANDS_OUT_PERCENT)
 
 

@@ -68,7 +68,7 @@ class Table:
 
 
 class Kind(StrEnum):
-    """How a chart is drawn; charts.js, over_time.js and ratios.js have a function for each."""
+    """How a chart is drawn; charts.js, over_time.js, over_runs.js and ratios.js have a function for each."""
 
     BARS = "bars"
     STACKED = "stacked"
@@ -78,6 +78,7 @@ class Kind(StrEnum):
     COURSE = "course"
     SPANS = "spans"
     RATIOS = "ratios"
+    RUNS = "runs"
 
 
 @dataclass(frozen=True)
@@ -205,7 +206,31 @@ class Ratios:
     rows: tuple[Ratio, ...]
 
 
-Plot = Bars | Heat | Curves | Course | Spans | Ratios
+@dataclass(frozen=True)
+class OfRun:
+    """A figure in one run, None where it has none. counted: it is a part of the series that is judged.
+
+    change: of the level from this run on, in words, empty without one. stack: it differs from the run before.
+    """
+
+    name: str
+    began: str
+    value: float | None
+    counted: bool
+    change: str
+    stack: bool
+    says: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class OverRuns:
+    """A figure over runs, oldest first."""
+
+    name: str
+    runs: tuple[OfRun, ...]
+
+
+Plot = Bars | Heat | Curves | Course | Spans | Ratios | OverRuns
 
 
 @dataclass(frozen=True)

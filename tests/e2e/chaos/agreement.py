@@ -29,7 +29,7 @@ def _failures(story: Story, report: Mapping[str, Any]) -> Iterator[str]:
         should = {
             **{name: start[name] for name in ("cell", "attempt", "batch_size")},
             **{name: failure[name] for name in ("message", "phase", "signal", "code")},
-            "gpu_uuid": start["device"],
+            "gpu_uuid": failure.get("device") or start["device"],
             "model_name": story.model(key[0]),
             "status": statuses.get(start["cell"]),
         }

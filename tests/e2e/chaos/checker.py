@@ -2,6 +2,7 @@
 
     journal.gpj ─ reader ─▶ Story ─┬─ results   each exactly once, whole, and none that nobody measured
                                    ├─ attempts  no more at a cell than its failures allow
+                                   ├─ gangs     a cell on several devices is one launch, and the right member is blamed
     report.json ───────────────────┼─ cells     every planned one, with the status that the journal bears out
                                    ├─ agreement it says what journal and plan say, and so does its copy
     Ledger (what was done) ────────┼─ names     every failure has its fault, every fault its failure or its result
@@ -19,7 +20,7 @@ from typing import Any
 
 import msgpack
 
-from tests.e2e.chaos import agreement, attempts, endings, reader
+from tests.e2e.chaos import agreement, attempts, endings, gangs, reader
 from tests.e2e.chaos.kinds import DIED, ENDED_BY_SIGNAL, INTERRUPTED, KINDS, PLANTED, RETRIES, SIGNALS, Deed, Target
 from tests.e2e.chaos.ledger import Hit, Ledger, Life
 from tests.e2e.chaos.reader import Record
@@ -41,6 +42,7 @@ def check(ledger: Ledger) -> list[str]:
         *story.wrong,
         *wrong,
         *attempts.too_many(story),
+        *gangs.wrong(story, ledger),
         *cells(story, ledger, report),
         *agreement.between(story, ledger, report),
         *names(story, ledger),
@@ -83,6 +85,7 @@ def _of_another(result: dict[str, Any], start: Record, ledger: Ledger) -> Iterat
         yield f"its result is that of {result['cell']}"
     if size != planned.get("batch_size") or result["items_per_iteration"] != size:
         yield f"its result is of {result['items_per_iteration']} items, begun with {size}"
+    yield from gangs.of_another(result, planned)
     times = struct.unpack(f"<{len(result['series']['iteration']) // 4}f", result["series"]["iteration"])
     told = sum(block["iterations"] for block in result["blocks"])
     if told != len(times) * result.get("group", 1) or set(times) != {float(size)}:
@@ -116,7 +119,7 @@ def names(story: Story, ledger: Ledger) -> Iterator[str]:
     own = Counter[str]()
     for launch, end, failure in story.failures():
         category, model = failure["category"], story.model(launch)
-        if category in DIED and launch in story.spawned:
+        if category in DIED and gangs.all_born(story, ledger, launch):
             yield f"launch {launch} had a process, and was ended with its zygote"
         if _explained(story, ledger, launch, end["at_ns"], category):
             continue
@@ -138,17 +141,17 @@ def _explained(story: Story, ledger: Ledger, launch: int, at_ns: int, category: 
         kind = KINDS[hit.kind]
         if hit.at_ns > at_ns or not (category in kind.names or (category == INTERRUPTED and kind.ends)):
             continue
-        if kind.target is Target.ZYGOTE and hit.life == life and _being_forked(story, launch, hit):
+        if kind.target is Target.ZYGOTE and hit.life == life and _being_forked(story, ledger, launch, hit):
             return True
         if hit.launch == launch or (kind.target not in {Target.WORKER, Target.ZYGOTE} and hit.life == life):
             return category != INTERRUPTED or life not in story.finished or story.finished[life]["broken"]
     return False
 
 
-def _being_forked(story: Story, launch: int, hit: Hit) -> bool:
-    """Whether a launch without a process waited for the zygote that was hit, and not for the next one."""
+def _being_forked(story: Story, ledger: Ledger, launch: int, hit: Hit) -> bool:
+    """Whether a launch without all of its processes waited for the zygote that was hit, and not for the next one."""
     ready, number = story.zygotes[hit.life], story.zygote_of[launch]
-    if launch in story.spawned or not number:
+    if gangs.all_born(story, ledger, launch) or not number:
         return False
     (since, _), (_, until) = ready[number - 1], [*ready, [0, 2**63]][number]
     return since < hit.at_ns < until
@@ -160,10 +163,10 @@ def hits(story: Story, ledger: Ledger, blocks: dict[int, int]) -> Iterator[str]:
     A worker that was also paused went on with the SIGCONT that ended the pause. An orchestrator that is ending already
     does not speak of its zygote any more.
     """
-    paused = {hit.launch for hit in ledger.hits if KINDS[hit.kind].deed is Deed.PAUSE}
+    paused = {(hit.launch, hit.device) for hit in ledger.hits if KINDS[hit.kind].deed is Deed.PAUSE}
     for hit in ledger.hits:
         kind = KINDS[hit.kind]
-        if kind.target is Target.WORKER and kind.names and hit.launch not in {None, *paused}:
+        if kind.target is Target.WORKER and kind.names and (hit.launch, hit.device) not in paused:
             if (on_ns := blocks.get(hit.launch or 0, 0) - hit.at_ns) > 0:
                 yield f"{hit.kind}: launch {hit.launch} measured on for {on_ns / 1e6:.0f} ms"
         elif hit.kind == "zygote: SIGKILL":
@@ -177,12 +180,12 @@ def hits(story: Story, ledger: Ledger, blocks: dict[int, int]) -> Iterator[str]:
         name = PLANTED[ledger.planted[model]]
         launches = [launch for launch in story.start if story.model(launch) == model]
         had = [failure["category"] for launch in launches for end in story.ends[launch] if (failure := end["failure"])]
-        if name is not None and not had and paused.isdisjoint(launches):
+        if name is not None and not had and not any(launch in launches for launch, _ in paused):
             yield f"{model} did '{ledger.planted[model]}' to itself, and no launch of it failed"
 
 
 def _signals(story: Story, ledger: Ledger) -> Iterator[str]:
-    """Launches that are said to have ended by another signal than they were sent."""
+    """Launches on one device that are said to have ended by another signal than they were sent."""
     sent: dict[int, set[int]] = defaultdict(set)
     for hit in ledger.hits:
         if hit.launch is not None and KINDS[hit.kind].names & ENDED_BY_SIGNAL:
@@ -190,7 +193,7 @@ def _signals(story: Story, ledger: Ledger) -> Iterator[str]:
     for launch, _, failure in story.failures():
         own = SIGNALS.get(ledger.planted.get(story.model(launch), ""))
         allowed = sent[launch] | ({own} if own else set())
-        if failure["category"] in ENDED_BY_SIGNAL and allowed:
+        if failure["category"] in ENDED_BY_SIGNAL and allowed and not gangs.several(story, ledger, launch):
             left = story.left.get(launch, {"signal": failure["signal"]})
             said = {failure["signal"], left["signal"]}
             if not said <= allowed or len(said) > 1:

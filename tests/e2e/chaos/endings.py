@@ -32,7 +32,7 @@ def wrong(story: Story, ledger: Ledger, report: dict[str, Any]) -> Iterator[str]
         if life.code not in allowed:
             yield f"life {number} ended with {life.code} after {[one.name for one in done]}: {_last_words(life)}"
         if life.code in {0, 4} and life.pid in story.finished:
-            mine = [launch for launch, pid in story.life_of.items() if pid == life.pid and launch in story.spawned]
+            mine = [launch for launch, pid in story.life_of.items() if pid == life.pid and story.members[launch]]
             yield from (f"launch {one} was never seen to leave" for one in mine if one not in story.left)
         yield from _broken(story, life, full=full)
         yield from _more_descriptors(story, life)

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from tests.e2e.chaos import reader
+from tests.e2e.chaos import gangs, reader
 from tests.e2e.chaos.kinds import KINDS, PLANTED, Deed, Target
 from tests.e2e.chaos.ledger import Hit, Ledger, Life
 from tests.e2e.chaos.story import Story
@@ -22,13 +22,17 @@ from tests.e2e.chaos.story import Story
 
 @dataclass
 class Figures:
-    """seconds: time to the verdict, by kind; a fault that needed none has no entry. counts: faults, by kind."""
+    """seconds: time to the verdict, by kind; a fault that needed none has no entry. counts: faults, by kind.
+
+    on_several: how many of the launches were on several devices.
+    """
 
     counts: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     seconds: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     storms: int = 0
     lives: int = 0
     launches: int = 0
+    on_several: int = 0
     results: int = 0
     journal_bytes: list[int] = field(default_factory=list)
     log_bytes: list[int] = field(default_factory=list)
@@ -39,7 +43,7 @@ class Figures:
             self.counts[kind] += number
         for kind, times in other.seconds.items():
             self.seconds[kind] += times
-        for name in ("storms", "lives", "launches", "results", "journal_bytes", "log_bytes"):
+        for name in ("storms", "lives", "launches", "on_several", "results", "journal_bytes", "log_bytes"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
@@ -47,6 +51,7 @@ def of(ledger: Ledger) -> Figures:
     """The figures of one storm. Its journal must be readable."""
     story = Story(reader.read(ledger.folder / "journal.gpj"))
     found = Figures(storms=1, lives=len(ledger.lives), launches=len(story.start))
+    found.on_several = sum(gangs.several(story, ledger, launch) for launch in story.start)
     found.results = sum(story.promised(launch) is not None for launch in story.start)
     for kind, seconds in (*_struck(ledger, story), *_planted(ledger, story)):
         found.counts[kind] += 1
@@ -69,7 +74,7 @@ def table(found: Figures) -> str:
     lines += [
         "",
         f"{total} faults in {found.storms} runs, {found.lives} processes of the orchestrator, {found.launches} "
-        f"launches, {found.results} results; {sizes} in one run.",
+        f"launches ({found.on_several} on several devices), {found.results} results; {sizes} in one run.",
     ]
     return "\n".join(lines)
 
@@ -94,9 +99,15 @@ def _struck(ledger: Ledger, story: Story) -> Iterator[tuple[str, float | None]]:
         elif kind.target is Target.ORCHESTRATOR and kind.deed is not Deed.PAUSE:
             yield hit.kind, (life.ended_ns - hit.at_ns) / 1e9 if life.code != -9 else _resumed(hit, story)
         elif hit.launch is not None and kind.names:
-            yield hit.kind, _ended(story, hit.launch, hit.at_ns, kind.names)
+            yield _named(hit, ledger, story), _ended(story, hit.launch, hit.at_ns, kind.names)
         else:
-            yield hit.kind, None
+            yield _named(hit, ledger, story), None
+
+
+def _named(hit: Hit, ledger: Ledger, story: Story) -> str:
+    """The kind of a fault, with workers of a gang apart."""
+    one_of_several = hit.launch is not None and gangs.several(story, ledger, hit.launch)
+    return hit.kind.replace(Target.WORKER, "member of a gang") if one_of_several else hit.kind
 
 
 def _planted(ledger: Ledger, story: Story) -> Iterator[tuple[str, float | None]]:
@@ -106,7 +117,8 @@ def _planted(ledger: Ledger, story: Story) -> Iterator[tuple[str, float | None]]
         launches = [launch for launch in story.start if story.model(launch) == model]
         names = frozenset(filter(None, [PLANTED[do]]))
         times = [] if at_ns is None else [_ended(story, launch, at_ns, names) for launch in launches]
-        yield f"cell: {do}", next((one for one in times if one is not None), None)
+        whose = "member of a gang" if model in ledger.planted_on else "cell"
+        yield f"{whose}: {do}", next((one for one in times if one is not None), None)
 
 
 def _ended(story: Story, launch: int, at_ns: int, names: frozenset[str]) -> float | None:

@@ -1,6 +1,6 @@
 """Strikes processes of a run: finds one, and does a deed to it. Never the wrong one: PID and start time must fit.
 
-live_workers(journal) ─┐
+live workers (journal) ┐
 zygote, telemetry ─────┼─▶ Victim ── strike ──▶ a pidfd signal, or a limit on the size of its files
 the orchestrator ──────┘
 """
@@ -11,13 +11,16 @@ import random
 import resource
 import signal
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import psutil
 
 from tests.e2e.chaos import reader
 from tests.e2e.chaos.kinds import Deed, Kind, Target
+from tests.e2e.chaos.reader import Record
 
 _TICKS_FIELD = 22
 _RENAMED_S = 0.2
@@ -25,11 +28,12 @@ _RENAMED_S = 0.2
 
 @dataclass(frozen=True)
 class Victim:
-    """A process that lives, held by a pidfd, so that its number cannot become another's. launch: of a worker."""
+    """A process that lives, held by a pidfd: its number cannot become another's. launch, device: of a worker."""
 
     pid: int
     pidfd: int
     launch: int | None = None
+    device: str | None = None
 
     def signal(self, number: signal.Signals) -> bool:
         """Send a signal. False when it has ended."""
@@ -44,25 +48,26 @@ class Victim:
         os.close(self.pidfd)
 
 
-def find(kind: Kind, orchestrator: int, journal: Path, dice: random.Random) -> Victim | None:
-    """A process for that fault, chosen by the dice among those that live; None where there is none."""
+def find(
+    kind: Kind, orchestrator: int, journal: Path, cells: Mapping[str, Mapping[str, Any]], dice: random.Random
+) -> Victim | None:
+    """A process for that fault, chosen by the dice among those that live; None where there is none. cells: by id."""
     match kind.target:
         case Target.ORCHESTRATOR:
-            return _held(orchestrator, None, None)
+            return _held(orchestrator)
         case Target.WORKER:
             # What cells do to themselves is written into a file first, for which there must be room.
             workers = _live_workers(journal, "plain" if kind.deed is Deed.FULL_DISK else "")
             if not workers:
                 return None
-            launch, pid, ticks = dice.choice(workers)
-            return _held(pid, ticks, launch)
+            return _member(*dice.choice(workers), cells)
         case Target.ZYGOTE:
             found = [child.pid for child in _children(orchestrator) if _told(child, "worker.zygote") and _old(child)]
-            found = [pid for pid in found if pid not in {worker for _, worker, _ in _live_workers(journal)}]
-            return _held(found[0], None, None) if found else None
+            found = [pid for pid in found if pid not in {one["pid"] for _, one in _live_workers(journal)}]
+            return _held(found[0]) if found else None
         case Target.TELEMETRY:
             found = [child.pid for child in _children(orchestrator) if _told(child, "orchestrator.sampling.sampler")]
-            return _held(found[0], None, None) if found else None
+            return _held(found[0]) if found else None
 
 
 def strike(victim: Victim, kind: Kind, journal: Path, dice: random.Random) -> bool:
@@ -92,8 +97,8 @@ def _fill(victim: Victim, target: Target, journal: Path, dice: random.Random) ->
     return False
 
 
-def _live_workers(journal: Path, model: str = "") -> list[tuple[int, int, int]]:
-    """Launch, PID and start time of the workers whose process the journal has seen begin and not leave.
+def _live_workers(journal: Path, model: str = "") -> list[tuple[Record, Record]]:
+    """Start and Spawned of the workers whose process the journal has seen begin and not leave.
 
     model: how the names of their models begin.
     """
@@ -102,17 +107,31 @@ def _live_workers(journal: Path, model: str = "") -> list[tuple[int, int, int]]:
     except (OSError, reader.DamagedError):
         return []
     gone = {one["launch"] for one in records if one["type"] == "Left"}
-    gone |= {one["launch"] for one in records if one["type"] == "Start" and not one["cell"].startswith(model)}
-    return [
-        (one["launch"], one["pid"], one["start_ticks"])
-        for one in records
-        if one["type"] == "Spawned" and one["launch"] not in gone
-    ]
+    begun = {one["launch"]: one for one in records if one["type"] == "Start" and one["cell"].startswith(model)}
+    born = [one for one in records if one["type"] == "Spawned"]
+    return [(begun[one["launch"]], one) for one in born if one["launch"] in begun.keys() - gone]
 
 
-def _held(pid: int, ticks: int | None, launch: int | None) -> Victim | None:
+def _member(start: Record, born: Record, cells: Mapping[str, Mapping[str, Any]]) -> Victim | None:
+    """A worker, with its device: where its cell has several, the folder of its log tells which it is."""
+    devices = cells[start["cell"]]["devices"]
+    victim = _held(born["pid"], born["start_ticks"], start["launch"], devices[0])
+    if victim is None or len(devices) == 1:
+        return victim
     try:
-        victim = Victim(pid, os.pidfd_open(pid), launch)
+        log = Path(f"/proc/{victim.pid}/fd/1").readlink()
+    except OSError:
+        log = Path()
+    names = {str(start["attempt"]): 0, **{f"rank{rank}": rank for rank in range(1, len(devices))}}
+    if log.name != "stdout.log" or log.parent.name not in names:
+        victim.let_go()
+        return None  # it has ended, or was born this moment
+    return replace(victim, device=devices[names[log.parent.name]])
+
+
+def _held(pid: int, ticks: int | None = None, launch: int | None = None, device: str | None = None) -> Victim | None:
+    try:
+        victim = Victim(pid, os.pidfd_open(pid), launch, device)
     except OSError:
         return None
     if ticks is None or _start_ticks(pid) == ticks:

@@ -7,13 +7,17 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Hit:
-    """One fault from outside. at_ns, wall: when, on both clocks. life: PID of the orchestrator. launch: of a worker."""
+    """One fault from outside. at_ns, wall: when, on both clocks. life: PID of the orchestrator.
+
+    launch, device: of a worker, which is one of several where the cell has more devices.
+    """
 
     kind: str
     at_ns: int
     wall: float
     life: int
     launch: int | None = None
+    device: str | None = None
 
 
 @dataclass(frozen=True)
@@ -35,14 +39,16 @@ class Life:
 class Ledger:
     """One storm.
 
-    cells: every planned cell, as a map, by its id. planted: model → what it is to do to itself, once; sprung: those
-    that did, and when, in monotonic nanoseconds. findings: what was seen while it was carried out.
+    cells: every planned cell, as a map, by its id. planted: model → what it is to do to itself, once; planted_on: model
+    of a cell on several devices → on which of them. sprung: those that did, and when, in monotonic nanoseconds.
+    findings: what was seen while it was carried out.
     """
 
     seed: int
     folder: Path
     cells: dict[str, dict[str, Any]] = field(default_factory=dict)
     planted: dict[str, str] = field(default_factory=dict)
+    planted_on: dict[str, str] = field(default_factory=dict)
     hits: list[Hit] = field(default_factory=list)
     lives: list[Life] = field(default_factory=list)
     sprung: dict[str, int | None] = field(default_factory=dict)

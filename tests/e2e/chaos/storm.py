@@ -1,4 +1,4 @@
-"""One storm: a run of many short cells on four GPUs of our own NVML, and faults at moments that a seed chooses.
+"""One storm: a run of short cells, some on several of the GPUs of our own NVML, and faults at moments a seed chooses.
 
     prepare ─▶ life ─▶ (struck, killed, stopped …) ─▶ resume ─▶ … ─▶ quiet lives until nothing is missing
                  └─ each fault is written into the Ledger, with the process and the launch that it hit
@@ -21,6 +21,7 @@ from tests.e2e.chaos import hands, traces
 from tests.e2e.chaos.hands import Victim
 from tests.e2e.chaos.kinds import KINDS, PLANTED, ZYGOTES, Deed, Kind, Target
 from tests.e2e.chaos.ledger import Hit, Ledger, Life
+from tests.fakes import nvml
 from tests.fakes.cuda import beside
 from tests.fakes.node import ROOT
 from tests.fakes.nvml import FakeNvml
@@ -28,9 +29,13 @@ from tests.fakes.nvml import FakeNvml
 GPUS = 4
 HITS = 30
 """Faults from outside, at most: a run that is over cannot be struck."""
-PLAIN_MODELS = 40
+PLAIN_MODELS = 32
 PLANTED_MODELS = 8
+PLAIN_GANGS = 7
+PLANTED_GANGS = 4
 CELL_S = (0.05, 0.4)
+GANG_S = (0.3, 0.9)
+GANG_PHASES = ("warm-up", "measure")
 PACE_S = (0.02, 0.5)
 """Shortest and longest time between two faults."""
 QUIET_LIVES = 6
@@ -41,19 +46,25 @@ _PREPARE = """
 import json, os, sys
 import msgspec
 from pathlib import Path
+from orchestrator.disk import archive
 from orchestrator.machine import devices
 from protocol.messages import Deadlines
-from tests.fakes import faults
+from protocol.paths import RunPaths
+from tests.fakes import faults, gangs
 told = json.load(sys.stdin)
+paths = RunPaths(Path(told["folder"]))
 stored = faults.prepare(
-    Path(told["folder"]),
+    paths.folder,
     *(faults.model(name, **config) for name, config in told["models"].items()),
     machines=devices.resolve("all", visible=None, cores=tuple(sorted(os.sched_getaffinity(0)))),
-    deadlines=Deadlines(start=20, import_=3, build=3, warm_up=2, measure=3, finish=3),
+    deadlines=Deadlines(start=20, import_=3, build=12, warm_up=2, measure=3, finish=3),
 )
+stored = gangs.added(stored, told["gangs"])
+archive.store(stored, paths)
 print(json.dumps({cell.id: msgspec.to_builtins(cell) for cell in stored.plan.cells}))
 """
-"""`start` is longer than a zygote may take to fork (10 s), or a stopped zygote would be taken for a slow launch."""
+"""`start` is longer than a zygote may take to fork (10 s), or a stopped zygote would be taken for a slow launch. So is
+`build`, in which the processes of a cell on several devices wait for those that are still to be forked."""
 
 
 @dataclass
@@ -115,13 +126,11 @@ class Storm:
         for number in range(PLAIN_MODELS):
             models[f"plain{number}"] = {"seconds": round(self._dice.uniform(*CELL_S), 3)}
         for number in range(PLANTED_MODELS):
-            name, do = f"planted{number}", self._dice.choice(tuple(PLANTED))
-            once, told = self._place / "planted" / name, self._place / "told" / name
-            models[name] = {"do": do, "once": str(once), "told": str(told), "seconds": 0.1}
-            self._ledger.planted[name] = do
+            name = f"planted{number}"
+            models[name] = self._planted(name)
         done = subprocess.run(
             [sys.executable, "-P", "-c", _PREPARE],
-            input=json.dumps({"folder": str(self._ledger.folder), "models": models}),
+            input=json.dumps({"folder": str(self._ledger.folder), "models": models, "gangs": self._gangs()}),
             env=self._environment,
             capture_output=True,
             text=True,
@@ -129,6 +138,28 @@ class Storm:
         )
         assert done.returncode == 0, done.stderr
         self._ledger.cells = json.loads(done.stdout)
+
+    def _gangs(self) -> dict[str, dict[str, object]]:
+        """Cells on two devices or more, each once, of which some do themselves one wrong thing on one of them."""
+        gangs: dict[str, dict[str, object]] = {}
+        for number in range(PLAIN_GANGS + PLANTED_GANGS):
+            devices = self._dice.sample(range(GPUS), self._dice.randint(2, GPUS))
+            config: dict[str, object] = {"seconds": round(self._dice.uniform(*GANG_S), 3)}
+            name = f"plaingang{number}"
+            if number >= PLAIN_GANGS:
+                name = f"plantedgang{number}"
+                on = nvml.uuid(self._dice.choice(devices))
+                config |= self._planted(name) | {"on": on, "in": self._dice.choice(GANG_PHASES)}
+                self._ledger.planted_on[name] = on
+            gangs[name] = {"devices": devices, "config": config}
+        names = self._dice.sample(tuple(gangs), len(gangs))
+        return {name: gangs[name] for name in names}
+
+    def _planted(self, name: str) -> dict[str, object]:
+        """How a model does itself one wrong thing, once, and says so before."""
+        do = self._ledger.planted[name] = self._dice.choice(tuple(PLANTED))
+        once, told = self._place / "planted" / name, self._place / "told" / name
+        return {"do": do, "once": str(once), "told": str(told), "seconds": 0.1}
 
     def _told(self, model: str) -> int | None:
         """When a cell did it to itself, in monotonic nanoseconds; None where it was struck before it could say so."""
@@ -178,10 +209,14 @@ class Storm:
     def _strike(self, orchestrator: int) -> bool:
         """One fault of the kind that is next. False when there is no process for it yet."""
         kind = self._next
-        victim = hands.find(kind, orchestrator, self._journal, self._dice) if self._journal.exists() else None
+        victim = (
+            hands.find(kind, orchestrator, self._journal, self._ledger.cells, self._dice)
+            if self._journal.exists()
+            else None
+        )
         if victim is None:
             return False
-        hit = Hit(kind.name, time.monotonic_ns(), time.time(), orchestrator, victim.launch)
+        hit = Hit(kind.name, time.monotonic_ns(), time.time(), orchestrator, victim.launch, victim.device)
         if not hands.strike(victim, kind, self._journal, self._dice):
             victim.let_go()
             return False

@@ -10,7 +10,9 @@ _NEVER = 2**63
 
 
 class Story:
-    """A journal, put in order. start, ends, left, spawned: by launch. life_of: launch → PID of who began it.
+    """A journal, put in order. start, ends, left: by launch. members: launch → its processes, one for each device.
+
+    life_of: launch → PID of the orchestrator that began it.
 
     zygotes: by PID of an orchestrator, for each of its zygotes the time before and after it was ready.
     zygote_of: launch → how many of them there had been when it began.
@@ -21,7 +23,7 @@ class Story:
         self.start: dict[int, Record] = {}
         self.ends: dict[int, list[Record]] = defaultdict(list)
         self.left: dict[int, Record] = {}
-        self.spawned: dict[int, Record] = {}
+        self.members: dict[int, list[Record]] = defaultdict(list)
         self.life_of: dict[int, int] = {}
         self.finished: dict[int, Record] = {}
         self.segments: set[int] = set()
@@ -49,7 +51,7 @@ class Story:
                     self.start[record["launch"]], self.life_of[record["launch"]] = record, life
                     self.zygote_of[record["launch"]] = len(self.zygotes[life])
                 case "Spawned":
-                    self.spawned[record["launch"]] = record
+                    self.members[record["launch"]].append(record)
                 case "End":
                     self.ends[record["launch"]].append(record)
                 case "Left":
@@ -58,7 +60,7 @@ class Story:
                     self.finished[life] = record
                 case "Skipped":
                     self.skipped.add(record["model"])
-        told = [("ends", [*self.ends]), ("leaves", [*self.left]), ("has a process", [*self.spawned])]
+        told = [("ends", [*self.ends]), ("leaves", [*self.left]), ("has a process", [*self.members])]
         for what, launches in told:
             self.wrong += [f"launch {one} {what} and never began" for one in launches if one not in self.start]
         self.wrong += [f"launch {one} has no end" for one in self.start if not self.ends[one]]

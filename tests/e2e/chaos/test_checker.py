@@ -1,26 +1,21 @@
 """The checker of the chaos harness finds what is wrong: a run that went well, changed in one place each time."""
 
-import hashlib
 import json
-import shutil
 import signal
 import struct
-import zlib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import msgpack
 import msgspec
 import pytest
 
 from tests.e2e.chaos import checker, reader
 from tests.e2e.chaos.ledger import Hit, Ledger, Life
+from tests.e2e.chaos.lies import Records, begun, copied, ended, measured_otherwise, rewritten, says
 from tests.fakes import faults
 from tests.fakes.node import Node
-
-Records = list[dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
@@ -40,33 +35,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Ledger:
 @pytest.fixture
 def ledger(done: Ledger, tmp_path: Path) -> Ledger:
     """A copy of that run, to be changed."""
-    shutil.copytree(done.folder, tmp_path / "run")
-    return Ledger(
-        done.seed, tmp_path / "run", dict(done.cells), dict(done.planted), [], list(done.lives), dict(done.sprung)
-    )
-
-
-def rewritten(ledger: Ledger, change: Callable[[Records], Records]) -> None:
-    """Write the journal again, with other records in the same format."""
-    path = ledger.folder / "journal.gpj"
-    data = b"gpubench journal 1\n"
-    for number, record in enumerate(change(reader.read(path))):
-        body = msgpack.packb(record)
-        header = struct.pack("<IIQ", len(body), zlib.crc32(body), number)
-        data += header + struct.pack("<I", zlib.crc32(header)) + body
-    path.write_bytes(data)
-
-
-def ended(records: Records, model: str) -> dict[str, Any]:
-    """The end of the launch of a model."""
-    launch = next(one["launch"] for one in records if one["type"] == "Start" and one["cell"].startswith(model))
-    return next(one for one in records if one["type"] == "End" and one["launch"] == launch)
-
-
-def says(ledger: Ledger, words: str) -> None:
-    """The checker has found exactly this, among what follows from it."""
-    found = checker.check(ledger)
-    assert any(words in sentence for sentence in found), found
+    return copied(done, tmp_path)
 
 
 def test_a_run_that_went_well_is_left_alone(ledger: Ledger) -> None:
@@ -184,26 +153,6 @@ def test_a_failure_that_the_report_leaves_out_is_found(ledger: Ledger) -> None:
     says(ledger, "is not in the report")
 
 
-def begun(records: Records, model: str) -> dict[str, Any]:
-    """The start of the launch of a model."""
-    return next(one for one in records if one["type"] == "Start" and one["cell"].startswith(model))
-
-
-def measured_otherwise(ledger: Ledger, change: Callable[[dict[str, Any]], object]) -> None:
-    """Another result of the model "one", which the journal promises as well."""
-    path = next(ledger.folder.glob("launches/one*/1/result.msgpack"))
-    result = msgpack.unpackb(path.read_bytes())
-    change(result)
-    path.write_bytes(msgpack.packb(result))
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()
-
-    def promise(records: Records) -> Records:
-        ended(records, "one")["result_sha256"] = digest
-        return records
-
-    rewritten(ledger, promise)
-
-
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -218,7 +167,7 @@ def test_a_result_of_something_else_is_found(
     ledger: Ledger, change: Callable[[dict[str, Any]], object], words: str
 ) -> None:
     """Another cell, another batch, other iterations than were planned and begun."""
-    measured_otherwise(ledger, change)
+    measured_otherwise(ledger, "one", change)
     says(ledger, words)
 
 

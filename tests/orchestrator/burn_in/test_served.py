@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from orchestrator.burn_in import served
-from orchestrator.disk.records import End, Record, Segment, Start
+from orchestrator.disk.records import End, Record, Segment, Start, TakenOut
 from protocol.failure import Category, Failure, Phase
 
 S = 10**9
@@ -31,12 +31,33 @@ def spans(*pairs: tuple[float, float]) -> list[tuple[int, int]]:
 )
 def test_what_was_served(work: list[tuple[float, float]], expected_s: float) -> None:
     """In a segment that began at zero."""
-    assert served.seconds([(0, spans(*work))]) == pytest.approx(expected_s)
+    assert served.seconds([(0, spans(*work), ())]) == pytest.approx(expected_s)
+
+
+@pytest.mark.parametrize(
+    ("stalls", "left", "expected_s"),
+    [
+        ([(20, 30)], [(12, 20), (30, 32), (34, 54)], 54 - 10),  # though no longer than an ordinary gap
+        ([(12, 20)], [(20, 32), (34, 54)], 54 - 8),  # the start counts
+        ([(20, 32)], [(12, 20), (34, 54)], 54 - 12),
+        ([(20, 25), (23, 30), (40, 50)], [(12, 20), (30, 32), (34, 40), (50, 54)], 54 - 20),
+        ([(0, 100)], [], 2),  # a start counts for no more than the work, of which there was none
+        ([(30, 36)], [(12, 30), (36, 54)], 54 - 4),  # what lies between two launches is a gap
+        ([(55, 60)], [(12, 32), (34, 54)], 54),
+    ],
+)
+def test_what_stood_still_was_not_served(
+    stalls: list[tuple[float, float]], left: list[tuple[float, float]], expected_s: float
+) -> None:
+    """Of two launches in a segment that began at zero."""
+    launches = spans((12, 32), (34, 54))
+    assert list(served.without(launches, spans(*stalls))) == spans(*left)
+    assert served.seconds([(0, launches, spans(*stalls))]) == pytest.approx(expected_s)
 
 
 def test_starts_count_for_no_more_than_all_the_work_that_came_of_them() -> None:
     """A short segment behind a long one has its start; many short ones have not."""
-    long, short = (0, spans((10, 40))), (0, spans((15, 18)))
+    long, short = (0, spans((10, 40)), ()), (0, spans((15, 18)), ())
     assert served.seconds([long, short]) == pytest.approx(10 + 30 + 15 + 3)
     assert served.seconds([short] * 4) == pytest.approx(4 * 2 * 3)
 
@@ -68,30 +89,45 @@ def segment(begin_s: float) -> Segment:
     return Segment(boot_id="b", driver_version=None, tool_version="", pid=1, wall=0.0, monotonic_ns=at_ns)
 
 
-def launch(number: int, begin_s: float, end_s: float | None, phase: Phase = Phase.MEASURE) -> list[Record]:
+ALONE = {"c": ("d",)}
+
+
+def launch(
+    number: int, begin_s: float, end_s: float | None, phase: Phase = Phase.MEASURE, cell: str = "c"
+) -> list[Record]:
     """One with an end, or without."""
     failure = msgspec.structs.replace(ENDED, phase=phase)
-    begun = Start(launch=number, cell="c", attempt=1, round=0, device="d", batch_size=1, at_ns=round(begin_s * S))
+    begun = Start(launch=number, cell=cell, attempt=1, round=0, device="d", batch_size=1, at_ns=round(begin_s * S))
     return [begun] if end_s is None else [begun, End(launch=number, at_ns=round(end_s * S), failure=failure)]
 
 
 def test_what_was_served_before() -> None:
     """Of earlier segments up to their last end, where they began a launch at all; nothing of the newest."""
     records: list[Record] = [segment(1000), *launch(1, 1008, 1030), *launch(2, 1031, None)]
-    assert served.before([*records, segment(5000)]) == 30
+    assert served.before([*records, segment(5000)], ALONE) == 30
     for begin_s in (5000, 6000, 7000):
         records += [segment(begin_s)]  # each ended while it imported
-    assert served.before([*records, segment(8000)]) == 30
+    assert served.before([*records, segment(8000)], ALONE) == 30
     again = [segment(8000), *launch(3, 8010, 8050)]
-    assert served.before([*records, *again]) == 30
+    assert served.before([*records, *again], ALONE) == 30
     other = [segment(9000), *launch(4, 9001, None)]
     late = End(launch=2, at_ns=9010 * S, failure=ENDED)  # as the next segment finds it
-    assert served.before([*records, *again, segment(9000), late, *other]) == 80
-    assert served.before([*records, *again, segment(9000), late, segment(9500)]) == 80
+    assert served.before([*records, *again, segment(9000), late, *other], ALONE) == 80
+    assert served.before([*records, *again, segment(9000), late, segment(9500)], ALONE) == 80
 
 
 @pytest.mark.parametrize("phase", list(Phase))
 def test_what_ended_before_it_was_at_work_has_served_nothing(phase: Phase) -> None:
     """Neither itself nor as the start of a segment; from its warm-up on it has."""
     records: list[Record] = [segment(0), *launch(1, 0, 40, phase), segment(5000)]
-    assert served.before(records) == (0 if phase in {Phase.START, Phase.IMPORT, Phase.BUILD} else 40)
+    assert served.before(records, ALONE) == (0 if phase in {Phase.START, Phase.IMPORT, Phase.BUILD} else 40)
+
+
+@pytest.mark.parametrize(("out", "expected_s"), [((), 20), (("late",), 40), (("late", "d", "third"), 20)])
+def test_the_device_that_served_least_counts(out: tuple[str, ...], expected_s: float) -> None:
+    """Each must have its time; but for one that was taken out, for which the others would go on all night again."""
+    devices = {"c": ("d",), "late": ("late",), "all": ("d", "late", "third"), "third": ("third",)}
+    records: list[Record] = [segment(0), *launch(1, 0, 30), *launch(2, 20, 30, cell="third")]
+    records += [*launch(3, 30, 40, cell="all"), *launch(4, 32, None, cell="late")]
+    taken_out = [TakenOut(device=uuid, at_ns=45 * S, reason="it is gone") for uuid in out]
+    assert served.before([*records, *taken_out, segment(5000)], devices) == expected_s

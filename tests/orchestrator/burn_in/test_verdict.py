@@ -6,6 +6,7 @@ import pytest
 
 from orchestrator.burn_in.compare import Deviation, Sample
 from orchestrator.burn_in.levels import CHECKS
+from orchestrator.burn_in.memory_share import Covered
 from orchestrator.burn_in.verdict import Idle, Pace, Planned, Tally, Told, Work, Wrong, bound, judge
 from orchestrator.health.judges import Action
 from orchestrator.health.verdict import Verdict
@@ -15,7 +16,8 @@ from protocol.cell import Workload
 from protocol.verification import Mismatch
 from tests.fakes import findings
 
-DONE = Tally(launches=4, checks=100, operations=1e12, verified_bytes=0, measured_s=100.0)
+ENOUGH = Covered(0.85, "85.0 % of the memory", "")
+DONE = Tally(launches=4, checks=100, operations=1e12, verified_bytes=0, measured_s=100.0, covered=ENOUGH)
 CLEAN = Work(
     asked_s=600,
     served_s=600,
@@ -25,6 +27,11 @@ CLEAN = Work(
     health=Verdict.PASS,
 )
 WRONG = {Workload.MEMORY: dataclasses.replace(DONE, mismatches=17)}
+
+
+def covering(covered: Covered | None, checks: int = 100) -> dict[str, object]:
+    """The clean night, with a test of memory that has covered this."""
+    return {"tallies": CLEAN.tallies | {Workload.MEMORY: dataclasses.replace(DONE, covered=covered, checks=checks)}}
 
 
 def mismatch(*, beyond: bool | None = True, again: int = 0, same: bool = True, elements: int = 1) -> Mismatch:
@@ -104,6 +111,13 @@ def test_a_clean_night_passes() -> None:
             Verdict.UNKNOWN,
             "3 launches worked beside others (PID 5, PID 7): its load was not that of the burn-in",
         ),
+        (
+            covering(Covered(0.8499, "85.0 % of the memory (8,499 of 10,000 MiB)", "too little was free")),
+            Verdict.UNKNOWN,
+            "the memory test covered 85.0 % of the memory (8,499 of 10,000 MiB), and 85 % are needed: too little",
+        ),
+        (covering(None), Verdict.UNKNOWN, "the memory test does not say how much of the memory it covered"),
+        (covering(None, checks=0), Verdict.PASS, ""),  # such a test is missing already: see Planned
         ({"undecided": ("soak: no majority",)}, Verdict.UNKNOWN, "soak: no majority"),
         ({"failures": ("soak: crashed",)}, Verdict.UNKNOWN, "soak: crashed"),
         ({"made_up": ("soak: crashed",)}, Verdict.WARN, "another one made up for it: soak: crashed"),

@@ -120,7 +120,7 @@ def test_both_programs_run_from_a_checkout(tmp_path: Path) -> None:
 def test_the_resolved_whole_is_stored_with_the_run(
     invoke: Invoke, executed: list[tuple[StoredRun, RunPaths]], tmp_path: Path
 ) -> None:
-    """run.yaml holds the configuration as resolved, the devices, the plan, and the command."""
+    """run.yaml holds the configuration as resolved, the devices and the command; the plan lies beside it."""
     invoke(*TINY, "-o", "out/report.csv", "--seed", "5")
     [(stored, paths)] = executed
     assert re.fullmatch(r"\d{8}-\d{6}-[0-9a-f]{6}", paths.folder.name)
@@ -131,6 +131,7 @@ def test_the_resolved_whole_is_stored_with_the_run(
     assert written["configuration"]["output_path"] == str(tmp_path / "out/report.csv")
     assert (written["configuration"]["seed"], written["configuration"]["formats"]) == (5, ["csv"])
     assert written["devices"][0]["uuid"] == "cpu:0"
+    assert [cell["model"] for cell in json.loads(paths.plan.read_text())["cells"]] == ["lstm"]
 
 
 def test_batch_sizes_of_the_command_line_are_those_of_every_phase(

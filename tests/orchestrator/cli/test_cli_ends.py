@@ -16,13 +16,14 @@ from msgspec.structs import replace
 
 from orchestrator import report, run
 from orchestrator.cli import program
+from orchestrator.cli.ending import in_one_line
 from orchestrator.configuration.resolved import StoredRun
 from orchestrator.disk import archive, reporting
 from orchestrator.errors import StorageError, UserError
 from orchestrator.health.verdict import Verdict as Health
 from orchestrator.machine import seen
 from orchestrator.report.comparisons import Standing
-from orchestrator.report.model import Report, Verdict
+from orchestrator.report.model import CellCounts, Report, Verdict
 from orchestrator.stats.siblings import Verdict as Straggling
 from protocol.exit_codes import ExitCode
 from protocol.paths import RunPaths
@@ -259,3 +260,13 @@ def standing(verdict: Straggling) -> Standing:
         },
         Standing,
     )
+
+
+@pytest.mark.parametrize(
+    ("dropped", "words"), [(14, "5 of 19 cells ok, 14 dropped for want of time"), (0, "5 of 19 cells ok")]
+)
+def test_the_last_line_says_why_there_is_less_and_yet_nothing_failed(dropped: int, words: str) -> None:
+    """Exit code 0 beside cells that are missing needs its reason where it is read."""
+    none = dict.fromkeys(CellCounts.__struct_fields__, 0)
+    cells = CellCounts(**none | {"planned": 19, "ok": 5, "dropped": dropped})
+    assert in_one_line("run", "complete", cells, 0, None) == f"run: complete, {words}, exit code 0"

@@ -199,14 +199,14 @@ def test_a_folder_that_was_removed_is_no_place_to_start(
 
 @pytest.mark.parametrize("command", ["resume", "report"])
 def test_a_changed_plan_is_refused_in_the_same_words(invoke: Invoke, tmp_path: Path, command: str) -> None:
-    """run.yaml is no place for second thoughts."""
+    """plan.json is no place for second thoughts."""
     made = FakeRun(tmp_path, models=shipped("lstm"), batch_sizes=(8,))
     made.finish()
-    text = made.paths.config.read_text()
-    made.paths.config.write_text(text.replace("batch_size: 8", "batch_size: 9"))
+    text = made.paths.plan.read_text()
+    made.paths.plan.write_text(text.replace('"batch_size":8', '"batch_size":9'))
     ended = invoke(command, str(made.paths.folder))
     assert ended.exit_code == ExitCode.USAGE
-    assert "run.yaml and journal.gpj belong to different plans" in ended.stderr
+    assert "run.yaml or plan.json and journal.gpj belong to different plans" in ended.stderr
 
 
 def test_without_its_libraries_it_says_how_to_install(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from click.testing import Result
 
 from orchestrator.cli import benchmark
+from orchestrator.history.place import find
 from protocol.exit_codes import ExitCode
 from tests.fakes.histories import UUID, kept, record, recorded, run_id
 
@@ -48,6 +50,39 @@ def test_everything_can_be_had_as_json(invoke: Invoke) -> None:
 
 
 @pytest.mark.usefixtures("history")
+@pytest.mark.parametrize(
+    ("words", "note"),
+    [
+        (("--model", "resnet5"), "note: no recorded run measured resnet5. Did you mean resnet50?\n"),
+        (("--gpu", "B200"), "B200 in its name, or a UUID that begins so. There is NVIDIA H200.\n"),
+        (("--verdict", "complet"), "note: no recorded run, health or burn-in is complet. Did you mean complete?\n"),
+        (("--verdict", "x"), "burn-in is x. There is FAIL, PASS and complete.\n"),
+        (("--since", "2027-01-01"), ""),
+        (("--gpu", "h200", "--model", "resnet50", "--verdict", "fail", "--since", "2027-01-01"), ""),
+    ],
+)
+def test_a_filter_that_fits_no_run_is_no_mistake(invoke: Invoke, words: tuple[str, ...], note: str) -> None:
+    """A word that no recorded run has is told, with those that there are; programs get an empty list."""
+    ended = invoke("history", *words)
+    assert (ended.exit_code, ended.stdout) == (0, "No such run is recorded.\n")
+    assert ended.stderr.endswith(note)
+    assert len(ended.stderr.splitlines()) == bool(note)
+    assert invoke("history", *words, "--json").stdout == "[]\n"
+
+
+@pytest.mark.usefixtures("history")
+@pytest.mark.parametrize("words", [("-p", "fp64"), ("-b", "9"), ("--gpu", "B200"), ("--since", "2027-01-01")])
+def test_a_cell_that_is_not_recorded_is_told_beside_those_that_are(invoke: Invoke, words: tuple[str, ...]) -> None:
+    """Nobody is asked whether he meant the model that he named."""
+    ended = invoke("history", "trend", "resnet50", *words)
+    assert ended.exit_code == ExitCode.USAGE
+    assert ended.stderr == (
+        f"error: no such cell of resnet50 is recorded. Of resnet50 there is bf16 and batch 8, on {UUID}; "
+        "the last run of it began 2026-04-03T21:30:00Z.\n"
+    )
+
+
+@pytest.mark.usefixtures("history")
 def test_one_run_is_shown_in_full(invoke: Invoke) -> None:
     """Its stack, its devices with the reasons of their verdicts, its cells."""
     told = invoke("history", "show", run_id(3)).stdout
@@ -77,10 +112,36 @@ def test_a_trend_is_a_plot_with_its_changes(invoke: Invoke, tmp_path: Path) -> N
     assert legend.endswith("changes beyond 1 %")
 
 
+def test_a_trend_that_nobody_could_judge_says_so(invoke: Invoke, tmp_path: Path) -> None:
+    """Five runs, however far apart, tell no change; six may."""
+    for count, words in ((5, "changes are told from 6 runs on that count, and 5 runs did"), (6, "changes beyond 1 %")):
+        where = kept(tmp_path / str(count), [record(number) for number in range(1, count + 1)]).path
+        told = invoke("history", "trend", "resnet50", "--history-db", str(where)).stdout
+        assert told.splitlines()[-1].endswith(words)
+
+
+@pytest.mark.usefixtures("history")
+def test_a_trend_is_written_into_a_file(invoke: Invoke) -> None:
+    """In the format of its suffix, as it would be printed; an older one is kept. So is a page of it."""
+    for name, options in (("t.txt", ()), ("t.json", ("--format", "json")), ("t.json", ("--json",))):
+        assert invoke("history", "trend", "resnet50", "-o", name).stdout == f"{name}\n"
+        assert Path(name).read_text(encoding="utf-8") == invoke("history", "trend", "resnet50", *options).stdout
+    assert Path("t.1.json").read_text() == Path("t.json").read_text()
+    assert invoke("history", "trend", "resnet50", "-p", "bf16", "-o", "t.html").exit_code == 0
+    page = Path("t.html").read_text(encoding="utf-8")
+    assert '<h1 id="title">resnet50 over 3 runs</h1>' in page
+    assert "<dt>Precision</dt><dd>bf16</dd>" in page
+    assert page == invoke("history", "trend", "resnet50", "-p", "bf16", "--format", "html").stdout
+
+
 @pytest.mark.usefixtures("history")
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        (("trend", "resnet50", "-o", "x.pdf"), "-o/--output: x.pdf: no format has the suffix '.pdf'"),
+        (("trend", "resnet50", "-o", "x.html", "--json"), "has the suffix of html, and --format asks for json"),
+        (("trend", "resnet50", "-o", "none/x.html"), "-o/--output: none/x.html cannot be written: no such folder"),
+        (("trend", "resnet50", "--format", "htm"), "--format: there is no format 'htm'. Did you mean html?"),
         (("show", ""), "a unique beginning of one, got an empty text"),
         (("trend", "resnet5"), "no such cell of resnet5 is recorded. Did you mean resnet50?"),
         (("trend", "resnet50", "-p", "fp64"), "no such cell of resnet50 is recorded"),
@@ -113,8 +174,11 @@ def test_no_run_yet_is_no_mistake(invoke: Invoke) -> None:
         "No run is recorded yet; `run` records each, but with --no-history.\n",
     )
     assert invoke("history", "--json").stdout == "[]\n"
-    ended = invoke("history", "trend", "resnet50")
-    assert (ended.exit_code, "no run is recorded yet" in ended.stderr) == (ExitCode.USAGE, True)
+    for _ in range(2):
+        ended = invoke("history", "trend", "resnet50")
+        assert (ended.exit_code, "no run is recorded yet" in ended.stderr) == (ExitCode.USAGE, True)
+        kept(find(None, os.environ).path.parent, [])
+        assert invoke("history").stdout == "No run is recorded yet; `run` records each, but with --no-history.\n"
 
 
 def test_large_figures_keep_their_digits(invoke: Invoke, tmp_path: Path) -> None:

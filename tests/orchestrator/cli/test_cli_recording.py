@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 from click.testing import Result
 from msgspec.structs import replace
@@ -14,7 +15,7 @@ from msgspec.structs import replace
 from orchestrator import run
 from orchestrator.cli import recording
 from orchestrator.configuration.resolved import StoredRun
-from orchestrator.disk import archive, reporting
+from orchestrator.disk import archive, lock, reporting
 from orchestrator.errors import HistoryError
 from orchestrator.history import store
 from orchestrator.history.place import Place, find
@@ -137,6 +138,31 @@ def test_a_report_is_recorded_where_it_belongs_to_the_run(invoke: Invoke, tmp_pa
     assert recorded(default()) == ["20240115-103000-abcd"]
     invoke("report", str(folder), "--history-db", "mine.db")
     assert recorded(tmp_path / "mine.db") == ["20240115-103000-abcd"]
+
+
+def test_a_report_elsewhere_is_recorded_where_somebody_asks_for_it(invoke: Invoke, tmp_path: Path) -> None:
+    """Whoever names a history, or says --history, means the run; -o alone, and --no-history, are no such wish."""
+    folder = str(reported(tmp_path / "runs" / "20240115-103000-abcd").paths.folder)
+    for words in ((), ("--no-history",), ("--no-history", "--history-db", "mine.db")):
+        assert invoke("report", folder, "-o", "elsewhere.json", *words).exit_code == 0
+    assert (default().exists(), Path("mine.db").exists()) == (False, False)
+    invoke("report", folder, "-o", "elsewhere.json", "--history-db", "mine.db")
+    assert (default().exists(), recorded(tmp_path / "mine.db")) == (False, ["20240115-103000-abcd"])
+    invoke("report", folder, "-o", "elsewhere.json", "--history")
+    assert recorded(default()) == ["20240115-103000-abcd"]
+
+
+def test_a_run_that_goes_on_is_not_recorded(invoke: Invoke, tmp_path: Path) -> None:
+    """It would be of a moment that nobody chose; who asked for it is told so."""
+    fake = FakeRun(tmp_path / "run", batch_sizes=(1, 8))
+    fake.measured(fake.cell(batch_size=1))
+    fake.paths.lock.write_bytes(msgspec.json.encode(lock.myself()))
+    for place in ((), ("-o", "so-far.json")):
+        ended = invoke("report", str(fake.paths.folder), *place, "--history-db", "mine.db")
+        assert (ended.exit_code, "the run still goes on" in ended.stderr) == (0, True)
+        assert "note: nothing was recorded in the history: a process works on the run" in ended.stderr
+        assert "nothing was recorded" not in invoke("report", str(fake.paths.folder), *place).stderr
+    assert (default().exists(), Path("mine.db").exists()) == (False, False)
 
 
 def test_a_run_that_kept_none_is_recorded_where_a_later_command_says_so(tmp_path: Path) -> None:

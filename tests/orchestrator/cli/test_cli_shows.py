@@ -107,6 +107,17 @@ def test_a_dry_run_has_a_table_for_each_kind_of_device() -> None:
     assert "(cpu:0)." in " ".join(on_cpu.split())
 
 
+def test_a_dry_run_says_how_many_launches_may_be_added() -> None:
+    """Four more of each cell of four identical GPUs, and nothing of it where none are added."""
+    asked, machine = configuration(models=shipped("lstm"), launches=3), tuple(map(gpu, range(4)))
+    asked = replace(asked, probes=(), workloads=(Workload.LOAD, Workload.INFERENCE), batch_sizes=(1, 8))
+    told = "Up to 32 more launches if a GPU looks slow, 7 of a cell."
+    assert told not in describe(plan.make(asked, machine), asked, machine)
+    asked = replace(asked, adds_launches=True)
+    assert told in describe(plan.make(asked, machine), asked, machine).splitlines()
+    assert "if a GPU looks slow" not in describe(plan.make(asked, machine[:3]), asked, machine[:3])
+
+
 def test_generation_shows_prompt_and_what_is_added() -> None:
     """Both numbers belong to the cell."""
     writer = replace(shipped("bert-base")[0], name="writer", generation=Generation(prompt_tokens=256, new_tokens=64))

@@ -5,6 +5,7 @@ import xml.etree.ElementTree as ET
 import msgspec
 import pytest
 
+from orchestrator.compare.as_html import page
 from orchestrator.compare.as_junit import to_junit
 from orchestrator.compare.as_markdown import escaped, to_markdown
 from orchestrator.compare.as_text import to_text
@@ -126,6 +127,23 @@ def test_text_of_a_large_run_can_be_read() -> None:
     lines = to_text([found], ExitCode.PASSED).splitlines()
     assert "... and 500 more, which --format json has" in lines
     assert sum(line.startswith(("| GPU 0 model-", "| GPU 1 model-")) for line in lines) == 300
+
+
+def test_modes_and_sizes_are_told_apart_in_every_format() -> None:
+    """A triage has each cell solo and loaded: each has a name of its own, wherever it stands."""
+    both = [cell("a"), cell("a", mode="solo"), cell("b"), cell("b", input_size=512), cell("c")]
+    found = compare(side(*both), side(*both), margins.load())
+    names = ["a inference bf16 b8 loaded", "a inference bf16 b8 solo", "b inference bf16 b8 input 224"]
+    names += ["b inference bf16 b8 input 512", "c inference bf16 b8"]
+    assert [one.cell for one in found.cells] == names
+    text = to_text([found], ExitCode.PASSED)
+    assert all(f"| {name} " in text for name in names)
+    assert [case.get("name") for case in ET.fromstring(to_junit([found], ()))[0]] == names
+    of_page = page([found], ExitCode.PASSED).cells.table
+    columns = [column.title for column in of_page.columns]
+    which = [columns.index(title) for title in ("Model", "Mode", "Input")]
+    shown = {tuple(row[column] for column in which) for row in of_page.rows}
+    assert {("a", "loaded", "224"), ("a", "solo", "224"), ("b", "loaded", "512")} <= shown
 
 
 def test_nothing_in_common_is_said() -> None:

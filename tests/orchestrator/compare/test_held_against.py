@@ -14,11 +14,13 @@ from orchestrator.disk import reporting
 from orchestrator.disk.outcomes import Status
 from orchestrator.errors import ConfigError, RunFolderError
 from orchestrator.report import layout
+from orchestrator.report.as_markdown import to_markdown
 from orchestrator.report.as_text import to_text
 from orchestrator.report.comparisons import Met
-from protocol.cell import Workload
+from orchestrator.report.html import further
+from protocol.cell import Mode, Workload
 from protocol.failure import Category
-from tests.fakes.runs import FakeRun, gpus, shipped
+from tests.fakes.runs import FakeRun, cpus, gpus, shipped
 from tests.fakes.sides import cell, device, side
 
 GENERATING = (Workload.INFERENCE, Workload.GENERATION)
@@ -119,6 +121,41 @@ def test_a_million_samples_cost_what_the_hours_cost(tmp_path: Path) -> None:
     assert tokens.price_per_million == pytest.approx(1000 / text.tokens_per_second)
 
 
+def test_costs_and_limits_of_both_modes_are_told_apart(tmp_path: Path) -> None:
+    """Solo and loaded, on each device, in text, Markdown and on the page; a CPU device is called one."""
+    run = FakeRun(tmp_path, devices=cpus(2), batch_sizes=(1,), modes=(Mode.LOADED, Mode.SOLO))
+    run.everything()
+    run.finish()
+    report = against.hold(run.report(), Against(thresholds=(FAST,), price_per_hour=2.5))
+    names = {f"cpu:{at} resnet50 inference fp32 b1 {mode}" for at in (0, 1) for mode in Mode}
+    for text in (to_text(report), to_markdown(report).replace("\\", "")):
+        rows = [line.strip(" |").split("|") for line in text.splitlines() if line.strip().startswith("|")]
+        limits = {column.strip() for row in rows if "50 ms" in "".join(row) for column in row[:2]}
+        assert limits >= names
+        assert {row[0].strip() for row in rows if "images" in "".join(row)} == names
+    of_node = [line for line in to_markdown(report).splitlines() if line.endswith("% |  |")]
+    assert [line[: len("| cpu:0 | resnet50 inference fp32 b1 |")] for line in of_node] == [
+        f"| cpu:{at} | resnet50 inference fp32 b1 |" for at in (0, 1)
+    ]
+    section = further.held_against(report)
+    assert section is not None
+    assert [
+        {row[place] for row in table.rows} for place, table in ((1, section.tables[0]), (0, section.tables[1]))
+    ] == [
+        names,
+        names,
+    ]
+
+
+def test_a_hardware_fault_is_told_before_a_missed_limit(tmp_path: Path) -> None:
+    """What ended otherwise ends as it did, with its own reasons first."""
+    report = made(tmp_path / "run").report()
+    verdict = msgspec.structs.replace(report.verdict, exit_code=3, word="hardware fault", reasons=("GPU 0: Xid 48",))
+    found = against.hold(msgspec.structs.replace(report, verdict=verdict), Against(thresholds=(SLOW,))).verdict
+    assert (found.exit_code, found.word) == (3, "hardware fault")
+    assert [one.split(":")[0] for one in found.reasons] == ["GPU 0", "2 thresholds missed"]
+
+
 # ── in the folder, and in the report ──────────────────────────────────────────────────────────────────────────────────
 
 SLOW = Threshold(name="slow", figure=Figure.FORWARD_TIME, phase=Workload.INFERENCE, below=5.0)
@@ -146,6 +183,7 @@ def test_a_run_is_held_against_what_its_folder_says(tmp_path: Path) -> None:
     for words in ("Compared to baseline old (NVIDIA H200,", "- gpt2: +100.0%", "- Overall: +100.0%", "At 2.5 an hour"):
         assert words in text
     assert "Overall Performance Score: 200.0" in text
+    assert "Overall score: 200.0; overall score = 100 x" in " ".join(text.split())
     assert max(map(layout.width, text.splitlines())) <= layout.WIDTH
 
 

@@ -103,7 +103,7 @@ def damaged(report: bytes) -> dict[str, tuple[bytes, str]]:
     other = SCHEMA_VERSION - 1
     return {
         "cut off": (report[: len(report) // 2], "damaged: it is cut off"),
-        "empty": (b"", "damaged: it is cut off"),
+        "empty": (b"", "damaged: it is empty"),
         "not JSON": (b"Model,Type\n", "damaged: it is not JSON"),
         "binary": (b"\x93NUMPY\x01\x00", "damaged: it is not JSON"),
         "not UTF-8": (b'{"schema_version": 5, "\xff": 1}', "damaged"),
@@ -182,8 +182,8 @@ def test_a_baseline_is_read_as_it_was_written(tmp_path: Path, report: Path) -> N
     path.write_bytes(msgspec.json.encode(made))
     assert reading.baseline(str(path)) == msgspec.structs.replace(made, name=str(path))
     assert isinstance(reading.baseline(str(report)), Side)
-    with pytest.raises(ConfigError, match=r"there is no file h200, and no baseline of that name.* `make-baseline`"):
-        reading.baseline("h200")
+    with pytest.raises(ConfigError, match=r"there is no file b300, and no baseline of that name.* `make-baseline`"):
+        reading.baseline("b300")
     with pytest.raises(ConfigError, match="expected a file or a name"):
         reading.baseline(" ")
 

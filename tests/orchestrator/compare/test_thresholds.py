@@ -10,7 +10,7 @@ from orchestrator.configuration.catalogue import configs_folder
 from orchestrator.errors import ConfigError
 from orchestrator.report.comparisons import Met, ThresholdResult
 from orchestrator.report.model import Report
-from protocol.cell import Precision, Workload
+from protocol.cell import Mode, Precision, Workload
 from protocol.failure import Category
 from tests.fakes.runs import FakeRun, gpus, shipped
 
@@ -49,6 +49,25 @@ def limit(figure: Figure, phase: Workload = Workload.INFERENCE, **more: object) 
 def judged(report: Report, threshold: Threshold) -> list[ThresholdResult]:
     """What comes of one limit."""
     return list(thresholds.judge(report, [threshold], {}))
+
+
+def test_throughput_scales_over_the_node_or_the_limit_is_missed(tmp_path: Path) -> None:
+    """With all at work GPU 1 does 80 % of what it does alone; solo cells are what it is held against, not held."""
+    run = FakeRun(tmp_path, devices=gpus(2), batch_sizes=(8,), modes=(Mode.LOADED, Mode.SOLO))
+    for cell in run.stored.plan.cells:
+        crowded = cell.mode is Mode.LOADED and cell.devices[0] == run.stored.devices[1].uuid
+        run.measured(cell, forward_ms=12.5 if crowded else 10.0)
+    run.finish()
+    found = judged(run.report(), limit(Figure.OF_SOLO, at_least=90))
+    assert [(one.gpu_id, one.status) for one in found] == [(0, Met.MET), (1, Met.MISSED)]
+    assert [one.actual for one in found] == [pytest.approx(100), pytest.approx(80)]
+
+
+def test_a_run_of_one_mode_says_nothing_of_scaling(report: Report) -> None:
+    """Not measured, and how it would be."""
+    found = judged(report, limit(Figure.OF_SOLO))
+    assert {one.status for one in found} == {Met.NOT_MEASURED}
+    assert all("mode: [loaded, solo]" in one.note for one in found if not one.note.startswith(("ran at", "no result")))
 
 
 # ── figures ───────────────────────────────────────────────────────────────────────────────────────────────────────────

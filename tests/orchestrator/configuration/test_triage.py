@@ -44,7 +44,7 @@ def test_triage_of_a_node_fits_into_its_time(count: int) -> None:
     machine = tuple(map(gpu, range(count)))
     made = plan.make(asked(), machine)
     budget = Budget(asked(), machine, 600, began=0.0)
-    assert all(budget.forecast(made, device) == len(made.order[device.uuid]) for device in machine)
+    assert all(budget.forecast(made, device) == made.order[device.uuid] for device in machine)
     assert estimate.total_s(made, asked(), machine) < 500
 
 
@@ -72,7 +72,17 @@ def test_a_rehearsal_shows_both_modes_and_the_time(invoke: Invoke) -> None:
     assert shown.exit_code == 0
     assert "all at once and one after the other" in " ".join(shown.output.split())
     assert {line.split()[-3] for line in shown.output.splitlines() if " lstm " in line} == {"loaded", "solo"}
-    assert "triage ends within 600 s, enough for about 12 launches" in shown.output
+    assert "triage ends within 600 s, enough for all of them, as estimated." in shown.output
+    assert "no time for" not in shown.output
+
+
+def test_a_rehearsal_names_what_there_will_be_no_time_for(invoke: Invoke) -> None:
+    """On a CPU: which cells, not only how many launches. A probe has no batch, and is quick."""
+    shown = " ".join(invoke("triage", "--gpu-ids", "cpu:0,cpu:1", "--dry-run").output.split())
+    assert "launches; the rest is dropped. Probably no time for: " in shown
+    without = shown.split("Probably no time for: ")[1].split(". ")[0].split(", ")
+    assert "bert-base training bf16 b64 solo" in without
+    assert not [name for name in without if name.startswith(("gemm", "hbm"))]
 
 
 def test_a_limit_that_is_too_short_is_said_of_triage(invoke: Invoke) -> None:

@@ -187,7 +187,7 @@ def test_a_scan_goes_on_while_there_is_time_for_its_next_launch() -> None:
 def test_the_forecast_is_what_would_be_measured() -> None:
     """As many launches as a run whose launches take what was estimated."""
     run = Clocked((gpu(0),), 60.0, 1.0)
-    foreseen = run.budget.forecast(run.planned, gpu(0))
+    foreseen = len(run.budget.forecast(run.planned, gpu(0)))
     run.work()
     assert abs(foreseen - len(run.over)) <= 0.2 * len(run.over) + 1
     assert 0 < foreseen < len(run.planned.cells)
@@ -200,7 +200,7 @@ def test_the_forecast_counts_that_all_others_wait_for_what_works_alone() -> None
     for mode in Mode:
         asked = msgspec.structs.replace(ASKED, modes=(mode,))
         budget = Budget(asked, machine, 60.0, began=0.0)
-        foreseen[mode] = budget.forecast(plan.make(asked, machine), gpu(0))
+        foreseen[mode] = len(budget.forecast(plan.make(asked, machine), gpu(0)))
     assert foreseen[Mode.SOLO] == pytest.approx(foreseen[Mode.LOADED] / 4, abs=1.5)
 
 

@@ -125,10 +125,10 @@ def test_a_run_that_goes_on_after_its_end_is_not_finished(tmp_path: Path) -> Non
 
 
 def test_another_plan_is_refused(tmp_path: Path) -> None:
-    """A run.yaml that was changed after the fact does not belong to its journal any more."""
+    """A plan.json that was changed after the fact does not belong to its journal any more."""
     run = FakeRun(tmp_path / "run")
     other = FakeRun(tmp_path / "other", batch_sizes=(2, 4))
-    run.paths.config.write_bytes(other.paths.config.read_bytes())
+    run.paths.plan.write_bytes(other.paths.plan.read_bytes())
     with pytest.raises(RunFolderError, match="different plans"):
         run.archive()
 
@@ -156,6 +156,31 @@ def test_a_damaged_run_yaml_is_an_error_for_people(tmp_path: Path, text: str) ->
     run.paths.config.write_text(text)
     with pytest.raises(RunFolderError, match=r"run\.yaml"):
         run.archive()
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b"{}", b"[" * 500_000, b'{"cells": "\xff"}', b'{"cells": 1e999}'])
+def test_a_damaged_plan_is_an_error_for_people(tmp_path: Path, data: bytes) -> None:
+    """Whatever stands in plan.json, the answer is one error that names it."""
+    run = FakeRun(tmp_path / "run")
+    run.paths.plan.write_bytes(data)
+    with pytest.raises(RunFolderError, match=r"plan\.json: damaged"):
+        run.archive()
+
+
+def test_the_plan_is_hashed_as_it_lies_on_disk(tmp_path: Path) -> None:
+    """Anybody can tell with sha256sum whether a plan.json belongs to a journal."""
+    run = FakeRun(tmp_path / "run")
+    assert hashlib.sha256(run.paths.plan.read_bytes()).hexdigest().startswith(run.archive().header.plan_hash)
+
+
+def test_a_run_yaml_that_holds_the_plan_is_read(tmp_path: Path) -> None:
+    """As it was written until the plan got a file of its own: reports of such runs can still be made."""
+    run = FakeRun(tmp_path / "run")
+    plan = yaml.safe_load(run.paths.plan.read_text())
+    with run.paths.config.open("a") as file:
+        yaml.safe_dump({"plan": plan}, file)
+    run.paths.plan.unlink()
+    assert archive.load_stored(run.paths) == run.stored
 
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:

@@ -41,6 +41,8 @@ def senseless(run: FakeRun) -> None:
 DAMAGES: dict[str, tuple[str, Damage]] = {
     "no YAML": ("run.yaml", lambda run: run.paths.config.write_text("a: [")),
     "not what is stored": ("run.yaml", lambda run: run.paths.config.write_text("tool_version: 1")),
+    "no plan": ("plan.json", lambda run: run.paths.plan.unlink()),
+    "no JSON": ("plan.json", lambda run: run.paths.plan.write_text("{")),
     "too large": ("run.yaml", lambda run: run.paths.config.write_bytes(b"#" * (16 << 20) + b"\n")),
     "no journal": ("journal.gpj", lambda run: run.paths.journal.unlink()),
     "another file": ("journal.gpj", lambda run: run.paths.journal.write_text("something else entirely, and long")),

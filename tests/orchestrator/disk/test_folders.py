@@ -7,6 +7,7 @@ import pytest
 
 from orchestrator.configuration import catalogue, settings
 from orchestrator.configuration import resolve as config
+from orchestrator.configuration.resolved import ReportFormat
 from orchestrator.disk import folders
 from orchestrator.errors import ConfigError, RunFolderError
 from tests.fakes.commands import python
@@ -101,6 +102,18 @@ def test_a_runs_folder_that_is_none_is_refused(
     (tmp_path / "file").touch()
     with pytest.raises(RunFolderError, match=message):
         folders.existing_run(None, runs)
+
+
+@pytest.mark.parametrize("name", ["pipe", "link", "/dev/null", "/dev/stdout", "/dev/gpubench.json"])
+def test_no_report_takes_the_place_of_a_device(tmp_path: Path, name: str) -> None:
+    """An older file is moved aside for a new one: as root, `-o /dev/null` would take it from the whole machine."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("/dev/null")
+    path = tmp_path / name
+    with pytest.raises(ConfigError, match=r"^-o: .* is a device, a pipe or a socket, and no place for a file"):
+        folders.require_file(path, "-o")
+    with pytest.raises(ConfigError, match="no place for a file"):
+        folders.require_place(path, (ReportFormat.JSON,), "-o", make=True)
 
 
 def test_nothing_is_made_to_find_out(tmp_path: Path) -> None:

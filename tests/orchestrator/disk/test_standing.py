@@ -221,11 +221,14 @@ def test_a_run_that_is_over_has_its_verdict(tmp_path: Path) -> None:
     """Word, cells and exit code in the line that the run itself ended with; the report is the one in its folder."""
     run = reported(tmp_path / "run")
     told = look(run)
-    file = run.paths.report("json")
     assert told.outcome is not None
+    assert told.outcome.report == str(run.paths.report("json"))
     assert (told.outcome.verdict, told.outcome.exit_code, told.no_outcome) == ("incomplete", 4, "")
-    line = f"Verdict   run: incomplete, 1 of 2 cells ok, 1 failed, exit code 4; report: {file}"
+    line = "Verdict   run: incomplete, 1 of 2 cells ok, 1 failed, exit code 4"
+    assert told.reports
     assert line in describe(told).splitlines()
+    unpublished = msgspec.structs.replace(told, reports=())
+    assert f"{line}; report: {told.outcome.report}" in describe(unpublished).splitlines()
     held_by(run)
     assert look(run).outcome is None
 

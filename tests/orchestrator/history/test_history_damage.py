@@ -36,7 +36,13 @@ def text(path: Path) -> None:
     path.write_text("dear diary\n" * 100)
 
 
-@pytest.mark.parametrize("damage", [truncated, scribbled, random_bytes, text])
+def schema(path: Path) -> None:
+    """What SQLite is to quote of the schema, to say what is wrong with it, is no text."""
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b"CREATE TABLE cells", b"CREATE TABL\xec cells"))
+
+
+@pytest.mark.parametrize("damage", [truncated, scribbled, random_bytes, text, schema])
 def test_a_damaged_history_is_set_aside_and_told(tmp_path: Path, damage: Callable[[Path], None]) -> None:
     """Byte for byte, under a name of its own, twice if need be; the run is recorded in a new one."""
     for number in (1, 2):
@@ -52,6 +58,7 @@ def test_a_damaged_history_is_set_aside_and_told(tmp_path: Path, damage: Callabl
         assert (tmp_path / f"history.damaged-{number}.db").read_bytes() == before
         assert runs(where) == [run_id(28)]
         assert [f"set aside as history.damaged-{number}.db" in note for note in notes] == [True]
+        assert "\n" not in notes[0]
 
 
 def test_damage_is_told_to_those_who_meet_it(tmp_path: Path) -> None:
@@ -120,8 +127,9 @@ def test_a_named_file_that_is_none_of_ours_is_left_alone(tmp_path: Path) -> None
         connection.execute("CREATE TABLE bookmarks (url)")
     before = document.read_bytes(), other.read_bytes()
     for path, words in ((document, "no history of gpubench"), (other, "the database of another program")):
-        with pytest.raises(HistoryError, match=words), store.writing(Place(path, default=False)):
-            pass
+        for opening in (store.writing, store.reading):
+            with pytest.raises(HistoryError, match=words), opening(Place(path, default=False)):
+                pass
     assert (document.read_bytes(), other.read_bytes()) == before
     assert {path.name for path in tmp_path.iterdir()} == {"report.json", "other.db"}
 

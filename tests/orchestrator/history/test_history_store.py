@@ -4,6 +4,7 @@ import os
 import signal
 import sqlite3
 import tempfile
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import cast
@@ -102,6 +103,50 @@ def test_what_is_no_text_is_refused_in_words(tmp_path: Path) -> None:
     assert runs(where) == [run_id(1)]
 
 
+def test_what_contradicts_itself_is_refused_in_words(tmp_path: Path) -> None:
+    """The facts of a device are of another one than its cells are on: nobody of ours has written that."""
+    where = kept(tmp_path, [record(1)])
+    with closing(sqlite3.connect(where.path)) as connection:
+        connection.execute("UPDATE devices SET facts = replace(facts, 'GPU-5317350e', 'GPU-5317350f')")
+        connection.commit()
+    with store.reading(where) as opened, pytest.raises(HistoryError, match="a cell on 'GPU-5317350e-"):
+        reading.run(cast("sqlite3.Connection", opened), run_id(1))
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "ask"),
+    [
+        ("runs", "hostname", lambda opened: reading.run(opened, run_id(1))),
+        ("devices", "health_words", lambda opened: reading.run(opened, run_id(1))),
+        ("devices", "health_words", lambda opened: reading.offences(opened, [UUID])),
+        ("cells", "doubt", lambda opened: reading.run(opened, run_id(1))),
+        ("cells", "doubt", lambda opened: reading.points(opened, "resnet50")),
+        ("runs", "hostname", lambda opened: reading.points(opened, "resnet50")),
+        ("cells", "model_name", reading.models),
+    ],
+)
+def test_bytes_in_place_of_a_text_are_refused_in_words(
+    tmp_path: Path, table: str, column: str, ask: Callable[[sqlite3.Connection], object]
+) -> None:
+    """SQLite keeps them in a column of texts too; nobody of ours has written that."""
+    where = kept(tmp_path, [record(1, health="WARN")])
+    with closing(sqlite3.connect(where.path)) as connection:
+        connection.execute(f"UPDATE {table} SET {column} = x'00ff'")
+        connection.commit()
+    with pytest.raises(HistoryError, match="has not written"), store.reading(where) as opened:
+        ask(cast("sqlite3.Connection", opened))
+
+
+def test_a_run_without_end_is_refused_in_words(tmp_path: Path) -> None:
+    """SQLite keeps what is infinite; no run has taken that long."""
+    where = kept(tmp_path, [record(1)])
+    with closing(sqlite3.connect(where.path)) as connection:
+        connection.execute("UPDATE runs SET seconds = 9e999")
+        connection.commit()
+    with pytest.raises(HistoryError, match="has not written"):
+        runs(where)
+
+
 def test_readers_make_nothing(tmp_path: Path) -> None:
     """Where no run was recorded there is no history, and asking makes none."""
     with store.reading(place(tmp_path / "none")) as connection:
@@ -189,6 +234,7 @@ def test_a_history_that_may_not_be_written_can_be_read() -> None:
         where.path.parent.chmod(0o755)
     assert told.splitlines()[0] == f"['{run_id(1)}']"
     assert "history cannot be used: " in told.splitlines()[1]
+    assert "it and the folder that it lies in have to be open to you for this" in told.splitlines()[1]
 
 
 def test_an_older_history_that_may_not_be_written_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

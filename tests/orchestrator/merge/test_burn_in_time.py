@@ -10,12 +10,13 @@ import pytest
 
 from orchestrator.configuration.resolved import Configuration
 from orchestrator.deciding import stopping
-from orchestrator.disk import journal
+from orchestrator.disk import evidence, journal
 from orchestrator.disk.archive import Attempt, assemble
 from orchestrator.disk.evidence import LaunchEvidence
 from orchestrator.disk.records import Beside, End, Foreign, Left, Segment, Start
 from orchestrator.health.verdict import Verdict
 from orchestrator.merge import loads, waits
+from orchestrator.merge.loads import Load
 from orchestrator.merge.times import iso
 from orchestrator.report.burn_in import GpuBurnIn
 from protocol.cell import Cell, Workload
@@ -179,8 +180,8 @@ def test_a_worker_is_believed_within_the_journal() -> None:
     segment = Segment(boot_id="b", driver_version=None, tool_version="", pid=1, wall=0.0, monotonic_ns=0)
     start = Start(launch=1, cell="c", attempt=1, round=0, device="cpu:0", batch_size=1, at_ns=100)
     attempt = Attempt(segment, start, lasted_ms=50e-6)
-    told = cast("LaunchEvidence", SimpleNamespace(worked_ns=(1, 10**18)))
-    assert loads.work([(attempt, told)], ()) == {segment: [(100, 150)]}
+    told = cast("LaunchEvidence", SimpleNamespace(worked_ns=(1, 10**18), stalls=()))
+    assert loads.work([(attempt, told)], ()) == {segment: Load([(100, 150)])}
 
 
 @pytest.mark.parametrize(("words", "more_s"), [(stopping.OUT_OF_TIME, 27), ("", 0)])
@@ -287,7 +288,8 @@ def test_a_gpu_whose_memory_stays_taken_is_waited_for(tmp_path: Path, teardown_s
     night.work(first=20, last=40)
     records += journal.read(night.paths.journal)[len(records) :]
     archive = assemble(night.stored, night.paths, tuple(records))
-    work = {archive.segments[0]: [(begun_ns - SECOND_NS, begun_ns), (begun_ns + 205 * SECOND_NS, night.now_ns)]}
+    launches = [(begun_ns - SECOND_NS, begun_ns), (begun_ns + 205 * SECOND_NS, night.now_ns)]
+    work = {archive.segments[0]: Load(launches)}
     assert bool([*loads.idle(work, waits.told(archive, ()))]) is told
 
 
@@ -303,3 +305,29 @@ def test_an_end_that_a_later_segment_wrote_has_no_time_of_its_own(tmp_path: Path
     night._journal.append(End(launch=launch, at_ns=night.now_ns, failure=failure))
     first, _ = finished(night)
     assert f"round 10, {iso(begun)}: crashed: it is gone" in texts(first), texts(first)
+
+
+def test_what_stood_still_is_not_load(tmp_path: Path) -> None:
+    """A worker that was stopped in its launch and went on: neither under load nor served meanwhile, and told."""
+    night = a_night(tmp_path)
+    work_but_one(night)
+    cell = soak(night)
+    more = {"forward_ms": 100.0, "blocks": 3, "iterations": 10, "stood_still_s": 64.0}
+    night.measured(cell, number=LAST, verification=sound(cell), **more)
+    first, second = finished(night)
+    assert first.served_seconds - second.served_seconds == pytest.approx(3, abs=1)
+    assert first.under_load_seconds - second.under_load_seconds == pytest.approx(3, abs=0.5)
+    assert (first.verdict, second.verdict) == (Verdict.UNKNOWN, Verdict.PASS)
+    assert "without load for 64 s from 2024-01-15T10:" in texts(first)
+
+
+def test_what_stood_still_is_not_slow(tmp_path: Path) -> None:
+    """Its windows have the rate of the blocks that worked, or none."""
+    night = a_night(tmp_path)
+    cell = soak(night)
+    more = {"forward_ms": 100.0, "blocks": 30, "iterations": 10, "stood_still_s": 64.0}
+    launch = night.measured(cell, number=LAST, verification=sound(cell), **more)
+    night.finish()
+    rates = [window.rate for window in evidence.gather(night.archive()).launches[launch].rates]
+    assert len(rates) in {2, 3, 4}
+    assert rates == [pytest.approx(10, rel=0.05)] * len(rates)

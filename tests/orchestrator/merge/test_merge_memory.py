@@ -7,10 +7,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from orchestrator.burn_in import memory_share
+from orchestrator.health.verdict import Verdict
 from orchestrator.merge import memory_patterns
 from orchestrator.report.burn_in import GpuBurnIn
-from protocol.cell import Workload
-from protocol.verification import Verification
+from protocol.cell import DeviceKind, Workload
+from protocol.verification import MemoryShare, Verification
 from tests.fakes.nights import Night, sound
 from tests.fakes.runs import gpus
 
@@ -73,3 +75,60 @@ def test_the_report_names_them_device_by_device(tmp_path: Path) -> None:
     assert "memory: pattern walking" not in second.not_tested
     memory = next(check for check in first.checks if check.check == Workload.MEMORY)
     assert memory.method.endswith(f"walking {memory.launches}, random {memory.launches}")
+
+
+@pytest.mark.parametrize(
+    ("covered", "taken", "share", "sizes", "why"),
+    [
+        (850, 920, "85.0 %", "(850 of 1,000 MiB)", "ended before they had checked"),
+        (700, 920, "70.0 %", "(700 of 1,000 MiB)", "ended before they had checked"),
+        (600, 600, "60.0 %", "(600 of 1,000 MiB)", "no more than 600 MiB could be had"),
+        (920, 600, "60.0 %", "(920 of 1,000 MiB)", "no more than 600 MiB could be had"),
+    ],
+)
+def test_how_much_was_covered_is_told_with_why_no_more(
+    covered: int, taken: int, share: str, sizes: str, why: str
+) -> None:
+    """A worker that says it has checked more than it had is believed as far as that."""
+    mib = 1024 * 1024
+    said = MemoryShare(covered=covered * mib, taken=taken * mib, whole=1000 * mib)
+    found = memory_share.covered([msgspec.structs.replace(marched(), share=said)], DeviceKind.CUDA)
+    assert found is not None
+    assert (found.share, found.words) == (
+        pytest.approx(min(covered, taken) / 1000),
+        f"{share} of the memory that was free when it began {sizes}",
+    )
+    assert why in found.why
+
+
+def test_one_launch_that_covered_it_is_enough() -> None:
+    """Others may have found less free; a check that says nothing of it is not counted as none."""
+    less, most = (MemoryShare(covered=size, taken=size, whole=100) for size in (10, 92))
+    launches = [msgspec.structs.replace(marched(), share=share) for share in (less, most, None, less)]
+    found = memory_share.covered(launches, DeviceKind.CPU)
+    assert found is not None
+    assert found.share == pytest.approx(0.92)
+    assert found.words == "92.0 % of what was planned (0 of 0 MiB)"
+    assert memory_share.covered([marched()], DeviceKind.CPU) is None
+
+
+def test_a_gpu_whose_memory_was_not_covered_does_not_pass(tmp_path: Path) -> None:
+    """UNKNOWN, with how much was; its sibling, which had it all, passes."""
+    night = Night(tmp_path, gpus(2))
+    cell = next(cell for cell in night.stored.plan.cells if cell.workload is Workload.MEMORY)
+    short = msgspec.structs.replace(sound(cell), share=MemoryShare(covered=60 << 30, taken=60 << 30, whole=80 << 30))
+    rounds = {number for order in night.stored.plan.order.values() for _, number in order}
+    night.work(verified={(0, Workload.MEMORY, number): short for number in rounds})
+    for place in range(2):
+        night.climate(place)
+    night.well()
+    night.finish()
+    found = night.report().burn_in
+    assert found is not None
+    first, second = found.gpus
+    assert (first.verdict, second.verdict) == (Verdict.UNKNOWN, Verdict.PASS), second.reasons
+    (reason,) = first.reasons
+    assert "75.0 % of the memory that was free when it began (61,440 of 81,920 MiB), and 85 % are needed" in reason.text
+    shares = {check.check: check.covered_share for check in first.checks}
+    assert shares.pop(Workload.MEMORY) == pytest.approx(0.75)
+    assert set(shares.values()) == {None}

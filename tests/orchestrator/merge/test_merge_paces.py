@@ -4,19 +4,25 @@ import os
 import random
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from orchestrator.burn_in.verdict import Pace
-from orchestrator.disk.evidence import gather
+from orchestrator.disk.archive import Attempt
+from orchestrator.disk.evidence import LaunchEvidence, gather
+from orchestrator.disk.records import Segment, Start
 from orchestrator.health.verdict import Verdict
+from orchestrator.merge import paces
 from orchestrator.merge.courses import ITSELF, SIBLINGS
-from orchestrator.merge.paces import BESIDE, OVER_TIME
+from orchestrator.merge.paces import BESIDE, OVER_TIME, Launched
 from orchestrator.report.burn_in import GpuBurnIn, PaceReport
 from orchestrator.stats.drift import Verdict as CourseVerdict
+from orchestrator.stats.windows import Window
 from protocol.cell import Cell, Workload
 from tests.fakes.nights import Night
-from tests.fakes.runs import gpus
+from tests.fakes.runs import SECOND_NS, gpus
 
 
 @pytest.fixture(autouse=True)
@@ -138,3 +144,57 @@ def test_what_is_not_settled_beside_siblings_is_not_called_steady(tmp_path: Path
         return 0.96 + chance.gauss(0, 0.05) if gpu == 2 and cell.workload is Workload.SOAK else 1.0
 
     assert pace(a_night(tmp_path, rate)[2], BESIDE).pace is Pace.UNTOLD
+
+
+def test_a_boot_in_the_middle_begins_no_new_night(tmp_path: Path) -> None:
+    """The clock begins anew, with the numbers of the first half: what one GPU lost with it is found and dated."""
+    night = Night(tmp_path, gpus(4))
+    middle = len(night.stored.plan.order[night.stored.devices[0].uuid]) // 2
+    begun_ns = night.now_ns
+    night.work(last=middle)
+    for place in range(4):
+        night.climate(place)
+    night.segment(boot_id="another", now_ns=begun_ns)
+    night.work(first=middle, rate=lambda gpu, _hours: 0.9 if gpu == 2 else 1.0)
+    night.finish()
+    found = night.report().burn_in
+    assert found is not None
+    for place, gpu in enumerate(found.gpus):
+        told = pace(gpu, OVER_TIME)
+        assert told.pace is (Pace.SLOWER if place == 2 else Pace.STEADY), told.text
+        assert all(0.8 < one.hours < 1 for one in told.courses), told.courses
+    slow = {one.against: one for one in pace(found.gpus[2], OVER_TIME).courses}
+    assert slow[SIBLINGS].change_percent == pytest.approx(-10, abs=1)
+    assert slow[SIBLINGS].step_at_hours == pytest.approx(0.4, abs=0.1)
+
+
+def launched(boot: str, wall: float, monotonic_s: int, *numbers: int) -> Launched:
+    """A launch of a boot, with windows of these numbers. wall, monotonic_s: when its segment began."""
+    segment = Segment(
+        boot_id=boot, driver_version=None, tool_version="", pid=1, wall=wall, monotonic_ns=monotonic_s * SECOND_NS
+    )
+    start = Start(launch=1, cell="c", attempt=1, round=0, device="GPU-0", batch_size=1, at_ns=0)
+    rates = tuple(Window(number, "soak", 1.0) for number in numbers)
+    return Attempt(segment, start), cast("Cell", None), cast("LaunchEvidence", SimpleNamespace(rates=rates))
+
+
+@pytest.mark.parametrize(
+    ("wall", "moved"),
+    [
+        (20_000.0, 1009),  # by the calendar: its clock began 10,090 seconds after that of the first
+        (10_204.0, 29),  # to the nearest window
+        (10_000.0, 15),  # the calendar was set back: right behind the last window of the first boot
+    ],
+)
+def test_windows_of_a_later_boot_come_behind_those_of_the_first(wall: float, moved: int) -> None:
+    """A segment of the same boot has its clock, whatever the calendar says."""
+    first = launched("first", 10_000.0, 100, 10, 11, 24)
+    again = launched("first", 77.0, 150, 20)
+    second = launched("second", wall, 10, 10, 12)
+    assert paces._shifts([first, again, second]) == {"first": 0, "second": moved}
+
+
+def test_boots_without_a_window_do_not_move_what_follows() -> None:
+    """The third comes behind the first."""
+    found = paces._shifts([launched("a", 0.0, 0, 50), launched("b", 10.0, 0), launched("c", 20.0, 0, 3)])
+    assert found == {"a": 0, "b": 1, "c": 48}

@@ -55,6 +55,7 @@ def view(**changes: Any) -> View:
         model="resnet50",
         workload="inference",
         precision="fp32",
+        mode="solo",
         batch_size=8,
         iteration_s=0.01,
         items_per_second=800.0,
@@ -120,7 +121,7 @@ def test_the_run_says_how_far_it_is() -> None:
 
 def test_each_cell_has_its_last_figures() -> None:
     """Items a second and the time of an iteration, with what tells cells apart."""
-    labels = ("a-cell", "GPU 0", GPU.uuid, "resnet50", "inference", "fp32", "8")
+    labels = ("a-cell", "GPU 0", GPU.uuid, "resnet50", "inference", "fp32", "solo", "8")
     assert rows("gpubench_cell_items_per_second", view()) == {labels: 800.0}
     assert rows("gpubench_cell_iteration_seconds", view()) == {labels: 0.01}
 

@@ -81,7 +81,8 @@ def test_figures_are_those_of_the_last_good_launch(follower: Follower) -> None:
     follower.tell(ended(follower, failed=Category.CRASHED, again=True))
     seen = follower.view()
     (figure,) = seen.figures.values()
-    assert (figure.model, figure.label, figure.uuid, figure.batch_size) == ("a", "cpu:0", "cpu:0", 1)
+    assert (figure.model, figure.label, figure.uuid, figure.mode) == ("a", "cpu:0", "cpu:0", "solo")
+    assert figure.batch_size == 1
     assert (figure.iteration_s, figure.items_per_second) == (pytest.approx(0.02), 50.0)
     assert (seen.failures, seen.retries) == ({Category.CRASHED: 1}, 1)
 

@@ -3,10 +3,11 @@
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import protocol
@@ -15,7 +16,7 @@ from orchestrator.processes.fleet import Fleet
 from orchestrator.processes.link import Link
 from orchestrator.processes.live import Concluded, Gone, Happening, Live
 from protocol.failure import Category, Failure, Phase
-from protocol.messages import Ack, Hello, LaunchSpec, Outcome, PhaseEntered, ToWorker
+from protocol.messages import STEP, Ack, Hello, LaunchSpec, Outcome, PhaseEntered, ToWorker
 from protocol.paths import RunPaths
 from protocol.result import Result
 from tests.fakes import gangs
@@ -37,11 +38,11 @@ class Held:
     members: tuple[Live, ...] = ()
 
     def begin(self, now: state.RunState) -> None:
-        """Ask for the launch of the gang, and let all its processes say hello."""
+        """Ask for the launch of the gang, and let its processes say hello, as many as there are."""
         (following,) = [one for one in state.next_launches(now)[1] if len(one.cell.devices) > 1]
         assert list(self.fleet.request(following, time.monotonic())) == []
         self.members = next(iter(self.fleet.live.values())).siblings
-        for live, process in zip(self.members, self.processes, strict=True):
+        for live, process in zip(self.members, self.processes, strict=False):
             spec, at = live.spec, time.monotonic()
             hello = Hello(
                 launch=spec.launch, token=spec.token, version=protocol.VERSION, pid=process.pid, root=spec.root
@@ -71,6 +72,20 @@ class Held:
 @pytest.fixture
 def held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Held]:
     """The launch of three devices, under way."""
+    with under_way(tmp_path, monkeypatch, DEVICES) as made:
+        yield made
+
+
+@pytest.fixture
+def unborn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Held]:
+    """The same, with a process on two of the devices alone."""
+    with under_way(tmp_path, monkeypatch, DEVICES - 1) as made:
+        yield made
+
+
+@contextmanager
+def under_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, born: int) -> Iterator[Held]:
+    """The launch, with so many processes."""
     stored = gangs.prepare(tmp_path / "run", DEVICES)
     order = {uuid: queue[1:2] for uuid, queue in stored.plan.order.items()}
     only = state.begin(type(stored.plan)(cells=stored.plan.cells, order=order))
@@ -79,7 +94,7 @@ def held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Held]:
         asked: list[LaunchSpec] = []
         made = Held(Fleet(stored, RunPaths(tmp_path / "run"), link, asked.append), asked=asked)
         monkeypatch.setattr(link, "send", lambda token, message: made.sent.append((token, message)))
-        for _ in range(DEVICES):
+        for _ in range(born):
             process = opened.enter_context(subprocess.Popen(["sleep", "60"], process_group=0))
             opened.callback(process.kill)
             made.processes.append(process)
@@ -129,6 +144,20 @@ def test_one_that_fails_ends_the_others_at_once(held: Held) -> None:
     assert found.outcome.evidence["on cpu:0"].startswith("ended with the others")
 
 
+def test_what_a_process_was_writing_when_it_was_ended_is_removed(held: Held) -> None:
+    """All of them write down that the connection broke, at the moment in which they are ended because of another."""
+    written = [live.paths.unfinished_error for live in held.members]
+    for path in written:
+        path.write_bytes(b"{")
+    now = time.monotonic()
+    held.tell(1, RAISED, now)
+    held.dies(0, now)
+    held.dies(2, now)
+    assert [path.exists() for path in written] == [False, True, False], "that one still lives"
+    assert [type(one) for one in held.dies(1, now)] == [Gone]
+    assert not written[1].exists()
+
+
 def test_all_may_leave_when_the_outcome_is_on_disk(held: Held) -> None:
     """Not before; then every process is acknowledged, by its own token."""
     happened: list[Happening] = []
@@ -158,6 +187,20 @@ def test_who_asks_all_of_them_to_stop_kills_none(held: Held) -> None:
     list(held.fleet.stop(RAISED, time.monotonic(), immediately=False, grace_s=5))
     assert [process.wait(timeout=10) for process in held.processes] == [-15] * DEVICES
     assert {live.launch.status.name for live in held.members} == {"ENDING"}
+
+
+def test_a_device_whose_process_was_never_forked_is_not_blamed_for_not_coming(unborn: Held) -> None:
+    """The zygote hangs when it has forked two of three: they wait for the third until their deadline, in vain."""
+    place = unborn.members[0].gang
+    assert place is not None
+    Path(place.steps).write_bytes(b"".join(STEP.pack(begun) for begun in (1, 1, 0)))
+    late = time.monotonic() + gangs.DEADLINES.measure + gangs.LASTS_S + 1
+    assert [type(one) for one in unborn.fleet.time_passed(late)] == [Gone]
+    assert [type(one) for one in unborn.dies(0, late)] == [Gone]
+    found = concluded(unborn.dies(1, late))
+    assert isinstance(found.outcome, Failure)
+    assert (found.outcome.category, found.outcome.device) == (Category.DEADLINE, msgspec.UNSET)
+    assert found.outcome.message.endswith("nothing tells which device it was")
 
 
 def test_killing_one_kills_all(held: Held) -> None:

@@ -53,6 +53,10 @@ def test_a_healthy_node_of_eight_fits_one_page(tmp_path: Path) -> None:
     whole = "\n".join(lines)
     for words in ("soak: ", "truth: ", "memory: ", "replay: ", "errors a check (95 %)"):
         assert words in whole
+    folded = " ".join(whole.split())
+    assert "Level quick, 10 minutes asked for, 10 min at work. PASS says" in folded
+    covered = "[0-9,.]+ GB, 92 % of it covered, at most"
+    assert re.search(rf"memory: [0-9,]+ checks in \d+ launches, {covered}", folded)
     assert "rates: judged without 2 min of warming up, until it had taken as long as it may" in whole
     health = "health: GPU 0 to GPU 7: PASS (19 of 19 applicable signals were read); the machine: PASS"
     assert health in " ".join(whole.split())
@@ -133,3 +137,4 @@ def test_what_holds_for_all_is_said_once(tmp_path: Path, gpu: int) -> None:
     chapter = "\n".join(lines).partition("Verdict: ")[0]
     assert chapter.count("the night was cut short: stopped on request") == 1
     assert f"GPU {gpu}, serial" not in chapter
+    assert "with rounds that are still to be done" in "\n".join(lines)

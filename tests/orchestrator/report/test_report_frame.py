@@ -5,7 +5,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from orchestrator.configuration.resolved import Configuration
 from orchestrator.report.as_text import to_text
+from orchestrator.report.html import overview
 from protocol.cell import Workload
 from protocol.failure import Category
 from tests.fakes.results import result
@@ -30,6 +32,22 @@ def test_the_head_says_which_iterations_were_fixed(
     run = FakeRun(tmp_path, iterations=iterations, warm_up_iterations=warm_up)
     text = " ".join(to_text(run.report()).split())
     assert f"Measured: profile quick, {words}" in text
+
+
+class Quick(FakeRun):
+    """A run of `quick --light`."""
+
+    def asked(self, configuration: Configuration) -> Configuration:
+        """With that preset."""
+        return msgspec.structs.replace(configuration, preset="light", time_limit_s=60.0)
+
+
+def test_a_preset_is_named_before_its_profile(tmp_path: Path) -> None:
+    """`quick` is a command and a profile; what was asked for is the preset. In text and page."""
+    report = Quick(tmp_path).report()
+    assert "Measured: preset light, profile quick, 1 launch a cell" in " ".join(to_text(report).split())
+    assert ("Preset", "light") in list(overview.facts(report))
+    assert "Preset" not in dict(overview.facts(FakeRun(tmp_path / "other").report()))
 
 
 def test_the_text_says_what_a_megabyte_is(tmp_path: Path) -> None:

@@ -157,4 +157,5 @@ def test_what_was_dropped_is_listed_by_model(tmp_path: Path, devices: int) -> No
     assert "Dropped to keep 60 s:\n  - resnet50: inference fp32 b8\n  - lstm: inference fp32 b8\n" in text
     assert (report.summary.cells.dropped, report.summary.cells.short_of_launches) == (2 * devices, 0)
     assert report.verdict.exit_code == 0
-    assert f"{2 * devices} cells dropped: there was no time within the limit" in " ".join(text.split())
+    told = f"{2 * devices} cells dropped: there was no time within the limit, which is no failure"
+    assert told in " ".join(text.split())

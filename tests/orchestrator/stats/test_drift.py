@@ -127,6 +127,25 @@ def test_the_slope_is_exact_without_noise_and_ignores_outliers() -> None:
         theil_sen(line[:2])
 
 
+@pytest.mark.parametrize(
+    ("slope", "noise", "number", "seed", "theirs"),
+    [
+        (0.3, 1.0, 48, 7, (0.2651314286, 0.1605, 0.3733636364)),
+        (-0.8, 0.4, 25, 8, (-0.8318941176, -0.9784285714, -0.6894545455)),
+    ],
+)
+def test_the_slope_agrees_with_scipy(
+    slope: float, noise: float, number: int, seed: int, theirs: tuple[float, float, float]
+) -> None:
+    """That of scipy.stats.theilslopes 1.17; the interval holds theirs, which takes values for independent."""
+    chance = random.Random(seed)
+    at_h = [place / 6 for place in range(number)]
+    points = [Point(at, round(100 + slope * at + chance.gauss(0, noise), 3)) for at in at_h]
+    found = theil_sen(points)
+    assert found.value == pytest.approx(theirs[0], abs=1e-9)
+    assert found.low < theirs[1] < theirs[2] < found.high
+
+
 @pytest.mark.parametrize("autocorrelation", [0.0, 0.9])
 def test_a_healthy_node_is_steady(autocorrelation: float) -> None:
     """Of 30 nodes of eight over two hours, with two kinds of work, all GPUs are steady, all against one another too."""

@@ -151,6 +151,16 @@ def test_one_slow_cell_makes_a_suspect() -> None:
     assert [one.gpu for one in found if one.verdict is not Verdict.OK] == ["gpu3"]
     assert (found[3].verdict, list(found[3].slow_cells)) == (Verdict.SUSPECT, ["odd"])
     assert "not in odd" in found[3].why
+    assert found[3].in_question == ("odd",)
+
+
+def test_in_question_are_the_cells_of_the_limit_that_is_not_settled() -> None:
+    """A GPU that may have lost 2 % of its bandwidth is asked for that alone; one that is OK, or slow, for nothing."""
+    chance = random.Random(4)
+    found = judge(node(chance, [{Bound.BANDWIDTH: 0.98}, 0.9, *[1.0] * 6], noise=0.004), MARGINS)
+    assert [one.verdict for one in found[:3]] == [Verdict.SUSPECT, Verdict.STRAGGLER, Verdict.OK]
+    assert found[0].in_question == ("cell2", "cell5")
+    assert (found[1].in_question, found[2].in_question) == ((), ())
 
 
 def test_a_cell_that_does_not_repeat_decides_nothing() -> None:

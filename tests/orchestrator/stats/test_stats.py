@@ -57,6 +57,17 @@ def test_outliers_are_counted_and_kept() -> None:
     assert summary.mean_ms > 10.3
 
 
+def test_outliers_lie_beyond_either_fence() -> None:
+    """Three interquartile ranges below and above, a value on the fence being none: quartiles of 4 and 6, fences at -2
+    and 12.
+    """
+    middle = [4.0] * 20 + [5.0] * 20 + [6.0] * 20
+    for others, outliers in (([-2.0, 12.0], 0), ([-2.1, 12.0], 1), ([-2.0, 12.1], 1), ([-9.0, -8.0, 20.0, 30.0], 4)):
+        summary = series.summarise([*others, *middle])
+        assert summary is not None
+        assert summary.outliers == outliers
+
+
 def test_drift_is_told_from_the_halves() -> None:
     """Times that become two percent longer drift by two percent; steady ones by none; few ones cannot be told."""
     assert series.drift_percent([10.0] * 50 + [10.2] * 50) == pytest.approx(2.0)

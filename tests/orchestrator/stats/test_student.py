@@ -22,6 +22,15 @@ def test_quantiles_agree_with_the_tables(share: float, degrees: int, table: floa
     assert student.quantile(share, degrees) == pytest.approx(table, abs=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("t", "degrees", "theirs"),
+    [(2.0, 3.7, 0.06090860095), (-1.5, 11, 0.9191209915), (8, 2.5, 0.003828322066), (0.3, 250, 0.3822132245)],
+)
+def test_tails_agree_with_scipy(t: float, degrees: float, theirs: float) -> None:
+    """scipy.stats.t.sf of scipy 1.17, for degrees that are no whole numbers too, as Satterthwaite's are."""
+    assert student.tail(t, degrees) == pytest.approx(theirs, rel=1e-9)
+
+
 @pytest.mark.parametrize("degrees", [4, 19, 38, 1000])
 def test_quantiles_agree_with_the_formula_that_stopping_uses(degrees: int) -> None:
     """Two formulas for one figure differ by no more than the one of them says."""

@@ -83,7 +83,7 @@ const Charts = (() => {
       axisLine: { lineStyle: { color: look.line } },
       axisTick: { show: false },
       splitLine: { show: false },
-      axisLabel: { color: look.ink, fontSize: 12, interval: 0, width: width < NARROW ? 96 : 190, overflow: "truncate" },
+      axisLabel: { color: look.ink, fontSize: 12, interval: 0, width: width < NARROW ? 96 : Math.max(190, width / 4), overflow: "truncate" },
       ...more,
     };
   }

@@ -214,6 +214,17 @@ def test_the_page_fits_phones_dark_rooms_and_paper(page: Browser) -> None:
     assert page.complaints() == []
 
 
+def test_no_table_is_longer_than_the_window(page: Browser) -> None:
+    """Hundreds of rows scroll in their place, and what comes after them is near; paper has them all."""
+    heights = "return [...document.querySelectorAll('.scroll')].map((one) => [one.clientHeight, one.scrollHeight])"
+    tall = page.run("return innerHeight")
+    assert max(shown for shown, _ in page.run(heights)) <= 0.75 * tall
+    assert max(whole for _, whole in page.run(heights)) > tall
+    page.emulate(media="print")
+    assert all(shown == whole for shown, whole in page.run(heights))
+    page.emulate()
+
+
 def test_the_keyboard_reaches_the_report_first(page: Browser, whole: Path) -> None:
     """The first key leads to a link that skips the chapters; what scrolls can be reached."""
     page.open(whole)
@@ -245,7 +256,7 @@ def test_names_are_text_whatever_they_say(browser: Browser, tmp_path: Path) -> N
     assert shown_as in browser.run("return document.querySelector('.reasons').textContent")
     assert shown_as in browser.run("return document.querySelector('h1').textContent")
     assert any(shown_as in text for text in shown(browser, 1))
-    assert browser.run("return [window.struck, document.images.length, document.scripts.length]") == [None, 0, 7]
+    assert browser.run("return [window.struck, document.images.length, document.scripts.length]") == [None, 0, 8]
     assert browser.run(SHAPES, "throughput") > 4
     assert browser.complaints() == []
     assert browser.requests() == [path.as_uri()]

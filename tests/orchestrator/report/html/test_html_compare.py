@@ -231,7 +231,7 @@ def test_names_are_text_whatever_they_say(browser: Browser, tmp_path: Path) -> N
     for place in ("h1", ".reasons", "#changes", "#apart", "#speed details", "#cells-table"):
         assert SHOWN_AS in browser.run("return document.querySelector(arguments[0]).textContent", place), place
     assert [SHOWN_AS in browser.run(TIP, series) for series in range(2)] == [False, True]
-    assert browser.run("return [window.struck, document.images.length, document.scripts.length]") == [None, 0, 7]
+    assert browser.run("return [window.struck, document.images.length, document.scripts.length]") == [None, 0, 8]
     assert (browser.complaints(), browser.requests()) == ([], [path.as_uri()])
 
 

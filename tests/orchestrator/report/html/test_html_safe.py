@@ -66,7 +66,7 @@ def test_only_the_scripts_of_the_page_may_run(tmp_path: Path) -> None:
     scripts = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
     hashes = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
     assert rules[1] == "script-src " + " ".join(f"'sha256-{one}'" for one in hashes)
-    assert len(scripts) == len(binding.SCRIPTS) == 6
+    assert len(scripts) == len(binding.SCRIPTS) == 7
 
 
 def test_names_are_escaped(tmp_path: Path) -> None:

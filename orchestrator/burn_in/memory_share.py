@@ -1,0 +1,56 @@
+"""How much of a device's memory its test has covered, by the launch that covered most of it. Pure.
+
+One whole launch is enough in a night, as it is for a pattern: what was free may differ from launch to launch.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from protocol.cell import DeviceKind
+from protocol.verification import MemoryShare, Verification
+
+LEAST: Final = 0.85
+"""Of MemoryShare.whole, that must have been checked. 92 % are asked for; what is not to be had is given up in steps of
+2 %."""
+_MIB: Final = 1024**2
+_WHOLE: Final = {DeviceKind.CUDA: "the memory that was free when it began", DeviceKind.CPU: "what was planned"}
+
+
+@dataclass(frozen=True)
+class Covered:
+    """How much of a device's memory its test has checked, a share of 1; of what, in words. why: no more."""
+
+    share: float
+    words: str
+    why: str
+
+
+def covered(launches: Sequence[Verification], kind: DeviceKind) -> Covered | None:
+    """By the launches of one check on one device; None where none of them says so, as none but those of memory do."""
+    told = [one.share for one in launches if one.share is not None and one.share.whole > 0]
+    if not told:
+        return None
+    most = max(told, key=_part)
+    sizes = f"{most.covered // _MIB:,} of {most.whole // _MIB:,} MiB"
+    return Covered(_part(most), f"{100 * _part(most):.1f} % of {_WHOLE[kind]} ({sizes})", _why(most))
+
+
+def lacking(found: Covered | None) -> str:
+    """Why that is too little for a PASS, in words; empty where it is enough."""
+    if found is None:
+        return "the memory test does not say how much of the memory it covered"
+    if found.share >= LEAST:
+        return ""
+    return f"the memory test covered {found.words}, and {100 * LEAST:.0f} % are needed: {found.why}"
+
+
+def _part(share: MemoryShare) -> float:
+    """A worker is not believed to have checked more than it had."""
+    return min(share.covered, share.taken) / share.whole
+
+
+def _why(share: MemoryShare) -> str:
+    if share.taken < LEAST * share.whole:
+        return f"no more than {share.taken // _MIB:,} MiB could be had"
+    return "its launches ended before they had checked the rest"

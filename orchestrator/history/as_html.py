@@ -1,0 +1,221 @@
+"""Trends as one HTML file that needs no network, in the look of the report.
+
+Trend, several ── Page (report/html/view.py) ── report/html/binding.py ──▶ bytes
+
+Whether anything changed comes first, then a chart for each cell with the figures as a table, those that changed before
+the others. Of several GPUs that measured a cell, the reader chooses which is drawn.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from orchestrator.configuration.naming import counted
+from orchestrator.history import wording
+from orchestrator.history.trend import Trend, TrendPoint
+from orchestrator.report.html.binding import bound
+from orchestrator.report.html.cells import MOST_CELLS
+from orchestrator.report.html.view import (
+    Badge,
+    Card,
+    Cells,
+    Chart,
+    Entry,
+    Kind,
+    OfRun,
+    OverRuns,
+    Page,
+    Section,
+    Table,
+    Tone,
+    numbers,
+    said,
+    texts,
+)
+
+MOST_SERIES: Final = 80
+"""That are drawn, the changed ones first."""
+MOST_POINTS: Final = 2000
+"""Of all charts together, and of their tables: the newest runs of each series. More do not fit into 3 MB."""
+_ELSEWHERE: Final = "--format json"
+_COLUMNS: Final = (
+    *texts("Run", "Began", "Device", "Cell", "Figure"),
+    *numbers("Value", "Change %"),
+    *texts("Remarks"),
+)
+_FILTERED: Final = (2, 3)
+_AXIS: Final = (
+    "The axis does not begin at zero, or all runs would look alike. A run that does not count may lie beyond it: "
+    "it is drawn at the edge then."
+)
+
+
+def to_html(trends: Sequence[Trend], asked: Mapping[str, str]) -> bytes:
+    """The whole page. trends: one at least. asked: what was asked for, by its name, the model as "Model"."""
+    return bound(page(trends, asked))
+
+
+def page(trends: Sequence[Trend], asked: Mapping[str, str]) -> Page:
+    """What the page says."""
+    runs = sorted({(point.test_date, point.run_id) for one in trends for point in one.points})
+    heading = f"{asked['Model']} over {counted(len(runs), 'run')}"
+    found = [(one, point) for one in trends for point in one.points if wording.change(point)]
+    badge, meaning = _verdict(trends, len(found))
+    return Page(
+        title=f"{badge.text}: {heading}",
+        heading=heading,
+        verdict=badge,
+        meaning=meaning,
+        reasons=tuple(_told(one, point) for one, point in sorted(found, key=lambda each: each[1].test_date)),
+        notices=(),
+        elsewhere=_ELSEWHERE,
+        facts_title="What was asked for",
+        facts=(*asked.items(), ("First run", _named(runs[0])), ("Last run", _named(runs[-1]))),
+        cards=tuple(_cards(trends, runs, len(found))),
+        sections=(_section(trends),),
+        cells=_cells(trends),
+        file_name="gpubench-trend.csv",
+        footer=f"Made by gpubench from its history of runs. Every value is in {_ELSEWHERE}.",
+    )
+
+
+def _verdict(trends: Sequence[Trend], changes: int) -> tuple[Badge, str]:
+    """Nothing is called unchanged of which nobody could tell."""
+    judged = sum(not wording.unjudged(one) for one in trends)
+    of_all = f"{judged} of {counted(len(trends), 'series', 'series')}"
+    if changes:
+        return Badge(
+            f"{counted(changes, 'CHANGE')}", Tone.WARN
+        ), f"The level of a figure changed; {of_all} were judged."
+    if judged:
+        tone = Tone.GOOD if judged == len(trends) else Tone.PLAIN
+        return Badge("NO CHANGE FOUND", tone), f"None beyond the margins; {of_all} were judged."
+    return Badge("NOT JUDGED", Tone.QUIET), _sentences(dict.fromkeys(map(wording.unjudged, trends)))
+
+
+def _sentences(words: Iterable[str]) -> str:
+    return " ".join(f"{one[0].upper()}{one[1:]}." for one in words if one)
+
+
+def _told(trend: Trend, point: TrendPoint) -> str:
+    """A change as a sentence."""
+    with_it = f", with {'; '.join(point.stack)}" if point.stack else ""
+    of = f"{trend.figure} of {wording.cell(trend)} on {wording.device(trend)}"
+    return f"{wording.change(point)} from {point.test_date[:10]} (run {point.run_id}) on{with_it}: {of}"
+
+
+def _named(run: tuple[str, str]) -> str:
+    return f"{run[0]} ({run[1]})"
+
+
+def _cards(trends: Sequence[Trend], runs: Sequence[tuple[str, str]], changes: int) -> Iterator[Card]:
+    yield Card("Runs", str(len(runs)), f"from {runs[0][0][:10]} to {runs[-1][0][:10]}")
+    yield Card("Cells", str(len({one.key for one in trends})), f"on {counted(len(_devices(trends)), 'device')}")
+    left_out = sum(bool(point.left_out) for one in trends for point in one.points)
+    yield Card("Changes of a level", str(changes), tone=Tone.WARN if changes else Tone.PLAIN)
+    yield Card("Not counted", str(left_out), f"of {counted(sum(len(one.points) for one in trends), 'figure')}")
+
+
+def _devices(trends: Sequence[Trend]) -> dict[str, None]:
+    return dict.fromkeys(wording.device(one) for one in trends)
+
+
+def _section(trends: Sequence[Trend]) -> Section:
+    """A chart for each cell."""
+    drawn = _changed_first(trends)[:MOST_SERIES]
+    cells: dict[str, list[Trend]] = {}
+    for one in drawn:
+        cells.setdefault(wording.cell(one), []).append(one)
+    more = f"{len(trends) - len(drawn)} more series are in {_ELSEWHERE}." if len(trends) > len(drawn) else ""
+    runs = MOST_POINTS // len(drawn)
+    charts = tuple(_chart(f"trend-{place}", cell, found, runs) for place, (cell, found) in enumerate(cells.items()))
+    return Section("trends", "Over the runs", tuple(filter(None, (_AXIS, more))), charts=charts, wide=True)
+
+
+def _changed_first(trends: Sequence[Trend]) -> list[Trend]:
+    """Cells of which any changed, and of each cell the devices on which it did."""
+    changed = [one for one in trends if any(map(wording.change, one.points))]
+    cells = dict.fromkeys(map(wording.cell, (*changed, *trends)))
+    order = {cell: place for place, cell in enumerate(cells)}
+    return sorted(trends, key=lambda one: (order[wording.cell(one)], one not in changed))
+
+
+def _chart(name: str, cell: str, trends: Sequence[Trend], runs: int) -> Chart:
+    """runs: so many of each series, the newest."""
+    figure, margin = trends[0].figure, trends[0].margin_percent
+    whys = dict.fromkeys(map(wording.unjudged, trends))  # an empty one is that of a series that is judged
+    marks = f"changes of the level beyond {margin:g} % are marked" if "" in whys else ""
+    longest = max(len(one.points) for one in trends)
+    cut = f"of {longest} runs, these are the last {runs}; all of them are in {_ELSEWHERE}" if longest > runs else ""
+    header = (*texts("Run", "Began", "Device"), *numbers(figure, "Launches"), *texts("Change", "Remarks"))
+    rows = [_row(one, point) for one in trends for point in one.points[-runs:]]
+    return Chart(
+        name,
+        cell,
+        Kind.RUNS,
+        f"{figure}. {_sentences((marks, *whys, cut))}",
+        tuple(OverRuns(wording.device(one), tuple(_of_runs(one.points[-runs:]))) for one in trends),
+        Table(f"{figure} of {cell}", header, tuple(rows)),
+        choice="Device",
+    )
+
+
+def _row(trend: Trend, point: TrendPoint) -> tuple[Entry, ...]:
+    changed = wording.change(point)
+    return (
+        point.run_id,
+        point.test_date,
+        wording.device(trend),
+        _value(point),
+        str(point.launches),
+        Badge(changed, Tone.WARN) if changed else "",
+        "; ".join(wording.remarks(point)),
+    )
+
+
+def _value(point: TrendPoint) -> str:
+    """Without commas between thousands: the table is sorted by it."""
+    return "" if point.value is None else wording.figure(point.value).replace(",", "")
+
+
+def _of_runs(points: Sequence[TrendPoint]) -> Iterator[OfRun]:
+    """With their days below them, and with times where several runs are of a day."""
+    days = {point.test_date[:10] for point in points}
+    length = len("2026-11-01" if len(days) == len(points) else "2026-11-01 21:30")
+    for point in points:
+        yield _of_run(point, point.test_date[:length].replace("T", " "))
+
+
+def _of_run(point: TrendPoint, began: str) -> OfRun:
+    change = wording.change(point)
+    shown = "no figure" if point.value is None else wording.figure(point.value)
+    launches = f"{shown}, of {counted(point.launches, 'launch', 'launches')}"
+    level = f"the level changed by {change} from here on" if change else ""
+    return OfRun(
+        name=f"{point.run_id}, {point.test_date}",
+        began=began,
+        value=point.value,
+        counted=not point.left_out,
+        change=change,
+        stack=bool(point.stack),
+        says=tuple(filter(None, (launches, level, *wording.remarks(point)))),
+    )
+
+
+def _cells(trends: Sequence[Trend]) -> Cells:
+    """Every figure of every run, what changed first where there are more than a page holds."""
+    found = [(one, point) for one in trends for point in one.points]
+    note = ""
+    if len(found) > MOST_CELLS:
+        found.sort(key=lambda each: (not wording.change(each[1]), not each[1].stack))
+        note = f"{len(found) - MOST_CELLS} more are in {_ELSEWHERE}; changes are here first."
+    rows = tuple(_entry(one, point) for one, point in found[:MOST_CELLS])
+    chosen = tuple((column, tuple(dict.fromkeys(said(row[column]) for row in rows))) for column in _FILTERED)
+    return Cells(Table("Every figure of every run", _COLUMNS, rows, note), chosen)
+
+
+def _entry(trend: Trend, point: TrendPoint) -> tuple[Entry, ...]:
+    percent = "" if point.change_percent is None else f"{point.change_percent:+.1f}"
+    return (
+        *(point.run_id, point.test_date, wording.device(trend), wording.cell(trend), trend.figure),
+        *(_value(point), percent, "; ".join(wording.remarks(point))),
+    )

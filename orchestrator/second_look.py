@@ -1,0 +1,44 @@
+"""Looks at a run of which every launch has been made: whether it leaves a GPU SUSPECT, and what is to be added for it.
+
+    journal, results, telemetry ──▶ the standings of a report made now ──▶ adding.decide ──▶ slots and suspects
+
+The thin step between the disk and adding.py. It reads what the report will be made of, so that both agree, at a moment
+at which no launch is at work that it could disturb: 0.15 s on one core for 288 launches, beside their telemetry.
+"""
+
+import time
+from typing import NamedTuple
+
+from orchestrator.deciding import adding
+from orchestrator.deciding.slots import RunState, Slot
+from orchestrator.disk import reporting
+from orchestrator.surroundings import Surroundings
+
+
+class More(NamedTuple):
+    """Launches to add, none where nothing is in doubt or may be settled. suspects: the GPUs that are SUSPECT."""
+
+    slots: tuple[Slot, ...]
+    suspects: tuple[str, ...]
+
+
+class SecondLook:
+    """Of one run."""
+
+    def __init__(self, around: Surroundings) -> None:
+        self._around = around
+        self._applies = adding.applies(around.stored.configuration, around.stored.devices)
+
+    def over(self, state: RunState) -> More:
+        """What to add to a run of which no launch is at work. Raises RunFolderError for one that cannot be read."""
+        seed, budget = self._around.stored.configuration.seed, self._around.budget
+        waits = any(device.queue and not device.quarantined for device in state.devices.values())
+        late = budget is not None and time.monotonic() >= budget.ends
+        if not self._applies or waits or late or state.stopping:
+            return More((), ())
+        doubts = reporting.in_doubt(self._around.paths, self._around.stored)
+        suspects = tuple(dict.fromkeys(doubt.gpu for doubt in doubts))
+        if budget is None:
+            return More(adding.decide(state, doubts, seed=seed), suspects)
+        left_s = budget.ends - time.monotonic()
+        return More(adding.decide(state, doubts, seed=seed, left_s=left_s, expected_s=budget.expected_s), suspects)

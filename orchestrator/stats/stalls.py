@@ -1,0 +1,60 @@
+"""When a worker stood still in the middle of its measurement (SIGSTOP, a frozen host), by its own blocks. Pure.
+
+    block │▓▓▓▓▓▓▓▓▓▓│  │▓▓▓▓▓│ one iteration of 20 s │▓▓▓│  nothing for 12 s  │▓▓▓▓▓▓▓▓▓▓│
+                               └──────── stall ───────┘     └───── stall ─────┘
+
+A launch that was stopped and goes on has a result like any other, only that its device had nothing to do meanwhile.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import Final
+
+from protocol.result import Block, Result
+
+LEAST_NS: Final = 5_000_000_000
+"""A block of a burn-in lasts a quarter of a second, a rest between two steps of load one second."""
+TIMES: Final = 10
+"""So many times the quickest iteration is still work, however long it takes: steps of the memory test differ by 8."""
+
+Span = tuple[int, int]
+"""From when to when, in monotonic nanoseconds."""
+
+
+def stalls(result: Result) -> tuple[Span, ...]:
+    """Of one launch, in order, none over another: iterations and gaps that took long beyond what work takes.
+
+    An iteration is held against the quickest of its launch, the warm-up's second one among them, so that one of two or
+    three that was stopped is found too.
+    """
+    found = [
+        (before.end_ns, after.start_ns)
+        for before, after in pairwise(result.blocks)
+        if after.start_ns - before.end_ns > LEAST_NS
+    ]
+    times_ns = [time_ms * 1e6 for time_ms in result.times_ms("iteration")]
+    second_ms = result.warm_up.second_iteration_ms
+    quickest_ns = min([*times_ns, *([second_ms * 1e6] if second_ms else [])], default=0.0)
+    longest_ns = max(LEAST_NS, TIMES * quickest_ns * result.group)
+    at = 0
+    for block in result.blocks:
+        spans = block.iterations // result.group
+        found += _within(block, [time_ns * result.group for time_ns in times_ns[at : at + spans]], longest_ns)
+        at += spans
+    return tuple(sorted(found))
+
+
+def inside(block: Block, found: Iterable[Span]) -> int:
+    """Nanoseconds of a block in which its worker stood still."""
+    return sum(max(min(end, block.end_ns) - max(begin, block.start_ns), 0) for begin, end in found)
+
+
+def _within(block: Block, lasted_ns: Sequence[float], longest_ns: float) -> Iterator[Span]:
+    """Those of one block: iterations, or groups of them, and what passed after the last of them."""
+    begin = float(block.start_ns)
+    for span_ns in lasted_ns:
+        if span_ns > longest_ns:
+            yield round(begin), min(round(begin + span_ns), block.end_ns)
+        begin = min(begin + span_ns, block.end_ns)
+    if block.end_ns - begin > longest_ns:
+        yield round(begin), block.end_ns

@@ -1,0 +1,74 @@
+"""Changes a run that went well, for tests of the checker: its journal, its results, and what was done to it."""
+
+import hashlib
+import shutil
+import struct
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgpack
+
+from tests.e2e.chaos import checker, reader
+from tests.e2e.chaos.ledger import Ledger
+
+Records = list[dict[str, Any]]
+
+
+def copied(done: Ledger, folder: Path) -> Ledger:
+    """A copy of that run, to be changed."""
+    shutil.copytree(done.folder, folder / "run")
+    return Ledger(
+        done.seed,
+        folder / "run",
+        cells=dict(done.cells),
+        planted=dict(done.planted),
+        planted_on=dict(done.planted_on),
+        lives=list(done.lives),
+        sprung=dict(done.sprung),
+    )
+
+
+def rewritten(ledger: Ledger, change: Callable[[Records], Records]) -> None:
+    """Write the journal again, with other records in the same format."""
+    path = ledger.folder / "journal.gpj"
+    data = b"gpubench journal 1\n"
+    for number, record in enumerate(change(reader.read(path))):
+        body = msgpack.packb(record)
+        header = struct.pack("<IIQ", len(body), zlib.crc32(body), number)
+        data += header + struct.pack("<I", zlib.crc32(header)) + body
+    path.write_bytes(data)
+
+
+def begun(records: Records, model: str) -> dict[str, Any]:
+    """The start of the launch of a model."""
+    return next(one for one in records if one["type"] == "Start" and one["cell"].startswith(model))
+
+
+def ended(records: Records, model: str) -> dict[str, Any]:
+    """The end of the launch of a model."""
+    launch = begun(records, model)["launch"]
+    return next(one for one in records if one["type"] == "End" and one["launch"] == launch)
+
+
+def measured_otherwise(ledger: Ledger, model: str, change: Callable[[dict[str, Any]], object]) -> None:
+    """Another result of a model, which the journal promises as well."""
+    start = begun(reader.read(ledger.folder / "journal.gpj"), model)
+    path = ledger.folder / "launches" / start["cell"] / str(start["attempt"]) / "result.msgpack"
+    result = msgpack.unpackb(path.read_bytes())
+    change(result)
+    path.write_bytes(msgpack.packb(result))
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+
+    def promise(records: Records) -> Records:
+        ended(records, model)["result_sha256"] = digest
+        return records
+
+    rewritten(ledger, promise)
+
+
+def says(ledger: Ledger, words: str) -> None:
+    """The checker has found exactly this, among what follows from it."""
+    found = checker.check(ledger)
+    assert any(words in sentence for sentence in found), found

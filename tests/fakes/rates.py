@@ -1,0 +1,66 @@
+"""Launches whose results are made up, on GPUs that are not there: each GPU as fast as a test has it.
+
+    environment = nvml.environment | beside(nvml) | rates.installed(tmp_path, slow="GPU-…", percent=4, noise=0.02)
+
+Every process of the run finds our `sitecustomize` first, which puts this in the place of worker/workloads/inference.py.
+A launch takes what its GPU, its cell, and the number of results that the cell has had so far say: the same in every run
+with these GPUs, whatever was killed in between.
+"""
+
+import os
+import random
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from protocol.cell import Cell
+from protocol.failure import Phase
+from protocol.messages import Assign
+from protocol.result import Result
+from tests.fakes.results import result
+from worker.stage import Stage
+
+ROOT = Path(__file__).parents[2]
+FORWARD_MS = 1.0
+LASTS_S = 0.15
+"""Long enough for a test to see a launch at work."""
+_SITE = """
+import sys, types
+def _run(assign, stage, isolation):
+    from tests.fakes import rates
+    return rates.run(assign, stage, isolation)
+made_up = types.ModuleType("worker.workloads.inference")
+made_up.run = _run
+sys.modules[made_up.__name__] = made_up
+"""
+
+
+def installed(folder: Path, *, slow: str, percent: float, noise: float) -> Mapping[str, str]:
+    """What to add to the environment of a run. slow: the GPU that loses so much; launches scatter by `noise`."""
+    (folder / "site").mkdir(exist_ok=True)
+    (folder / "site" / "sitecustomize.py").write_text(_SITE)
+    return {
+        "PYTHONPATH": f"{folder / 'site'}{os.pathsep}{ROOT}",
+        "GPUBENCH_FAKE_RATES": f"{slow} {percent} {noise}",
+    }
+
+
+def forward_ms(cell: Cell, number: int, *, slow: str, percent: float, noise: float) -> float:
+    """What a forward pass of the cell takes in the launch that has so many results before it."""
+    chance = random.Random(f"{cell.devices} {cell.model} {number}")
+    share = 1 / (1 - percent / 100) if cell.devices[0] == slow else 1.0
+    return FORWARD_MS * share * (1 + chance.gauss(0, noise))
+
+
+def run(assign: Assign, stage: Stage, isolation: str) -> Result:
+    """A launch, in its process."""
+    slow, percent, noise = os.environ["GPUBENCH_FAKE_RATES"].split()
+    for phase in (Phase.BUILD, Phase.WARM_UP, Phase.MEASURE):
+        stage.enter(phase)
+    launch = Path("/proc/self/fd/1").readlink().parent
+    number = sum((other / "result.msgpack").exists() for other in launch.parent.iterdir())
+    time.sleep(LASTS_S)
+    took_ms = forward_ms(assign.cell, number, slow=slow, percent=float(percent), noise=float(noise))
+    return result(
+        assign.cell, begin_ns=time.monotonic_ns(), forward_ms=took_ms, blocks=2, iterations=20, ledger=stage.ledger()
+    )

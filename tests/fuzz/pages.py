@@ -1,0 +1,186 @@
+"""Targets whose end is a page: a burn-in of two GPUs with a cell on both of them, and reports held against each other.
+
+    night       records, the result of the cell on both GPUs, and the samples of one, up to the HTML report
+    compared    the JSON of a report or a baseline, up to the HTML of a comparison
+
+What others wrote must reach a page as text: nothing of it may become an element.
+"""
+
+import functools
+import hashlib
+from dataclasses import dataclass
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any, Final
+
+import msgpack
+import msgspec
+
+from orchestrator.compare import as_html, as_junit, as_markdown, as_text, comparison, reading
+from orchestrator.compare.side import Side
+from orchestrator.configuration.resolved import ReportFormat
+from orchestrator.disk import archive, evidence, journal
+from orchestrator.disk.journal import MAGIC
+from orchestrator.errors import RunFolderError, UserError
+from orchestrator.merge import merge
+from orchestrator.merge.timeline import timeline
+from orchestrator.report.files import render
+from orchestrator.stats import margins
+from orchestrator.stats.two_runs import Verdict
+from protocol import codec
+from protocol.cell import Workload
+from protocol.failure import Category
+from tests.fakes.nights import Night
+from tests.fakes.runs import gpus
+from tests.fuzz.framing import framed
+from tests.fuzz.mutation import MARKED
+from tests.fuzz.template import folder, template
+
+_LAUNCHES: Final = 3
+"""Of each GPU: soak, memory, and the links between both."""
+
+
+@dataclass(frozen=True)
+class _Night:
+    """Its folder, and what of it is changed: records, the result of the links, the samples of the first GPU."""
+
+    run: Night
+    links: int
+    parts: dict[str, Any]
+
+    @property
+    def samples(self) -> Path:
+        """The file of them."""
+        return self.run.paths.samples(self.run.stored.devices[0].uuid)
+
+
+@functools.cache
+def _night() -> _Night:
+    run = Night(folder() / "night", gpus(2), "30m")
+    run.work(last=_LAUNCHES)
+    cells = {cell.id: cell for cell in run.stored.plan.cells}
+    cell, number = run.stored.plan.order[run.stored.devices[0].uuid][_LAUNCHES]
+    run.failed(cells[cell], Category.CRASHED, number=number, signal=11, evidence={"stderr": "x"})
+    run.climate(0)
+    run.well()
+    run.finish()
+    loaded = run.archive()
+    links = next(one for one in loaded.attempts if cells[one.start.cell].workload is Workload.LINKS)
+    records = [msgpack.unpackb(codec.encode(record)) for record in journal.read(run.paths.journal)]
+    parts = {
+        "records": records,
+        "result": msgpack.unpackb(loaded.folder(links).result.read_bytes()),
+        "samples": run.paths.samples(run.stored.devices[0].uuid).read_bytes()[:4096],
+    }
+    return _Night(run, links.start.launch, parts)
+
+
+def check_night(data: bytes) -> None:
+    """Whatever is in the parts, there is a report as JSON and as a page, or a RunFolderError."""
+    require_harmless(page(data))
+
+
+def page(data: bytes) -> bytes:
+    """The page of a night of which these parts are others; empty where they are refused."""
+    night = _night()
+    try:
+        parts = night.parts | msgpack.unpackb(data, strict_map_key=False)
+        result = msgpack.packb(parts["result"])
+        bodies = [msgpack.packb(_promising(record, night.links, result)) for record in parts["records"]]
+    except (ValueError, TypeError, OverflowError, msgpack.UnpackException):
+        return b""
+    paths = night.run.paths
+    paths.journal.write_bytes(MAGIC + b"".join(framed(body, number) for number, body in enumerate(bodies)))
+    night.samples.write_bytes(parts["samples"] if isinstance(parts["samples"], bytes) else b"")
+    try:
+        loaded = archive.assemble(night.run.stored, paths, journal.read(paths.journal))
+    except RunFolderError:
+        return b""
+    for attempt in loaded.attempts:
+        if attempt.start.launch == night.links:
+            loaded.folder(attempt).folder.mkdir(parents=True, exist_ok=True)
+            loaded.folder(attempt).result.write_bytes(result)
+    gathered = evidence.gather(loaded)
+    made = merge(loaded, gathered)
+    course = timeline(loaded, gathered, {one.launch for one in made.failures})
+    told: Any = msgspec.json.decode(render(made, ReportFormat.JSON, course))
+    assert told["verdict"]["word"] == made.verdict.word
+    return render(made, ReportFormat.HTML, course)
+
+
+def _promising(record: Any, links: int, result: bytes) -> Any:
+    """The record, with the hash of the result where it is the end of the links with one."""
+    ends = isinstance(record, dict) and record.get("type") == "End" and record.get("launch") == links
+    if not ends or record.get("failure"):
+        return record
+    return record | {"result_sha256": hashlib.sha256(result).hexdigest()}
+
+
+def night_seeds() -> tuple[bytes, ...]:
+    """All of it, with a launch that failed."""
+    return (msgpack.packb(_night().parts),)
+
+
+def check_compared(data: bytes) -> None:
+    """A comparison in every format, or an error that names the file."""
+    try:
+        text = msgspec.json.encode(msgpack.unpackb(data, strict_map_key=False))
+    except (ValueError, TypeError, OverflowError, RecursionError, msgpack.UnpackException, msgspec.MsgspecError):
+        return
+    path = folder() / "other.json"
+    path.write_bytes(text)
+    words = str(path)
+    try:
+        other = reading.read(str(path), str(folder()))
+    except UserError as error:
+        words = str(error)
+    assert str(path) in words
+    if words != str(path):
+        return
+    for pair in ((_own(), other), (other, _own()), (other, other)):
+        compared = [comparison.compare(*pair, margins.load())]
+        code = comparison.exit_code(compared, {Verdict.SLOWER})
+        msgspec.json.encode(compared)
+        as_text.to_text(compared, code)
+        as_markdown.to_markdown(compared)
+        as_junit.to_junit(compared, {Verdict.SLOWER})
+        require_harmless(as_html.to_html(compared, code))
+
+
+def compared_seeds() -> tuple[bytes, ...]:
+    """A report, and the baseline of it."""
+    baseline = msgspec.json.decode(msgspec.json.encode(_own()))
+    return msgpack.packb(msgspec.json.decode(_report())), msgpack.packb(baseline)
+
+
+@functools.cache
+def _report() -> bytes:
+    made = template()
+    return render(merge(made.loaded, evidence.gather(made.loaded)), ReportFormat.JSON)
+
+
+@functools.cache
+def _own() -> Side:
+    """The report of the small run."""
+    path = folder() / "own.json"
+    path.write_bytes(_report())
+    return reading.read(str(path), str(folder()))
+
+
+class _Elements(HTMLParser):
+    """Which attributes the elements of a page have."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attributes: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Called by the parser."""
+        self.attributes.update(name for name, _ in attrs)
+
+
+def require_harmless(page: bytes) -> None:
+    """Make sure that no text has become an element, or left the script or the attribute that it stands in."""
+    elements = _Elements()
+    elements.feed(page.decode())
+    assert MARKED not in elements.attributes, "a text has become an element"

@@ -1,0 +1,241 @@
+"""The page of trends in a real browser: every chart drawn with its marks, the figures as tables, and silence."""
+
+import csv
+import io
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+from selenium.webdriver.common.keys import Keys
+
+from orchestrator.history import reading, store, trend
+from orchestrator.history.as_html import MOST_POINTS, MOST_SERIES, page, to_html
+from orchestrator.history.records import RunRecord
+from orchestrator.history.trend import Trend
+from orchestrator.report.html.cells import MOST_CELLS
+from orchestrator.report.html.view import OverRuns
+from orchestrator.stats import margins
+from tests.fakes import sides
+from tests.fakes.browser import Browser
+from tests.fakes.histories import kept, record, run_id
+
+HOSTILE = "</script><script>window.struck=1</script><!--<img src=x onerror=window.struck=1>\u2028${7*7}{{7*7}}"
+SHOWN_AS = HOSTILE.replace("\u2028", " ")
+MOST_BYTES = 3_000_000
+OTHER = "GPU-99999999-1111-2222-3333-444455556666"
+ASKED = {"Model": "resnet50"}
+CHANGE, STACK, THROTTLED = 7, 10, 5
+"""The runs of the day on which the level changed, on which the driver did too, and which was throttled."""
+TEXTS = "return [...document.querySelectorAll(arguments[0])].map((one) => one.textContent.trim())"
+ROWS = "return [...document.querySelectorAll(arguments[0])].map((row) => [...row.cells].map((one) => one.textContent))"
+SHAPES = "return document.querySelectorAll(`#plot-${arguments[0]} svg :is(path, circle, polygon)`).length"
+SERIES = """return echarts.getInstanceByDom(document.getElementById(arguments[0])).getOption().series
+    .map((one) => [one.name, one.data.filter((at) => at[1] !== null).map((at) => at[0]),
+        one.markLine ? one.markLine.data.map((at) => at.xAxis) : []])"""
+TIP = """const chart = echarts.getInstanceByDom(document.getElementById("plot-trend-0"));
+    const [x, y] = [chart.convertToPixel({ xAxisIndex: 0 }, arguments[0]), 150];
+    chart.dispatchAction({ type: "showTip", x, y });
+    return [...document.querySelector(".tip").children].map((one) => one.textContent)"""
+"""As a pointer does that is above the run."""
+CHOOSE = "arguments[0].value = arguments[1]; arguments[0].dispatchEvent(new Event('change'))"
+
+
+def trends(folder: Path, records: Sequence[RunRecord]) -> tuple[Trend, ...]:
+    """Those of a history of these runs."""
+    with store.reading(kept(folder, records)) as connection:
+        assert connection is not None
+        return trend.trends(reading.points(connection, "resnet50"), margins.load())
+
+
+def two_gpus(number: int) -> RunRecord:
+    """A run of two GPUs: the second became 5 % slower on day 7, and got another driver on day 10."""
+    stack = {**sides.STACK, "driver": "580.95"} if number >= STACK else sides.STACK
+    other = sides.device(gpu_uuid=OTHER, label="GPU 1")
+    slow = 95.0 if number >= CHANGE else 100.0
+    if number == THROTTLED:
+        second = record(number, 60.0, doubt="throttled", device=other, gpu_uuid=OTHER)
+    else:
+        second = record(number, slow + 0.1 * (number % 3), device=other, gpu_uuid=OTHER)
+    first = record(number, 100.0 + 0.1 * (number % 2), stack=stack)
+    wide = record(number, 4500.0, key=sides.cell(precision="fp32").key)
+    return replace(first, devices=first.devices + second.devices, cells=wide.cells + first.cells + second.cells)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of twelve such runs."""
+    folder = tmp_path_factory.mktemp("trend")
+    path = folder / "trend.html"
+    path.write_bytes(to_html(trends(folder, [two_gpus(number) for number in range(1, 13)]), ASKED))
+    return path
+
+
+@pytest.fixture
+def opened(browser: Browser, whole: Path) -> Browser:
+    """That page, loaded."""
+    browser.open(whole)
+    return browser
+
+
+def test_a_trend_is_silent_and_fetches_nothing(opened: Browser, whole: Path) -> None:
+    """Nothing stands in the console; a phone, a dark room and paper have room for it."""
+    assert (opened.complaints(), opened.requests()) == ([], [whole.as_uri()])
+    opened.emulate(width=375, scheme="dark")
+    assert opened.run("return document.documentElement.scrollWidth") == 375
+    assert opened.printed()[:5] == b"%PDF-"
+    assert opened.complaints() == []
+
+
+def test_what_changed_comes_first(opened: Browser) -> None:
+    """How often, then each change with its run; changed cells are drawn before the others."""
+    assert opened.run(TEXTS, "main :is(.word .badge, h1)") == ["1 CHANGE", "resnet50 over 12 runs"]
+    [told] = opened.run(TEXTS, ".reasons li")
+    assert told.startswith(f"-5.0 % from 2026-04-07 (run {run_id(CHANGE)}) on: throughput_samples_per_sec of resnet50")
+    assert told.endswith(OTHER)
+    assert [title.split(" (")[0] for title in opened.run(TEXTS, ".chart h3")] == [
+        "resnet50 inference bf16 b8",
+        "resnet50 inference fp32 b8",
+    ]
+
+
+def test_every_chart_is_drawn_with_its_marks(opened: Browser) -> None:
+    """Runs that count, those that do not, changes of the level and of the stack; each GPU when it is chosen."""
+    assert [opened.run(SHAPES, f"trend-{place}") > 12 for place in range(2)] == [True, True]
+    box = "plot-trend-0"
+    days, stack = list(range(12)), ["the stack changed", [STACK - 1], [STACK - 1]]
+    counted = [day for day in days if day != THROTTLED - 1]
+    assert opened.run(SERIES, box) == [
+        ["a run", counted, []],
+        ["not counted", [THROTTLED - 1], []],
+        stack,
+        ["the level changed", [CHANGE - 1], [CHANGE - 1]],
+    ]
+    assert {"-5.0 %", "2026-04-01"} < {*opened.run(TEXTS, f"#{box} svg text")}
+    name, value, *said = opened.run(TIP, CHANGE - 1)
+    assert (name, value) == (f"{run_id(CHANGE)}, 2026-04-07T21:30:00Z", "95.1, of 3 launches")
+    assert said == ["the level changed by -5.0 % from here on"]
+    assert opened.run(TIP, STACK - 1)[2:] == ["driver 570.86 -> 580.95"]
+    assert opened.run(TIP, THROTTLED - 1)[1:] == ["60, of 3 launches", "not counted: throttled"]
+    select = opened.driver.find_element("css selector", 'select[data-chart="trend-0"]')
+    opened.run(CHOOSE, select, "1")
+    assert opened.run(SERIES, box) == [["a run", days, []], stack]
+    assert opened.complaints() == []
+
+
+def test_a_trend_can_be_read_without_seeing_it(opened: Browser) -> None:
+    """Below each chart a table of the same figures; names and labels; what scrolls is reached by keyboard."""
+    for place, runs in ((0, 24), (1, 12)):
+        box = opened.driver.find_element("id", f"plot-trend-{place}")
+        assert box.get_attribute("role") == "img"
+        assert "NVIDIA H200" in (box.get_attribute("aria-label") or "")
+        rows = opened.run(ROWS, f"figure:has(#plot-trend-{place}) details tbody tr")
+        assert len(rows) == runs
+    rows = opened.run(ROWS, "figure:has(#plot-trend-0) details tbody tr")
+    changed = [row for row in rows if row[5]]
+    assert [(row[0], row[3], row[5]) for row in changed] == [(run_id(CHANGE), "95.1", "-5.0 %")]
+    assert {row[6] for row in rows} == {"", "driver 570.86 -> 580.95", "not counted: throttled"}
+    unnamed = "return [...document.querySelectorAll('input, select')].filter((one) => !one.labels.length).length"
+    assert opened.run(unnamed) == 0
+    assert opened.run("return [...document.querySelectorAll('.scroll')].every((one) => one.tabIndex === 0)") is True
+    opened.driver.find_element("tag name", "body").send_keys(Keys.TAB)
+    assert opened.driver.switch_to.active_element.text == "Skip to the report"
+
+
+def test_figures_are_sorted_narrowed_down_and_exported(opened: Browser) -> None:
+    """By the script of the report: thousands are numbers too, and the file has what is shown."""
+    opened.run("document.querySelectorAll('#cells-table th button')[5].click()")
+    values = [row[5] for row in opened.run(ROWS, "#cells-table tbody tr")]
+    assert (values[0], values[-1]) == ("60", "4500.0")
+    opened.run("document.getElementById('cells-words').value = 'throttled'")
+    opened.run("document.getElementById('cells-words').dispatchEvent(new Event('input'))")
+    shown = opened.run(ROWS, "#cells-table tbody tr:not([hidden])")
+    assert [(row[0], *row[5:]) for row in shown] == [(run_id(THROTTLED), "60", "", "not counted: throttled")]
+    opened.run("document.getElementById('cells-export').click()")
+    deadline = time.monotonic() + 20
+    path = opened.downloads / "gpubench-trend.csv"
+    while not path.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    header, *rows = csv.reader(io.StringIO(path.read_text(encoding="utf-8")))
+    path.unlink()
+    assert (header[:3], rows) == (["Run", "Began", "Device"], shown)
+
+
+def test_names_are_text_whatever_they_say(browser: Browser, tmp_path: Path) -> None:
+    """GPUs, hosts, drivers and what was asked for may look like markup; nothing of it runs."""
+    device = sides.device(gpu_uuid="GPU-1", gpu_name=HOSTILE)
+    runs = [
+        record(number, device=device, gpu_uuid="GPU-1", stack={"driver": HOSTILE if number > 2 else "1"}, doubt=HOSTILE)
+        for number in range(1, 5)
+    ]
+    path = tmp_path / "hostile.html"
+    path.write_bytes(to_html(trends(tmp_path, runs), {"Model": HOSTILE, "GPU": HOSTILE}))
+    browser.open(path)
+    for place in ("h1", ".facts", "#trends details", "#cells-table"):
+        assert SHOWN_AS in browser.run("return document.querySelector(arguments[0]).textContent", place), place
+    assert SHOWN_AS in "".join(browser.run(TIP, 2))
+    assert browser.run("return [window.struck, document.images.length, document.scripts.length]") == [None, 0, 8]
+    assert (browser.complaints(), browser.requests()) == ([], [path.as_uri()])
+
+
+def test_one_run_is_drawn_too(browser: Browser, tmp_path: Path) -> None:
+    """A single point, none that counts, zeros; and that nothing could be told is said."""
+    runs = [record(1, 0.0, launches=()), record(2, 5.0, key=sides.cell(precision="fp32").key, doubt="throttled")]
+    path = tmp_path / "one.html"
+    path.write_bytes(to_html(trends(tmp_path, runs), ASKED))
+    browser.open(path)
+    assert browser.run(TEXTS, "main .word .badge") == ["NOT JUDGED"]
+    why = "Changes are told from 6 runs on that count, and {} did."
+    assert browser.run(TEXTS, ".meaning") == [f"{why.format('1 run')} {why.format('0 runs')}"]
+    said = [f"throughput_samples_per_sec. {why.format(count)}" for count in ("1 run", "0 runs")]
+    assert browser.run(TEXTS, "figcaption p") == said
+    assert [browser.run(SHAPES, f"trend-{place}") > 2 for place in range(2)] == [True, True]
+    assert browser.complaints() == []
+
+
+@pytest.mark.parametrize(
+    ("runs", "changed", "word"), [(12, True, "1 CHANGE"), (12, False, "NO CHANGE FOUND"), (5, False, "NOT JUDGED")]
+)
+def test_nothing_is_called_unchanged_that_nobody_could_tell(
+    tmp_path: Path, runs: int, changed: bool, word: str
+) -> None:
+    """Twelve runs tell, five do not."""
+    values = [95.0 if changed and number > 6 else 100.0 for number in range(1, runs + 1)]
+    made = page(trends(tmp_path, [record(number, value) for number, value in enumerate(values, 1)]), ASKED)
+    assert (made.verdict.text, made.title) == (word, f"{word}: resnet50 over {runs} runs")
+
+
+def test_runs_of_one_day_have_their_times(tmp_path: Path) -> None:
+    """A day stands for a run only where it had no other."""
+    early = record(2, run_id="20260401-080000-1f2e3d", test_date="2026-04-01T08:00:00Z")
+    for runs, began in (
+        ([record(1), record(2)], ["2026-04-01", "2026-04-02"]),
+        ([record(1), early], ["2026-04-01 08:00", "2026-04-01 21:30"]),
+    ):
+        [plot] = page(trends(tmp_path / began[1][-2:], runs), ASKED).sections[0].charts[0].plots
+        assert isinstance(plot, OverRuns)
+        assert [run.began for run in plot.runs] == began
+
+
+def test_a_long_history_fits(tmp_path: Path) -> None:
+    """Its page has what changed and as much else as it holds, and says what is missing, and where that is."""
+    [one] = trends(tmp_path, [record(number, 95.0 if number > 6 else 100.0) for number in range(1, 13)])
+    last = replace(one, points=one.points * 200)
+    others = [replace(last, cell=f"resnet50 {number}", points=one.points[:6] * 400) for number in range(100)]
+    made = page([*others, last], ASKED)
+    [section] = made.sections
+    assert len(section.charts) == MOST_SERIES
+    assert section.charts[0].title.startswith("resnet50 inference")
+    assert "21 more series are in --format json" in section.words[-1]
+    for chart in section.charts:
+        [plot] = chart.plots
+        assert isinstance(plot, OverRuns)
+        assert chart.table is not None
+        assert len(plot.runs) == len(chart.table.rows) == MOST_POINTS // MOST_SERIES
+        assert "Of 2400 runs, these are the last 25; all of them are in --format json." in chart.says
+    assert chart.table.rows[-1][0] == run_id(6)
+    assert len(made.cells.table.rows) == MOST_CELLS
+    assert made.cells.table.rows[0][6] == "-5.0"
+    assert "more are in --format json" in made.cells.table.note
+    assert len(to_html([*others, last], ASKED)) < MOST_BYTES
