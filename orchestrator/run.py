@@ -21,7 +21,7 @@ from orchestrator.configuration.resolved import StoredRun
 from orchestrator.deciding import recovery
 from orchestrator.deciding.budget import Budget
 from orchestrator.deciding.slots import RunState
-from orchestrator.disk import archive, lock, places, reporting, taking_up
+from orchestrator.disk import archive, lock, places, reporting, run_files, taking_up
 from orchestrator.disk.journal import Journal, read, temporary
 from orchestrator.disk.records import Beside, End, Finished, Header, Record, Segment, Spawned, Start
 from orchestrator.errors import StorageError
@@ -250,7 +250,7 @@ def _end_leftovers(stored: StoredRun, paths: RunPaths) -> None:
     """End workers of an earlier life of this run, and what they started. Only within the same boot."""
     records = read(paths.journal)
     if records and isinstance(records[0], Header):
-        archive.require_one_run(stored, records[0], paths)
+        run_files.require_one_run(stored, records[0], paths)
     boot, workers = "", list[ending.Identity]()
     for record in records:
         if isinstance(record, Segment):

@@ -30,7 +30,7 @@ from hypothesis import strategies as st
 from msgspec import inspect
 
 from orchestrator.configuration import yaml_file
-from orchestrator.disk import archive
+from orchestrator.disk import run_files
 from orchestrator.errors import ConfigError, RunFolderError
 from orchestrator.report import as_csv
 from protocol import codec
@@ -164,7 +164,7 @@ def test_deep_nesting_is_an_error_for_people(tmp_path: Path, text: str) -> None:
     with pytest.raises(ConfigError):
         yaml_file.read(path)
     with pytest.raises(RunFolderError):
-        archive.load_stored(RunPaths(tmp_path))
+        run_files.load(RunPaths(tmp_path))
 
 
 def test_run_yaml_is_read_as_strictly_as_a_configuration(tmp_path: Path) -> None:

@@ -77,11 +77,11 @@ def command(
     from orchestrator.compare import against
     from orchestrator.compare import thresholds as limits
     from orchestrator.configuration import resolve as config
-    from orchestrator.disk import archive, folders, journal, reporting
+    from orchestrator.disk import folders, journal, reporting, run_files
 
     paths = folders.existing_run(run, "runs")
     place = None if output is None else _place(output, formats)
-    stored = archive.load_stored(paths)
+    stored = run_files.load(paths)
     wanted = reporting.kinds(stored, paths) if formats is None else config.report_formats(formats)
     seen = journal.length(paths.journal)
     given = held_against.read(compare_baseline, thresholds, price, history_db or stored.configuration.history_db)

@@ -35,7 +35,7 @@ def command(
     What was finished is kept, and the rest is run as it was planned: a run's configuration never changes.
     """
     from orchestrator.cli.running import work
-    from orchestrator.disk import archive, folders, lock, taking_up
+    from orchestrator.disk import folders, lock, run_files, taking_up
 
     require_one_voice(params)
     with announced(params) as ending:
@@ -43,7 +43,7 @@ def command(
         folders.require_ours(paths)
         ending.paths = paths
         ending.stop_signals.spare(1)  # it ends with a report, also where it is stopped before it has begun anything
-        stored = archive.load_stored(paths)
+        stored = run_files.load(paths)
         taking_up.require_own_journal(stored, paths)
         lock.require_free(paths)
         code = work(stored, paths, params, ending, history=HistoryParams(history=history, history_db=history_db))

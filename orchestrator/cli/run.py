@@ -67,7 +67,7 @@ def _measure(context: click.Context, params: RunParams, preset: str | None, endi
     from orchestrator.compare import against
     from orchestrator.configuration import resolve as config
     from orchestrator.configuration.resolved import StoredRun
-    from orchestrator.disk import archive, folders
+    from orchestrator.disk import folders, run_files
     from orchestrator.machine import cuda_probe
     from orchestrator.planning import plan
 
@@ -109,7 +109,7 @@ def _measure(context: click.Context, params: RunParams, preset: str | None, endi
         telemetry_note=_telemetry_note(configuration, devices, seen),
         earlier=said_before,
     )
-    archive.store(stored, paths)
+    run_files.store(stored, paths)
     against.store(asked_against, paths)
     shown = DisplayParams(
         verbose=config.verbose(everything),

@@ -24,10 +24,10 @@ SHOWN_LOST: Final = 3
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def command(*, run: str | None, runs_folder: str, as_json: bool) -> None:
     """Say where RUN, the folder of a run, stands; without it, the newest one. The run is not disturbed."""
-    from orchestrator.disk import archive, folders, standing
+    from orchestrator.disk import folders, run_files, standing
 
     paths = folders.existing_run(run, runs_folder)
-    status, _ = standing.look(archive.load_stored(paths), paths)
+    status, _ = standing.look(run_files.load(paths), paths)
     if as_json:
         import msgspec
 

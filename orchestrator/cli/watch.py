@@ -37,10 +37,10 @@ def command(context: click.Context, /, run: str | None, runs_folder: str) -> Non
 
     Ends with the exit code that its report has. Ctrl-C leaves; the run goes on.
     """
-    from orchestrator.disk import archive, folders, reporting, standing
+    from orchestrator.disk import folders, reporting, run_files, standing
 
     paths = folders.existing_run(run, runs_folder)
-    stored = archive.load_stored(paths)
+    stored = run_files.load(paths)
     try:
         status = _follow(stored, paths)
     except KeyboardInterrupt:

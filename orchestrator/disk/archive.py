@@ -1,6 +1,6 @@
 """A run as it lies on disk, read back: what was asked for, what was tried, what came of it.
 
-    run.yaml, plan.json ──▶ StoredRun ┐
+    run.yaml, plan.json ──▶ StoredRun ┐     (run_files.py)
     journal.gpj ──▶ records ──────────┴──▶ Archive ── result(attempt) ──▶ launches/<cell>/<n>/result.msgpack
                                                                           its hash checked
 ResultFileError    a result that the journal promised is missing, or is not the one that was promised
@@ -12,17 +12,10 @@ import os
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
-import msgspec
-import yaml
-
-from orchestrator import TOOL_VERSION
-from orchestrator.configuration import yaml_file
 from orchestrator.configuration.resolved import StoredRun
-from orchestrator.configuration.yaml_file import Value
-from orchestrator.disk import bounded, coherence, damage, journal
+from orchestrator.disk import coherence, damage, journal, run_files
 from orchestrator.disk.records import (
     Added,
     Beside,
@@ -41,7 +34,7 @@ from orchestrator.disk.records import (
     TooHot,
     ZygoteStarted,
 )
-from orchestrator.errors import ConfigError, RunFolderError
+from orchestrator.errors import RunFolderError
 from protocol import codec
 from protocol.errors import ProtocolError
 from protocol.failure import Failure
@@ -49,8 +42,6 @@ from protocol.paths import LaunchPaths, RunPaths
 from protocol.result import Result
 
 _RESULT: Final = codec.Decoder[Result](Result)
-MAX_RUN_BYTES: Final = 16 * 1024 * 1024
-"""Of run.yaml. 17 models and eight GPUs take 30 KB; anything beyond this was not written by gpubench."""
 
 
 class ResultFileError(Exception):
@@ -166,7 +157,7 @@ def load(paths: RunPaths, stored: StoredRun | None = None) -> Archive:
 
     Raises RunFolderError when there is no run, it is damaged, or its files belong to different runs.
     """
-    stored = stored or load_stored(paths)
+    stored = stored or run_files.load(paths)
     begun = paths.journal.exists() or paths.launches.is_dir()
     return assemble(stored, paths, journal.read(paths.journal) if begun else ())
 
@@ -181,98 +172,10 @@ def assemble(stored: StoredRun, paths: RunPaths, records: tuple[Record, ...]) ->
         )
     if not isinstance(header, Header):
         raise RunFolderError(f"{paths.journal}: does not say which run it belongs to. {damage.advice(paths.journal)}")
-    require_one_run(stored, header, paths)
+    run_files.require_one_run(stored, header, paths)
     if words := coherence.wrong(stored, records):
         raise RunFolderError(f"{paths.journal}: damaged: {words}. {damage.advice(paths.journal)}")
     return _assemble(paths, stored, header, records)
-
-
-def store(stored: StoredRun, paths: RunPaths) -> None:
-    """Write plan.json and run.yaml, each whole or not at all. Raises StorageError when the disk refuses.
-
-    run.yaml comes last, because it makes the folder one of a run. The plan has a file of its own, which is read in a
-    fiftieth of the time that YAML takes.
-    """
-    told = msgspec.to_builtins(stored, builtin_types=())
-    del told["plan"]
-    text = yaml.dump(told, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
-    journal.write_durably(paths.plan, msgspec.json.encode(stored.plan))
-    journal.write_durably(paths.config, text.encode())
-
-
-def load_stored(paths: RunPaths) -> StoredRun:
-    """What run.yaml and plan.json say. Raises RunFolderError when one is missing or is not what `store` writes.
-
-    A run.yaml that holds the plan itself, as it did until plan.json was written, needs none.
-    """
-    try:
-        with paths.config.open("rb") as file:
-            data = file.read(MAX_RUN_BYTES + 1)
-    except OSError as error:
-        raise RunFolderError(f"{paths.config}: not the folder of a run: {error.strerror}") from error
-    if len(data) > MAX_RUN_BYTES:
-        raise RunFolderError(
-            f"{paths.config}: larger than {MAX_RUN_BYTES} bytes, so not written by gpubench. "
-            f"{damage.advice(paths.config)}"
-        )
-    try:
-        told = yaml_file.parse(data, str(paths.config)).value
-    except ConfigError as error:
-        raise RunFolderError(f"damaged: {error}. {damage.advice(paths.config)}") from error
-    if isinstance(told, dict) and "plan" not in told:
-        told["plan"] = _plan(paths.plan)
-    try:
-        return msgspec.convert(told, StoredRun)
-    except msgspec.ValidationError as error:
-        version = told.get("tool_version") if isinstance(told, dict) else None
-        if isinstance(version, str) and version != TOOL_VERSION:
-            raise RunFolderError(f"{paths.config}: {_of_another_version(version)}: {error}") from error
-        wrong = paths.plan if "`$.plan" in str(error) else paths.config
-        raise RunFolderError(f"{wrong}: damaged: {error}. {damage.advice(wrong)}") from error
-
-
-def _plan(path: Path) -> Value:
-    """What stands in plan.json, plain values."""
-    try:
-        plan: Value = msgspec.json.decode(bounded.read(path))
-    except OSError as error:
-        raise RunFolderError(f"{path}: cannot be read: {error.strerror}. {damage.advice(path)}") from error
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise RunFolderError(f"{path}: damaged: {error}. {damage.advice(path)}") from error
-    return plan
-
-
-def _of_another_version(version: str) -> str:
-    return (
-        f"written by gpubench {version}, which this version, {TOOL_VERSION}, cannot read. Use gpubench {version} to "
-        "report this run or go on with it"
-    )
-
-
-class _Dumper(yaml.SafeDumper):
-    """SafeDumper that knows tuples and writes every value out: the same tuple twice is no reason for an alias."""
-
-    def ignore_aliases(self, data: object) -> bool:
-        return True
-
-
-_Dumper.add_representer(tuple, _Dumper.represent_list)
-
-
-def require_one_run(stored: StoredRun, header: Header, paths: RunPaths) -> None:
-    """Raise RunFolderError when the journal was begun with another plan than the folder holds.
-
-    The hash is of the plan as this version reads it, so that it is another one where cells have got new fields since.
-    """
-    if (header.run_id, header.plan_hash) == (stored.run_id, stored.plan.hash):
-        return
-    if header.run_id == stored.run_id and header.tool_version != TOOL_VERSION:
-        raise RunFolderError(f"{paths.folder}: {_of_another_version(header.tool_version)}.")
-    raise RunFolderError(
-        f"{paths.folder}: run.yaml or plan.json and journal.gpj belong to different plans (one was changed, files of "
-        f"two runs were mixed, or another state of gpubench {header.tool_version} wrote them). Restore the run.yaml "
-        "and the plan.json that were written with this journal, or use the gpubench that wrote it."
-    )
 
 
 def durations_s(records: Iterable[Record]) -> tuple[float, ...]:

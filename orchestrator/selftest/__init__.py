@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 
 from orchestrator import run
-from orchestrator.disk import archive, folders
+from orchestrator.disk import archive, folders, run_files
 from orchestrator.machine.seen import Look
 from orchestrator.processes.signals import StopSignals
 from orchestrator.selftest import accounts, campaign, faults, leftovers
@@ -82,7 +82,7 @@ def inject(
     with _temporary() as folder:
         paths, told = folders.make_run(folder, datetime.now()), folder / "injected"
         stored, injections = campaign.prepare(faults.FAULTS, devices, paths.folder, told, command)
-        archive.store(stored, paths)
+        run_files.store(stored, paths)
         display.tell(_announcement(injections, devices))
         watch = Watch(display, paths)
         report = run.execute(stored, paths, watch, look, stop_signals)

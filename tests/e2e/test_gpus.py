@@ -28,10 +28,10 @@ print("null")
 
 def prepare(nvml: FakeNvml, folder: Path, modes: tuple[Mode, ...] = (Mode.LOADED,)) -> StoredRun:
     """A run on every GPU that the fake NVML shows."""
-    from orchestrator.disk import archive
+    from orchestrator.disk import run_files
 
     nvml.python(PREPARE.format(folder=str(folder), modes=[*map(str, modes)]))
-    return archive.load_stored(RunPaths(folder))
+    return run_files.load(RunPaths(folder))
 
 
 def test_eight_gpus_at_once(tmp_path: Path) -> None:

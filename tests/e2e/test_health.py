@@ -25,10 +25,10 @@ print("null")
 
 def prepare(nvml: FakeNvml, folder: Path, *required: str) -> StoredRun:
     """A run on every GPU that the fake NVML shows. required: signals without which there is no PASS."""
-    from orchestrator.disk import archive
+    from orchestrator.disk import run_files
 
     nvml.python(PREPARE.format(folder=str(folder), required=required))
-    return archive.load_stored(RunPaths(folder))
+    return run_files.load(RunPaths(folder))
 
 
 def looked_at(node: Node) -> bool:

@@ -174,7 +174,7 @@ RUN = """
 import json
 from pathlib import Path
 from orchestrator import run
-from orchestrator.disk import archive
+from orchestrator.disk import archive, run_files
 from orchestrator.view import CellEnded
 from protocol.paths import RunPaths
 
@@ -195,7 +195,7 @@ class Counting:
 after, during = [], []
 for folder in {folders!r}:
     paths, display = RunPaths(Path(folder)), Counting()
-    run.execute(archive.load_stored(paths), paths, display)
+    run.execute(run_files.load(paths), paths, display)
     after.append(held())
     during.append(display.counts)
 print(json.dumps([after, during]))

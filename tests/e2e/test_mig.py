@@ -27,10 +27,10 @@ print("null")
 
 def prepare(nvml: FakeNvml, folder: Path, seconds: float = 1.0, required: tuple[str, ...] = ()) -> StoredRun:
     """A run on every slice, and every whole GPU, that the fake NVML shows."""
-    from orchestrator.disk import archive
+    from orchestrator.disk import run_files
 
     nvml.python(PREPARE.format(folder=str(folder), seconds=seconds, required=required))
-    return archive.load_stored(RunPaths(folder))
+    return run_files.load(RunPaths(folder))
 
 
 def test_two_slices_and_a_whole_gpu(tmp_path: Path) -> None:

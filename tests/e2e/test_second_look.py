@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 PREPARE = """
 from pathlib import Path
 from msgspec.structs import replace
-from orchestrator.disk import archive
+from orchestrator.disk import run_files
 from orchestrator.machine import devices
 from orchestrator.planning import plan
 from protocol.cell import Workload
@@ -31,7 +31,7 @@ found = devices.resolve("all", visible=None, cores=(0, 1))
 folder = Path({folder!r})
 stored = faults.prepare(folder, faults.model("one"), faults.model("two"), machines=found, launches=3)
 asked = replace(stored.configuration, workloads=(Workload.INFERENCE,), adds_launches={adds})
-archive.store(replace(stored, configuration=asked, plan=plan.make(asked, found)), RunPaths(folder))
+run_files.store(replace(stored, configuration=asked, plan=plan.make(asked, found)), RunPaths(folder))
 print("null")
 """
 SLOW = uuid(1)

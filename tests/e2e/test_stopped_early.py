@@ -91,7 +91,7 @@ def test_a_run_is_stopped_before_its_first_launch(tmp_path: Path, where: str) ->
     assert leftovers(folder) == NOTHING
 
 
-@pytest.mark.parametrize("where", ["orchestrator.disk.archive load_stored", "orchestrator.machine.readiness check"])
+@pytest.mark.parametrize("where", ["orchestrator.disk.run_files load", "orchestrator.machine.readiness check"])
 def test_a_run_that_is_taken_up_is_stopped_in_the_same_way(tmp_path: Path, where: str) -> None:
     """Also where a `resume` has only read of it; what the run was to measure is left for the next one."""
     folder = tmp_path / "run"

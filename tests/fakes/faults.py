@@ -4,7 +4,7 @@ from pathlib import Path
 
 from orchestrator import TOOL_VERSION
 from orchestrator.configuration.resolved import Configuration, Isolation, ReportFormat, StoredRun
-from orchestrator.disk import archive
+from orchestrator.disk import run_files
 from orchestrator.planning import plan
 from protocol.cell import Device, DeviceKind, Mode, ModelSpec, Precision, Scalar, Workload
 from protocol.messages import Deadlines, Measurement
@@ -86,5 +86,5 @@ def prepare(
         devices=machines,
         plan=plan.make(configuration, machines),
     )
-    archive.store(stored, RunPaths(folder))
+    run_files.store(stored, RunPaths(folder))
     return stored

@@ -8,7 +8,7 @@ import msgspec
 
 from orchestrator.burn_in.plan import LINKS
 from orchestrator.configuration.resolved import Plan, StoredRun
-from orchestrator.disk import archive
+from orchestrator.disk import run_files
 from protocol.cell import Cell, Precision, Workload
 from protocol.messages import Deadlines, Measurement
 from protocol.paths import RunPaths
@@ -74,5 +74,5 @@ def prepare(folder: Path, devices: int) -> StoredRun:
     stored = msgspec.structs.replace(
         stored, configuration=configuration, plan=Plan(cells=(*stored.plan.cells, together), order=order)
     )
-    archive.store(stored, RunPaths(folder))
+    run_files.store(stored, RunPaths(folder))
     return stored

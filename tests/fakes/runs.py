@@ -17,7 +17,7 @@ import msgspec
 
 from orchestrator.configuration import catalogue
 from orchestrator.configuration.resolved import Configuration, Isolation, Plan, StoredRun
-from orchestrator.disk import archive, evidence
+from orchestrator.disk import archive, evidence, run_files
 from orchestrator.disk.archive import Archive
 from orchestrator.disk.journal import Journal, write_durably
 from orchestrator.disk.records import (
@@ -148,7 +148,7 @@ class FakeRun:
             plan=self.planned(asked, devices),
             telemetry_note=telemetry_note,
         )
-        archive.store(self.stored, self.paths)
+        run_files.store(self.stored, self.paths)
         self._journal = Journal(self.paths.journal)
         self._journal.append(
             Header(

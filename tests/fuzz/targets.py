@@ -33,7 +33,7 @@ from orchestrator.configuration import resolve as config
 from orchestrator.configuration.catalogue import Catalogue
 from orchestrator.configuration.resolved import ReportFormat
 from orchestrator.configuration.settings import Said
-from orchestrator.disk import archive, evidence, journal, lock
+from orchestrator.disk import archive, evidence, journal, lock, run_files
 from orchestrator.disk.journal import MAGIC, Journal
 from orchestrator.disk.records import Record
 from orchestrator.errors import ConfigError, RunFolderError
@@ -171,14 +171,14 @@ def result_seeds() -> tuple[bytes, ...]:
 def check_run(data: bytes) -> None:
     """run.yaml as it was written, or a RunFolderError; what was understood can be stored again."""
     paths = RunPaths(folder())
-    archive.store(template().loaded.stored, paths)
+    run_files.store(template().loaded.stored, paths)
     paths.config.write_bytes(data)
     try:
-        stored = archive.load_stored(paths)
+        stored = run_files.load(paths)
     except RunFolderError:
         return
-    archive.store(stored, paths)
-    assert archive.load_stored(paths) == stored
+    run_files.store(stored, paths)
+    assert run_files.load(paths) == stored
 
 
 def run_seeds() -> tuple[bytes, ...]:

@@ -16,7 +16,7 @@ from orchestrator.deciding import recovery
 from orchestrator.deciding.budget import CLOSING_S, Budget
 from orchestrator.deciding.slots import Quarantined, RunState, Slot, SlotStatus, StopAsked
 from orchestrator.deciding.state import step
-from orchestrator.disk import archive, evidence, journal, standing
+from orchestrator.disk import archive, evidence, journal, run_files, standing
 from orchestrator.errors import RunFolderError
 from orchestrator.second_look import More, SecondLook
 from orchestrator.stats.siblings import MOST_LAUNCHES, Verdict
@@ -219,4 +219,4 @@ def test_a_journal_that_adds_what_cannot_be_is_refused(
         run.stored = msgspec.structs.replace(run.stored, devices=gpus(9)[8:])
     run.added(*((known if cell == "own" else cell, number) for cell, number in slots))
     with pytest.raises(RunFolderError, match=words):
-        archive.load(run.paths, archive.load_stored(run.paths))
+        archive.load(run.paths, run_files.load(run.paths))

@@ -46,7 +46,7 @@ _PREPARE = """
 import json, os, sys
 import msgspec
 from pathlib import Path
-from orchestrator.disk import archive
+from orchestrator.disk import run_files
 from orchestrator.machine import devices
 from protocol.messages import Deadlines
 from protocol.paths import RunPaths
@@ -60,7 +60,7 @@ stored = faults.prepare(
     deadlines=Deadlines(start=20, import_=3, build=12, warm_up=2, measure=3, finish=3),
 )
 stored = gangs.added(stored, told["gangs"])
-archive.store(stored, paths)
+run_files.store(stored, paths)
 print(json.dumps({cell.id: msgspec.to_builtins(cell) for cell in stored.plan.cells}))
 """
 """`start` is longer than a zygote may take to fork (10 s), or a stopped zygote would be taken for a slow launch. So is

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from orchestrator.disk import archive
+from orchestrator.disk import run_files
 from protocol.paths import RunPaths
 from tests.e2e.chaos import checker, figures, reader
 from tests.e2e.chaos.ledger import Hit, Ledger, Life
@@ -29,7 +29,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Ledger:
     stored = faults.prepare(folder, faults.model("one"), faults.model("two"), devices=len(DEVICES))
     configs = {"together": {"seconds": 0.1}, "planted": {"do": "raise", "on": CULPRIT}}
     stored = gangs.added(stored, {name: {"devices": range(3), "config": config} for name, config in configs.items()})
-    archive.store(stored, RunPaths(folder))
+    run_files.store(stored, RunPaths(folder))
     node = Node(folder)
     assert node.wait() == 4, node.output
     log = folder.parent / "life-0.log"

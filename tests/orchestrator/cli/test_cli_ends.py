@@ -18,7 +18,7 @@ from orchestrator import report, run
 from orchestrator.cli import program
 from orchestrator.cli.ending import in_one_line
 from orchestrator.configuration.resolved import StoredRun
-from orchestrator.disk import archive, reporting
+from orchestrator.disk import reporting
 from orchestrator.errors import StorageError, UserError
 from orchestrator.health.verdict import Verdict as Health
 from orchestrator.machine import seen
@@ -59,7 +59,7 @@ def test_a_disk_that_refuses_the_plan_ends_with_the_line_too(invoke: Invoke, mon
     def store(*_: object) -> None:
         raise StorageError("disk full")
 
-    monkeypatch.setattr(archive, "store", store)
+    monkeypatch.setattr(run_files, "store", store)
     ended = invoke(*TINY, "--quiet")
     [folder] = Path("runs").absolute().iterdir()
     assert (ended.exit_code, ended.stderr) == (ExitCode.INTERNAL, "error: disk full\n")

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from orchestrator import run
 from orchestrator.cli import recording
 from orchestrator.configuration.resolved import StoredRun
-from orchestrator.disk import archive, lock, reporting
+from orchestrator.disk import lock, reporting, run_files
 from orchestrator.errors import HistoryError
 from orchestrator.history import store
 from orchestrator.history.place import Place, find
@@ -196,7 +196,7 @@ def test_a_gpu_that_failed_before_is_named_at_the_beginning(invoke: Invoke, monk
     said = f"FAIL in a burn-in on 2026-04-03 (run {run_id(3)}): wrong bits"
     assert [second.uuid in line and said in line for line in told] == [True]
     [folder] = Path("runs").iterdir()
-    assert archive.load_stored(RunPaths(folder)).earlier == {second.uuid: said}
+    assert run_files.load(RunPaths(folder)).earlier == {second.uuid: said}
 
 
 @pytest.mark.usefixtures("measured")

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from orchestrator.configuration.resolved import Plan
-from orchestrator.disk import archive
+from orchestrator.disk import archive, run_files
 from orchestrator.disk.archive import ResultFileError
 from orchestrator.errors import RunFolderError
 from protocol.failure import Category
@@ -20,14 +20,14 @@ HOSTILE = 'evil: "name"\n- [\x1b[31mred\x1b[0m] \x00 \u202e # & * ! | > % @ ` ä¸
 def test_run_yaml_comes_back_as_it_was_stored(tmp_path: Path) -> None:
     """What a run was asked to do survives the file exactly, its plan's hash included."""
     run = FakeRun(tmp_path / "run", devices=gpus(8), launches=3)
-    assert archive.load_stored(run.paths) == run.stored
-    assert archive.load_stored(run.paths).plan.hash == run.stored.plan.hash
+    assert run_files.load(run.paths) == run.stored
+    assert run_files.load(run.paths).plan.hash == run.stored.plan.hash
 
 
 def test_run_yaml_takes_any_name(tmp_path: Path) -> None:
     """Quotes, escapes, control characters and other scripts in names are text, never syntax."""
     run = FakeRun(tmp_path / "run", devices=gpus(1, name=HOSTILE))
-    assert archive.load_stored(run.paths).devices[0].name == HOSTILE
+    assert run_files.load(run.paths).devices[0].name == HOSTILE
 
 
 def test_run_yaml_is_plain_yaml_without_aliases(tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_a_run_of_another_version_is_refused_by_that_reason(
     """Nobody has changed anything: a cell has got a new field since, or a field is not known here."""
     run = FakeRun(tmp_path / "run")
     wrote = run.stored.tool_version
-    monkeypatch.setattr(archive, "TOOL_VERSION", "9.0")
+    monkeypatch.setattr(run_files, "TOOL_VERSION", "9.0")
     if where == "plan":
         monkeypatch.setattr(Plan, "hash", property(lambda _: "another"))
     else:
@@ -180,7 +180,7 @@ def test_a_run_yaml_that_holds_the_plan_is_read(tmp_path: Path) -> None:
     with run.paths.config.open("a") as file:
         yaml.safe_dump({"plan": plan}, file)
     run.paths.plan.unlink()
-    assert archive.load_stored(run.paths) == run.stored
+    assert run_files.load(run.paths) == run.stored
 
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from orchestrator import report
 from orchestrator.cli.status import describe
 from orchestrator.configuration.resolved import Isolation, ReportFormat
 from orchestrator.deciding.stopping import GENTLE_GRACE_S, GENTLE_S
-from orchestrator.disk import archive, journal, lock, standing
+from orchestrator.disk import journal, lock, run_files, standing
 from orchestrator.disk.journal import Journal
 from orchestrator.disk.records import Finished, Segment, Skipped, StopAsked, TakenOut, ZygoteStarted
 from orchestrator.disk.standing import Standing, Status
@@ -32,7 +32,7 @@ MYSELF = lock.myself()
 
 def look(run: FakeRun) -> Status:
     """The status of a run that a test has written."""
-    return standing.look(archive.load_stored(run.paths), run.paths)[0]
+    return standing.look(run_files.load(run.paths), run.paths)[0]
 
 
 def held_by(run: FakeRun, **changes: object) -> None:
@@ -107,7 +107,7 @@ def test_a_limit_bounds_what_is_left(tmp_path: Path) -> None:
     """A preset ends in time, whatever its plan would take; the time is counted from the start of the process."""
     run = FakeRun(tmp_path / "run", batch_sizes=tuple(range(1, 400)))
     asked = msgspec.structs.replace(run.stored.configuration, preset="light", time_limit_s=60.0)
-    archive.store(msgspec.structs.replace(run.stored, configuration=asked), run.paths)
+    run_files.store(msgspec.structs.replace(run.stored, configuration=asked), run.paths)
     run.measured(run.cell(batch_size=1))
     with subprocess.Popen(["sleep", "60"]) as process:
         held_by(run, pid=process.pid, start_ticks=host.start_ticks(process.pid))

@@ -8,7 +8,7 @@ import pytest
 from click.testing import Result
 
 from orchestrator.configuration.resolved import StoredRun
-from orchestrator.disk import archive
+from orchestrator.disk import run_files
 from orchestrator.errors import ConfigError
 from orchestrator.health.records import NodeVitals, Vitals, Watch
 from orchestrator.health.signals import FAMILIES, SIGNALS
@@ -34,7 +34,7 @@ def report(
     """The report of a complete run on a GPU that tells all but its ECC counters. ended: telemetry was, too early."""
     run = FakeRun(folder, devices=devices or gpus(1), watched=False)
     asked = msgspec.structs.replace(run.stored.configuration, required_signals=required)
-    archive.store(msgspec.structs.replace(run.stored, configuration=asked), run.paths)
+    run_files.store(msgspec.structs.replace(run.stored, configuration=asked), run.paths)
     if ended:
         run.telemetry_ended()
     run.everything()
@@ -131,7 +131,7 @@ def test_the_command_line_and_the_file_say_it(
     invoke("--gpu-ids", "cpu:0", "-m", "lstm", "--require", "rows")
     [(stored, paths)] = executed
     assert stored.configuration.required_signals == ("rows_failed", "rows_pending")
-    assert archive.load_stored(paths).configuration.required_signals == ("rows_failed", "rows_pending")
+    assert run_files.load(paths).configuration.required_signals == ("rows_failed", "rows_pending")
     refused = invoke("--gpu-ids", "cpu:0", "--require", "rowz")
     assert refused.exit_code == 2
     assert "--require: there is no signal 'rowz'. Did you mean rows" in refused.stderr

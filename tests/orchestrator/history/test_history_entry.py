@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from orchestrator.disk import archive
+from orchestrator.disk import run_files
 from orchestrator.health.verdict import Verdict
 from orchestrator.history import earlier, entry
 from orchestrator.history.records import Offence
@@ -135,7 +135,7 @@ def test_the_report_says_it_again(tmp_path: Path) -> None:
     """Beside the health of that GPU, and in a burn-in beside its verdict."""
     run = FakeRun(tmp_path / "run", devices=gpus(2))
     run.stored = msgspec.structs.replace(run.stored, earlier={gpus(2)[1].uuid: "FAIL in a burn-in on 2026-04-01"})
-    archive.store(run.stored, run.paths)
+    run_files.store(run.stored, run.paths)
     run.finish()
     made = run.report()
     assert [one.earlier for one in made.health.gpus] == ["", "FAIL in a burn-in on 2026-04-01"]
@@ -148,6 +148,6 @@ def test_a_burn_in_says_it_beside_its_verdicts(tmp_path: Path, monkeypatch: pyte
         monkeypatch.setattr(f"os.{name}", lambda _fd: None)
     night = Night(tmp_path, gpus(2), "10m")
     night.stored = msgspec.structs.replace(night.stored, earlier={gpus(2)[1].uuid: "FAIL in a burn-in on 2026-04-01"})
-    archive.store(night.stored, night.paths)
+    run_files.store(night.stored, night.paths)
     night.finish()
     assert "GPU 1, earlier: FAIL in a burn-in on 2026-04-01" in to_text(night.report()).splitlines()
