@@ -18,6 +18,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -26,7 +27,7 @@ from typing import Final
 import msgspec
 
 from orchestrator.errors import ConfigError
-from orchestrator.processes import ending
+from orchestrator.processes import ending, logs
 from orchestrator.processes.signals import StopSignals
 
 OPTIONS: Final = ("--on-finish", "--on-failure")
@@ -34,6 +35,8 @@ OPTIONS: Final = ("--on-finish", "--on-failure")
 LIMIT_S: Final = 60.0
 """Enough for a mail or a web hook that answers slowly; a node that waits for its next job is not held up for long."""
 
+_LOOK_S: Final = 0.1
+"""How often its log is held below the cap: `yes` writes a gigabyte a second."""
 _PATIENCE_S: Final = 5.0
 """For each step of ending one that takes too long: SIGTERM, SIGKILL."""
 
@@ -87,7 +90,8 @@ def recorded(words: Iterable[str]) -> tuple[str, ...]:
 def call(words: tuple[str, ...], end: End, log: Path | None, limit_s: float = LIMIT_S) -> str:
     """Run a command to its end, or to its time limit. What went wrong, in words; empty where nothing did.
 
-    log: takes what it prints; None for this process's standard error.
+    log: takes what it prints, no more than other logs; where it cannot be written, or is None, this process's standard
+    error does, and where that is closed, nothing.
     """
     process = None
     try:
@@ -95,7 +99,7 @@ def call(words: tuple[str, ...], end: End, log: Path | None, limit_s: float = LI
             process = _started(words, end, log)
         if held_back.requests:
             raise KeyboardInterrupt
-        code = process.wait(limit_s)
+        code = _wait(process, log, limit_s)
     except OSError as error:
         return f"could not be started: {error.strerror}"
     except subprocess.TimeoutExpired:
@@ -143,10 +147,31 @@ def _started(words: tuple[str, ...], end: End, log: Path | None) -> subprocess.P
 
 
 def _open(log: Path | None) -> int:
-    """Where a command prints: a descriptor of the caller's own, to be closed."""
-    if log is None:
+    """Where a command prints: a descriptor of the caller's own, to be closed.
+
+    Nobody is to be left untold because the folder of the run is gone, or its disk read-only.
+    """
+    if log is not None:
+        with suppress(OSError):
+            return os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+    with suppress(OSError):
         return os.dup(2)
-    return os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+    return os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+
+
+def _wait(process: subprocess.Popen[bytes], log: Path | None, limit_s: float) -> int:
+    """Its exit code, when it has ended. Raises subprocess.TimeoutExpired after the limit."""
+    end = time.monotonic() + limit_s
+    while True:
+        left_s = end - time.monotonic()
+        try:
+            return process.wait(min(max(left_s, 0), _LOOK_S))
+        except subprocess.TimeoutExpired:
+            if left_s <= 0:
+                raise
+        finally:
+            if log is not None:
+                logs.hold_below_cap(log)
 
 
 def _end(process: subprocess.Popen[bytes] | None) -> None:

@@ -149,7 +149,7 @@ def _tell(option: str, words: tuple[str, ...], end: "End", paths: "RunPaths | No
     log = None if paths is None else paths.log(option.strip("-"))
     wrong = hooks.call(words, end, log)
     if wrong:
-        printed = "" if log is None else f"; what it printed is in {log}"
+        printed = "" if log is None or not log.exists() else f"; what it printed is in {log}"
         complain(f"warning: the command of {option} {wrong}{printed}")
 
 

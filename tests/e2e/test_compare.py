@@ -155,6 +155,20 @@ def test_a_report_ends_with_what_its_thresholds_say(compare: Callable[..., Calle
         assert json.loads((tmp_path / "out.json").read_bytes())["verdict"]["exit_code"] == code
 
 
+def test_a_report_of_an_incomplete_run_is_not_made_good_by_its_thresholds(
+    compare: Callable[..., Called], tmp_path: Path
+) -> None:
+    """Exit code 4, as the report says, though the limit of another cell is kept."""
+    run = tmp_path / "runs" / "20260401-213000-aaaaaa"
+    for result in run.glob("launches/lstm-*/*/result.msgpack"):
+        result.unlink()
+    limit = "thresholds:\n  - {name: x, models: [resnet50], figure: forward_time_ms, phase: inference, below: 50}\n"
+    (tmp_path / "limits.yaml").write_text(limit)
+    done = compare("report", str(run), "--thresholds", "limits.yaml", "-o", "out.json")
+    assert json.loads((tmp_path / "out.json").read_bytes())["verdict"]["exit_code"] == done.returncode == 4
+    assert compare("report", str(run), "-o", "out.json").returncode == 0  # it was made, whatever it says
+
+
 @pytest.mark.slow
 def test_a_run_is_held_against_what_was_asked_for(tmp_path: Path) -> None:
     """On a CPU device: score, costs, a missed threshold; the same when its report is made again; no verdict on it."""

@@ -14,6 +14,7 @@ import pytest
 
 from orchestrator import hooks
 from orchestrator.errors import ConfigError
+from orchestrator.processes import logs
 from tests.fakes.commands import TINY, python
 
 END = hooks.End(exit_code=4, verdict="incomplete", summary="it ended", folder=Path("/runs/one"), report=Path("/a.json"))
@@ -71,6 +72,25 @@ def test_a_command_that_cannot_be_called_is_refused_at_once(line: str, words: st
 def test_a_command_that_fails_is_a_sentence(tmp_path: Path, source: str, words: str) -> None:
     """And no exception."""
     assert hooks.call((sys.executable, "-c", source), END, tmp_path / "log") == words
+
+
+def test_a_log_that_cannot_be_written_keeps_nobody_from_being_told(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The folder of the run is gone, or its disk read-only: that is when somebody should be told."""
+    source = "import sys; print('heard'); open(sys.argv[1], 'w')"
+    assert hooks.call((sys.executable, "-c", source, str(tmp_path / "told")), END, tmp_path / "gone" / "log") == ""
+    assert (tmp_path / "told").exists()
+    assert capfd.readouterr().err == "heard\n"
+
+
+def test_what_a_command_prints_is_held_below_a_cap(tmp_path: Path) -> None:
+    """One that prints without end fills no disk: the middle is given back while it goes on."""
+    source = "import os, sys\nblock = b'x' * 65536\nfor _ in range(1600): os.write(1, block)\nopen(sys.argv[1], 'w')"
+    log = tmp_path / "log"
+    assert hooks.call((sys.executable, "-c", source, str(tmp_path / "done")), END, log) == ""
+    assert (tmp_path / "done").exists()
+    assert log.stat().st_blocks * 512 <= logs.CAP_BYTES
 
 
 def test_a_command_that_hangs_is_ended_with_what_it_started(tmp_path: Path) -> None:
