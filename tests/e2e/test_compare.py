@@ -166,7 +166,6 @@ def test_a_report_of_an_incomplete_run_is_not_made_good_by_its_thresholds(
     (tmp_path / "limits.yaml").write_text(limit)
     done = compare("report", str(run), "--thresholds", "limits.yaml", "-o", "out.json")
     assert json.loads((tmp_path / "out.json").read_bytes())["verdict"]["exit_code"] == done.returncode == 4
-    assert compare("report", str(run), "-o", "out.json").returncode == 0  # it was made, whatever it says
 
 
 @pytest.mark.slow
