@@ -37,12 +37,13 @@ class Level(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class OnDevice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """On one kind of device. side: of matrices; batch: of training steps; links_mib: that a device sends another.
 
-    Seconds of one cell, at least and at most.
+    share: of the duration that one cell lasts; least_s, most_s: its bounds, in seconds.
     """
 
     side: int
     links_mib: int
     batch: int
+    share: float
     least_s: float
     most_s: float
 
@@ -72,7 +73,6 @@ class BurnInTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     levels: dict[str, Level]
     devices: dict[DeviceKind, OnDevice]
-    cell_share: float
     least_rounds: int
     heat_soak: HeatSoakRule
     steps: StepsRule
@@ -87,7 +87,7 @@ class BurnInTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def cell_s(self, duration_s: float, kind: DeviceKind, level: str, *, steps: bool = False) -> float:
         """How long one cell lasts in a burn-in of `duration_s`: never so long that there is no time for the rounds."""
         bounds = self.devices[kind]
-        wanted_s = min(max(duration_s * self.cell_share, bounds.least_s), bounds.most_s)
+        wanted_s = min(max(duration_s * bounds.share, bounds.least_s), bounds.most_s)
         return min(wanted_s, duration_s / (self.least_rounds * self.levels[level].cells(kind, steps=steps)))
 
 

@@ -1,6 +1,7 @@
 """How much of a device's memory its test has covered, by the launch that covered most of it. Pure.
 
-One whole launch is enough in a night, as it is for a pattern: what was free may differ from launch to launch.
+One whole launch is enough in a night, as it is for a pattern. It is held against the most that was free in any of them:
+one that began with little of it, all of which it checked, has not tested the rest.
 """
 
 from collections.abc import Sequence
@@ -12,9 +13,9 @@ from protocol.verification import MemoryShare, Verification
 
 LEAST: Final = 0.85
 """Of MemoryShare.whole, that must have been checked. 92 % are asked for; what is not to be had is given up in steps of
-2 %."""
+2 %, and named in the result below 90 % (worker/workloads/memory.py)."""
 _MIB: Final = 1024**2
-_WHOLE: Final = {DeviceKind.CUDA: "the memory that was free when it began", DeviceKind.CPU: "what was planned"}
+_WHOLE: Final = {DeviceKind.CUDA: "the most memory that was free when one began", DeviceKind.CPU: "what was planned"}
 
 
 @dataclass(frozen=True)
@@ -31,9 +32,10 @@ def covered(launches: Sequence[Verification], kind: DeviceKind) -> Covered | Non
     told = [one.share for one in launches if one.share is not None and one.share.whole > 0]
     if not told:
         return None
-    most = max(told, key=_part)
-    sizes = f"{most.covered // _MIB:,} of {most.whole // _MIB:,} MiB"
-    return Covered(_part(most), f"{100 * _part(most):.1f} % of {_WHOLE[kind]} ({sizes})", _why(most))
+    most, whole = max(told, key=_tested), max(one.whole for one in told)
+    share = _tested(most) / whole
+    sizes = f"{_tested(most) // _MIB:,} of {whole // _MIB:,} MiB"
+    return Covered(share, f"{100 * share:.1f} % of {_WHOLE[kind]} ({sizes})", _why(most, whole))
 
 
 def lacking(found: Covered | None) -> str:
@@ -45,12 +47,12 @@ def lacking(found: Covered | None) -> str:
     return f"the memory test covered {found.words}, and {100 * LEAST:.0f} % are needed: {found.why}"
 
 
-def _part(share: MemoryShare) -> float:
+def _tested(share: MemoryShare) -> int:
     """A worker is not believed to have checked more than it had."""
-    return min(share.covered, share.taken) / share.whole
+    return min(share.covered, share.taken)
 
 
-def _why(share: MemoryShare) -> str:
-    if share.taken < LEAST * share.whole:
+def _why(share: MemoryShare, whole: int) -> str:
+    if share.taken < LEAST * whole:
         return f"no more than {share.taken // _MIB:,} MiB could be had"
     return "its launches ended before they had checked the rest"

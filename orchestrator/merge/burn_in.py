@@ -42,7 +42,7 @@ class _Night:
     """What all GPUs share. paces: by device, what its rates say. soaks: what of them is left out.
 
     done: cells and rounds of which there is a result. lost: launches without one that are a finding. waits: when a
-    device may have waited for one that was not ready, by segment.
+    device may have waited for one that was not ready, by segment. stalled: launches in which a worker stood still.
     """
 
     archive: Archive
@@ -55,6 +55,7 @@ class _Night:
     done: frozenset[tuple[str, int]]
     lost: tuple[Lost, ...]
     waits: Mapping[Segment, Sequence[Span]]
+    stalled: tuple[_Good, ...]
 
 
 def burn_in(archive: Archive, evidence: Evidence, judged: HealthReport) -> BurnInReport | None:
@@ -74,7 +75,8 @@ def burn_in(archive: Archive, evidence: Evidence, judged: HealthReport) -> BurnI
     lost = lost_launches.lost(archive, asked)
     done = frozenset((one.cell.id, one.attempt.start.round) for one in good)
     compared, told = compare.compare(list(_samples(good))), waits.told(archive, lost)
-    night = _Night(archive, evidence, judged, asked, compared, rates, soaks, done, lost, told)
+    stalled = tuple(one for one in good if one.evidence.stalls)
+    night = _Night(archive, evidence, judged, asked, compared, rates, soaks, done, lost, told, stalled)
     gpus = []
     labels = {device.uuid: device.label for device in archive.stored.devices}
     for device in archive.stored.devices:
@@ -134,9 +136,18 @@ def _work(night: _Night, device: Device, mine: Sequence[_Good]) -> Work:
         reboots=len({segment.boot_id for segment in archive.segments}) - 1,
         tainted=archive.stored.configuration.tainted,
         planned=tuple(_planned(night, device, verified, not_tested)),
-        idle=tuple(loads.idle(work, night.waits)),
+        idle=tuple(loads.idle(work, _explained(night, device))),
         beside=tuple(one.evidence.beside for one in mine if one.evidence.beside),
     )
+
+
+def _explained(night: _Night, device: Device) -> Mapping[Segment, Sequence[Span]]:
+    """When this device may have waited for another, by segment. That its own worker stood still explains nothing."""
+    found = {segment: [*spans] for segment, spans in night.waits.items()}
+    for one in night.stalled:
+        if device.uuid not in one.cell.devices:
+            found.setdefault(one.attempt.segment, []).extend(one.evidence.stalls)
+    return found
 
 
 def _not_tested(night: _Night, device: Device, verified: Sequence[tuple[_Good, Verification]]) -> dict[str, str]:

@@ -167,7 +167,8 @@ def _beside_siblings(warm: Sequence[Launched]) -> dict[str, Told]:
     bounds: dict[str, Bound] = {}
     for one in warm:
         attempt, cell, evidence = one
-        if cell.workload is Workload.SOAK and evidence.figures.means_ms.get("iteration"):
+        counts = evidence.figures.means_ms.get("iteration") and not evidence.stalls  # a pause would be in the mean
+        if cell.workload is Workload.SOAK and counts:
             groups[f"{cell.workload} {cell.model} {cell.precision}"][attempt.start.device].append(one)
     cells = []
     for name, by_gpu in groups.items():

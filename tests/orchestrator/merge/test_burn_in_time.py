@@ -321,6 +321,21 @@ def test_what_stood_still_is_not_load(tmp_path: Path) -> None:
     assert "without load for 64 s from 2024-01-15T10:" in texts(first)
 
 
+def test_who_waited_for_one_that_stood_still_is_not_asked_why(tmp_path: Path) -> None:
+    """The links of a round take all devices: the stall of one is a gap of the others, and explains it."""
+    night = a_night(tmp_path)
+    cell = soak(night)
+    place = night.stored.plan.order["cpu:0"].index((cell.id, LAST))
+    night.work(last=place)
+    night.measured(
+        cell, number=LAST, verification=sound(cell), forward_ms=100.0, blocks=3, iterations=10, stood_still_s=64.0
+    )
+    night.work(first=place + 1)
+    first, second = finished(night)
+    assert (first.verdict, second.verdict) == (Verdict.UNKNOWN, Verdict.PASS), texts(second)
+    assert "without load" in texts(first)
+
+
 def test_what_stood_still_is_not_slow(tmp_path: Path) -> None:
     """Its windows have the rate of the blocks that worked, or none."""
     night = a_night(tmp_path)

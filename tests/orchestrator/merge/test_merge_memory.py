@@ -83,7 +83,7 @@ def test_the_report_names_them_device_by_device(tmp_path: Path) -> None:
         (850, 920, "85.0 %", "(850 of 1,000 MiB)", "ended before they had checked"),
         (700, 920, "70.0 %", "(700 of 1,000 MiB)", "ended before they had checked"),
         (600, 600, "60.0 %", "(600 of 1,000 MiB)", "no more than 600 MiB could be had"),
-        (920, 600, "60.0 %", "(920 of 1,000 MiB)", "no more than 600 MiB could be had"),
+        (920, 600, "60.0 %", "(600 of 1,000 MiB)", "no more than 600 MiB could be had"),
     ],
 )
 def test_how_much_was_covered_is_told_with_why_no_more(
@@ -96,7 +96,7 @@ def test_how_much_was_covered_is_told_with_why_no_more(
     assert found is not None
     assert (found.share, found.words) == (
         pytest.approx(min(covered, taken) / 1000),
-        f"{share} of the memory that was free when it began {sizes}",
+        f"{share} of the most memory that was free when one began {sizes}",
     )
     assert why in found.why
 
@@ -110,6 +110,19 @@ def test_one_launch_that_covered_it_is_enough() -> None:
     assert found.share == pytest.approx(0.92)
     assert found.words == "92.0 % of what was planned (0 of 0 MiB)"
     assert memory_share.covered([marched()], DeviceKind.CPU) is None
+
+
+def test_a_launch_that_found_little_free_does_not_stand_for_the_whole_memory() -> None:
+    """All of 5 GiB, in the launch that came when the others' memory was still taken, is not all of 140."""
+    much, little = (
+        MemoryShare(covered=covered << 30, taken=covered << 30, whole=whole << 30)
+        for covered, whole in ((84, 140), (5, 5))
+    )
+    launches = [msgspec.structs.replace(marched(), share=share) for share in (much, little)]
+    found = memory_share.covered(launches, DeviceKind.CUDA)
+    assert found is not None
+    assert found.share == pytest.approx(84 / 140)
+    assert "no more than 86,016 MiB could be had" in memory_share.lacking(found)
 
 
 def test_a_gpu_whose_memory_was_not_covered_does_not_pass(tmp_path: Path) -> None:
@@ -128,7 +141,10 @@ def test_a_gpu_whose_memory_was_not_covered_does_not_pass(tmp_path: Path) -> Non
     first, second = found.gpus
     assert (first.verdict, second.verdict) == (Verdict.UNKNOWN, Verdict.PASS), second.reasons
     (reason,) = first.reasons
-    assert "75.0 % of the memory that was free when it began (61,440 of 81,920 MiB), and 85 % are needed" in reason.text
+    assert (
+        "75.0 % of the most memory that was free when one began (61,440 of 81,920 MiB), and 85 % are needed"
+        in reason.text
+    )
     shares = {check.check: check.covered_share for check in first.checks}
     assert shares.pop(Workload.MEMORY) == pytest.approx(0.75)
     assert set(shares.values()) == {None}

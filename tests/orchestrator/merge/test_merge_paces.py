@@ -19,9 +19,10 @@ from orchestrator.merge.courses import ITSELF, SIBLINGS
 from orchestrator.merge.paces import BESIDE, OVER_TIME, Launched
 from orchestrator.report.burn_in import GpuBurnIn, PaceReport
 from orchestrator.stats.drift import Verdict as CourseVerdict
+from orchestrator.stats.siblings import SiblingCell
 from orchestrator.stats.windows import Window
 from protocol.cell import Cell, Workload
-from tests.fakes.nights import Night
+from tests.fakes.nights import Night, sound
 from tests.fakes.runs import SECOND_NS, gpus
 
 
@@ -198,3 +199,25 @@ def test_boots_without_a_window_do_not_move_what_follows() -> None:
     """The third comes behind the first."""
     found = paces._shifts([launched("a", 0.0, 0, 50), launched("b", 10.0, 0), launched("c", 20.0, 0, 3)])
     assert found == {"a": 0, "b": 1, "c": 48}
+
+
+def test_a_launch_that_stood_still_is_not_held_against_its_siblings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its mean time would have the pause in it, and its scatter would hide a GPU that is slow."""
+    night = Night(tmp_path, gpus(4))
+    cell = next(cell for cell in night.stored.plan.cells if cell.workload is Workload.SOAK)
+    uuid = cell.devices[0]
+    place = next(at for at, slot in enumerate(night.stored.plan.order[uuid]) if slot[0] == cell.id and slot[1] > 0)
+    night.work(last=place)
+    night.measured(
+        cell, number=1, verification=sound(cell), forward_ms=200.0, blocks=3, iterations=10, stood_still_s=30.0
+    )
+    night.work(first=place + 1)
+    night.finish()
+    seen: list[SiblingCell] = []
+    monkeypatch.setattr(paces.siblings, "judge", lambda cells, *_: seen.extend(cells) or ())
+    night.report()
+    rates = {gpu: found for one in seen if one.name.endswith(cell.precision) for gpu, found in one.rates.items()}
+    assert rates[uuid] == [pytest.approx(0.01, rel=1e-3)] * len(rates[uuid])
+    assert rates[uuid]
