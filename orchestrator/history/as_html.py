@@ -148,13 +148,15 @@ def _chart(name: str, cell: str, trends: Sequence[Trend], runs: int) -> Chart:
     cut = f"of {longest} runs, these are the last {runs}; all of them are in {_ELSEWHERE}" if longest > runs else ""
     header = (*texts("Run", "Began", "Device"), *numbers(figure, "Launches"), *texts("Change", "Remarks"))
     rows = [_row(one, point) for one in trends for point in one.points[-runs:]]
+    drawn = [one for one in trends if any(point.value is not None for point in one.points[-runs:])]
     return Chart(
         name,
         cell,
         Kind.RUNS,
         f"{figure}. {_sentences((marks, *whys, cut))}",
-        tuple(OverRuns(wording.device(one), tuple(_of_runs(one.points[-runs:]))) for one in trends),
+        tuple(OverRuns(wording.device(one), tuple(_of_runs(one.points[-runs:]))) for one in drawn),
         Table(f"{figure} of {cell}", header, tuple(rows)),
+        empty="" if drawn else f"no figure in the last {min(runs, longest)} runs",
         choice="Device",
     )
 

@@ -77,19 +77,26 @@ ORDER BY test_date, runs.run_id
 
 def lines(connection: sqlite3.Connection, wanted: Filter) -> list[RunLine]:
     """The runs that are wanted, newest first."""
-    return _runs(connection, _WANTED, msgspec.structs.asdict(wanted))
+    with _as_of_now(connection):
+        return _runs(connection, _WANTED, msgspec.structs.asdict(wanted))
 
 
 def run(connection: sqlite3.Connection, name: str) -> RunRecord:
     """All that is kept of the run of that id, or the one that begins so. Raises HistoryError as `line` does."""
-    return in_full(connection, line(connection, name))
+    with _as_of_now(connection):
+        return in_full(connection, _meant(connection, name))
 
 
 def line(connection: sqlite3.Connection, name: str) -> RunLine:
     """The run of that id, or the one that begins so. Raises HistoryError where it means none, or several."""
+    with _as_of_now(connection):
+        return _meant(connection, name)
+
+
+def _meant(connection: sqlite3.Connection, name: str) -> RunLine:
     if not name:
         raise HistoryError("expected the id of a recorded run, or a unique beginning of one, got an empty text")
-    found = lines(connection, Filter(run_id=name))
+    found = _runs(connection, _WANTED, msgspec.structs.asdict(Filter(run_id=name)))
     meant = [one for one in found if one.run_id == name] or found
     if len(meant) != 1:
         which = f"several: {', '.join(one.run_id for one in meant[:SHOWN])}" if meant else "none; `history` lists them"
@@ -134,8 +141,10 @@ def each(connection: sqlite3.Connection) -> Iterator[RunRecord]:
 def _as_of_now(connection: sqlite3.Connection) -> Iterator[None]:
     """All that is read in it is of one moment, whoever writes meanwhile."""
     connection.execute("BEGIN")
-    yield
-    connection.execute("COMMIT")
+    try:
+        yield
+    finally:
+        connection.rollback()  # nothing was written
 
 
 def points(

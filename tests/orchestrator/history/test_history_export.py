@@ -117,7 +117,7 @@ def test_a_run_that_is_recorded_again_meanwhile_is_of_one_moment(tmp_path: Path)
     where = kept(tmp_path, [record(1)])
 
     def replaced(statement: str) -> None:
-        if "FROM cells" in statement:
+        if "SELECT gpu_uuid, cell_key" in statement:
             connection.set_trace_callback(None)
             kept(tmp_path, [again])
 
@@ -125,6 +125,9 @@ def test_a_run_that_is_recorded_again_meanwhile_is_of_one_moment(tmp_path: Path)
         assert connection is not None
         connection.set_trace_callback(replaced)
         assert [list(reading.each(connection)), list(reading.each(connection))] == [[record(1)], [again]]
+        kept(tmp_path, [record(1)])
+        connection.set_trace_callback(replaced)
+        assert [reading.run(connection, run_id(1)), reading.run(connection, run_id(1))] == [record(1), again]
 
 
 def test_the_suffix_names_the_format_and_an_older_file_is_kept(invoke: Invoke, tmp_path: Path) -> None:

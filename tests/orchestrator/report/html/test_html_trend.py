@@ -239,3 +239,16 @@ def test_a_long_history_fits(tmp_path: Path) -> None:
     assert made.cells.table.rows[0][6] == "-5.0"
     assert "more are in --format json" in made.cells.table.note
     assert len(to_html([*others, last], ASKED)) < MOST_BYTES
+
+
+def test_what_has_no_figure_in_the_runs_that_are_shown_is_not_drawn(tmp_path: Path) -> None:
+    """An empty frame says nothing; of a cell that has no figure at all there, a sentence does."""
+    figures = [record(number, 100.0) for number in range(1, 4)]
+    (one,) = trends(tmp_path, figures)
+    gone = replace(one, points=tuple(replace(point, value=None) for point in one.points))
+    for found, plots, said in (
+        ((gone,), 0, "no figure in the last 3 runs"),
+        ((one, replace(gone, gpu_uuid=OTHER)), 1, ""),
+    ):
+        (chart,) = (chart for section in page(found, ASKED).sections for chart in section.charts)
+        assert (len(chart.plots), chart.empty) == (plots, said)
