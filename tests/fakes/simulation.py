@@ -101,7 +101,9 @@ def step(at_s: float, height: float, deviation: float = 0.005) -> Series:
 def profile(name: str) -> Measurement:
     """How a profile that ships measures."""
     profiles = yaml.safe_load(Path(ROOT, "configs", "profiles.yaml").read_text(encoding="utf-8"))
-    return Measurement(**{key: value for key, value in profiles[name].items() if key != "launches"})
+    return Measurement(
+        **{key: value for key, value in profiles[name].items() if key not in {"launches", "adds_launches"}}
+    )
 
 
 class SimulatedClock:
