@@ -43,11 +43,11 @@ class Announcer:
         """Say something about the run as a whole. event, fields: as in Notice."""
         self._display.tell(Notice(level=level, message=message, event=event, fields=fields))
 
-    def ended(self, state: RunState, live: Live, outcome: Result | Failure) -> None:
-        """A launch is over. state: the run with it."""
+    def ended(self, state: RunState, live: Live, outcome: Result | Failure, lasted_s: float) -> None:
+        """A launch is over, which lasted for so long. state: the run with it."""
         for uuid in live.next.cell.devices:
             number, total_s = self._durations.get(uuid, (0, 0.0))
-            self._durations[uuid] = number + 1, total_s + time.monotonic() - live.begun
+            self._durations[uuid] = number + 1, total_s + lasted_s
         self._display.tell(progress.ended(state, live, live.device, outcome, self._alike))
 
     def added(self, slots: Collection[Slot], suspects: Collection[str]) -> None:

@@ -8,14 +8,16 @@ It decides nothing either: state.py says what is next, launches.py how one launc
 
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import zmq
 
 from orchestrator.announcer import Announcer
 from orchestrator.circumstances import Circumstances
 from orchestrator.deciding import blocking, state, stopping
+from orchestrator.deciding.adding import Doubt
 from orchestrator.deciding.gates import Gates, Passed
+from orchestrator.deciding.loop_clock import LoopClock
 from orchestrator.deciding.slots import (
     Added,
     Dropped,
@@ -49,12 +51,13 @@ from protocol.result import Result
 
 class Conductor:
     """The run's state and its launches. poller: where it puts the processes that the loop is to wait for.
+    clock: the loop's.
 
     telemetry: None from the moment on in which there is none. circumstances: what else is known of the GPUs.
     Every method raises StorageError when something can no longer be recorded.
     """
 
-    def __init__(self, around: Surroundings, begun: RunState, poller: zmq.Poller) -> None:
+    def __init__(self, around: Surroundings, begun: RunState, poller: zmq.Poller, clock: LoopClock) -> None:
         stored = around.stored
         self.state = begun
         self.fleet = Fleet(stored, around.paths, around.link, around.nursery.fork)
@@ -66,6 +69,7 @@ class Conductor:
         self.tell = self._announcer.tell
         self._devices = {device.uuid: device for device in stored.devices}
         self._poller = poller
+        self._clock = clock
         self._witness = Witness(stored.devices, around.paths)
         self._results: dict[int, Result] = {}
         self._staying: dict[int, set[str]] = {}
@@ -95,9 +99,13 @@ class Conductor:
             self._launch(one)
         return bool(following)
 
-    def add_launches(self) -> bool:
-        """Add launches where all have been made, and they leave a GPU SUSPECT. Says whether it has."""
-        more = self._second_look.over(self.state)
+    def in_doubt(self) -> tuple[Doubt, ...]:
+        """Whom those launches leave SUSPECT that have been made, and in what. It takes a while."""
+        return self._second_look.look(self.state)
+
+    def add_launches(self, doubts: Sequence[Doubt]) -> bool:
+        """Add launches for these doubts, where that may be done yet. Says whether it has."""
+        more = self._second_look.over(self.state, doubts)
         if not more.slots:
             return False
         self.recorder.added(*more)
@@ -116,7 +124,7 @@ class Conductor:
                     if live.pidfd is not None:  # it cannot be killed: nobody waits for it any more
                         self._poller.unregister(live.pidfd)
                         os.close(live.pidfd)
-                    self.let_pass(self.gates.admit(happening, self.telemetry))
+                    self.let_pass(self.gates.admit(happening, self.telemetry, self._clock.now()))
         for live in self.fleet.live.values():
             if live.pidfd is not None and not live.noted:
                 live.noted = True
@@ -139,7 +147,7 @@ class Conductor:
         self._doubt(live, passed.device, last=last)
         measured = self.state.slots[live.next.slot].status is SlotStatus.MEASURED
         if self._budget is not None and measured and last:
-            self._budget.finished(live.next.cell, time.monotonic() - live.begun)
+            self._budget.finished(live.next.cell, self._lasted_s(live))
         self._block(passed)
         if uuid not in self._waiting:
             self._step(Freed(uuid))
@@ -158,9 +166,8 @@ class Conductor:
                 self.tell("warning", f"{device.label}: Xid {hazards.since(device.uuid, message.at_ns)}")
             return
         self._step(Quarantined(device.uuid, failure.message))
-        now = time.monotonic()
         for live in [one for one in self.fleet.live.values() if one.device.uuid == device.uuid]:
-            self.carry_out(self.fleet.end(live, failure, now))
+            self.carry_out(self.fleet.end(live, failure, self._clock.now()))
 
     def look_after_the_waiting(self, now: float) -> None:
         """GPUs that have cooled down, or that others have left, may be used again; a run that stops waits for none."""
@@ -171,8 +178,9 @@ class Conductor:
                 self._step(Quarantined(uuid, given_up))
             self._step(Freed(uuid))
 
-    def obey(self, order: Order, now: float) -> None:
+    def obey(self, order: Order) -> None:
         """A person asked to stop, or the time is up."""
+        now = self._clock.now()
         match order:
             case Order.BEGIN_NOTHING:
                 self._step(StopAsked())
@@ -180,8 +188,11 @@ class Conductor:
             case Order.END_GENTLY:
                 self.carry_out(self.fleet.stop(stopping.asked(), now, immediately=False, grace_s=GENTLE_GRACE_S))
             case Order.KILL:
+                self.tell("warning", "stopping now: what still runs is killed")
                 self.carry_out(self.fleet.stop(stopping.asked(), now, immediately=True, grace_s=0))
             case Order.TIME_IS_UP:
+                assert self._budget is not None
+                self._budget.ran_out(time.monotonic())
                 self.carry_out(self.fleet.stop(stopping.out_of_time(), now, immediately=True, grace_s=0))
                 self._keep_to_the_budget()
 
@@ -194,14 +205,19 @@ class Conductor:
         self.recorder.started(following)
         self._step(Started(following.launch, following.slot, following.device, following.cell.batch_size))
         self._staying[following.launch] = set(following.cell.devices)
-        self.carry_out(self.fleet.request(following, time.monotonic()))
+        self.carry_out(self.fleet.request(following, self._clock.now()))
         self.show("")
 
     def _end_what_takes_too_long(self) -> None:
         now = time.monotonic()
         for live in tuple(self.fleet.live.values()):
-            if self._budget is not None and self._budget.takes_too_long(self.state, live.next.slot, live.begun, now):
-                self.carry_out(self.fleet.kill(live, stopping.out_of_time(), now))
+            began = now - self._lasted_s(live)
+            if self._budget is not None and self._budget.takes_too_long(self.state, live.next.slot, began, now):
+                self.carry_out(self.fleet.kill(live, stopping.out_of_time(), self._clock.now()))
+
+    def _lasted_s(self, live: Live) -> float:
+        """How long a launch has lasted; while the orchestrator stood still it may have waited for that."""
+        return self._clock.now() - live.begun
 
     def _keep_to_the_budget(self) -> None:
         if self._budget is None:
@@ -222,7 +238,7 @@ class Conductor:
         self._step(Ended(live.spec.launch, end.failure, end.figures), why)
         if isinstance(outcome, Result):
             self._results[live.spec.launch] = outcome
-        self._announcer.ended(self.state, live, outcome)
+        self._announcer.ended(self.state, live, outcome, self._lasted_s(live))
         return end
 
     def _doubt(self, live: Live, device: Device, *, last: bool) -> None:
@@ -249,7 +265,7 @@ class Conductor:
         failure = validity.judge(readings)
         if failure is None or not state.worth_repeating(self.state, live.spec.launch, failure.category):
             return
-        self._waiting.rest(device.uuid, readings.temperature_max_c, time.monotonic())
+        self._waiting.rest(device.uuid, readings.temperature_max_c, self._clock.now())
         self._withdraw(live, device, failure)
 
     def _withdraw(self, live: Live, device: Device, failure: Failure) -> None:
@@ -271,7 +287,7 @@ class Conductor:
         out = self.state.stopping or self.state.devices[uuid].quarantined or (who and self.circumstances.shares)
         if out or not (who or passed.obstacle):
             return
-        self._waiting.block(uuid, self.gates.limit_bytes(uuid), time.monotonic())
+        self._waiting.block(uuid, self.gates.limit_bytes(uuid), self._clock.now())
         why = f"{who} computes on it" if who else passed.obstacle
         self.tell("warning", f"{passed.device.label} waits: {why}. After {blocking.PATIENCE_S:.0f} s it is given up.")
 

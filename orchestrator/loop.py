@@ -17,6 +17,8 @@ import zmq
 
 from orchestrator.conductor import Conductor
 from orchestrator.configuration.resolved import Isolation
+from orchestrator.deciding import loop_clock
+from orchestrator.deciding.loop_clock import LoopClock
 from orchestrator.deciding.slots import RunState
 from orchestrator.deciding.stopping import Order, Stopping
 from orchestrator.deciding.wall_clock import WallClock
@@ -58,12 +60,13 @@ class Loop:
         self._around = around
         self._nursery = around.nursery
         self._forks = around.stored.configuration.isolation is Isolation.FORK
-        self._refreshed = time.monotonic()
-        self._clock = WallClock(time.time(), time.monotonic())
+        self._clock = LoopClock()
+        self._refreshed = self._clock.now()
+        self._wall = WallClock(time.time(), time.monotonic())
         self._stopping = Stopping() if around.budget is None else Stopping(around.budget.ends)
         self._hopeless: ZygoteError | None = None
         self._poller = zmq.Poller()
-        self._conductor = Conductor(around, begun, self._poller)
+        self._conductor = Conductor(around, begun, self._poller, self._clock)
         self._fleet = self._conductor.fleet
 
     @property
@@ -84,7 +87,7 @@ class Loop:
             self._conductor.beware(one)
         self._heed_signals()
         self._work()
-        while self._hopeless is None and self._conductor.add_launches():
+        while self._hopeless is None and self._add_launches():
             self._work()
         self._show()
         if self._hopeless is not None:
@@ -95,16 +98,31 @@ class Loop:
         if self._forks and self._conductor.work_left and self._nursery.pid is None:
             self._start_zygote()
         while self._launch_what_can_be() or self._conductor.busy or self._waiting_for_zygote():
-            self._handle(self._poll())
+            ready = self._poll()
+            self._look_at_our_clock()
+            self._handle(ready)
             self._tick()
+
+    def _add_launches(self) -> bool:
+        """Add launches where all have been made, and they leave a GPU SUSPECT. Says whether it has.
+
+        What has happened while that was read is heeded first: nothing is added for who asks to stop.
+        """
+        if not (doubts := self._conductor.in_doubt()):
+            return False
+        self._clock.worked()  # reading takes seconds in a large run
+        self._handle(self._poll(waits=False))
+        self._tick()
+        return self._hopeless is None and self._conductor.add_launches(doubts)
 
     # ── what happens ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _poll(self) -> frozenset[object]:
+    def _poll(self, *, waits: bool = True) -> frozenset[object]:
         """Wait for something to happen; what is ready, sockets and descriptors."""
         look = LOOK_S if self._fleet.live else REFRESH_S
-        until = min(self._fleet.next_deadline(), time.monotonic() + look, self._refreshed + REFRESH_S)
-        timeout_ms = int(max(0.0, until - time.monotonic()) * 1000) + 1
+        now = self._clock.now()
+        until = min(self._fleet.next_deadline(), now + look, self._refreshed + REFRESH_S)
+        timeout_ms = int(max(0.0, until - now) * 1000) + 1 if waits else 0
         return frozenset(ready for ready, _ in self._poller.poll(timeout_ms))
 
     def _handle(self, ready: frozenset[object]) -> None:
@@ -119,7 +137,7 @@ class Loop:
         for live in tuple(self._fleet.live.values()):
             if live.pidfd is not None and live.pidfd in ready:
                 self._unwatch(live.pidfd)
-                self._conductor.carry_out(self._fleet.died(live.pidfd, time.monotonic()))
+                self._conductor.carry_out(self._fleet.died(live.pidfd, self._clock.now()))
         if self._around.stop_signals.fileno() in ready:
             self._around.stop_signals.clear()
         self._heed_signals()
@@ -129,13 +147,13 @@ class Loop:
             if isinstance(message, ProtocolError):
                 self._conductor.tell("warning", f"a message was dropped: {message}")
             else:
-                self._conductor.carry_out(self._fleet.hear(message, time.monotonic()))
+                self._conductor.carry_out(self._fleet.hear(message, self._clock.now()))
 
     def _read_zygote(self) -> None:
         fd = self._nursery.fileno()
         try:
             for answer in self._nursery.receive():
-                now = time.monotonic()
+                now = self._clock.now()
                 match answer:
                     case Ready():
                         self._greet_zygote(answer)
@@ -178,30 +196,29 @@ class Loop:
                 self._conductor.let_pass(passed)
 
     def _heed_signals(self) -> None:
-        now = time.monotonic()
-        for order in self._stopping.heed(self._around.stop_signals.requests, now):
-            if order is Order.BEGIN_NOTHING:
+        for order in self._stopping.heed(self._around.stop_signals.requests, time.monotonic()):
+            if order in (Order.BEGIN_NOTHING, Order.KILL):
                 self._conductor.recorder.stop_asked()
-            self._conductor.obey(order, now)
+            self._conductor.obey(order)
 
     def _tick(self) -> None:
-        now = time.monotonic()
+        now, wanted = self._clock.now(), time.monotonic()
         self._conductor.carry_out(self._fleet.time_passed(now))
         self._nursery.kill_if_stuck(now, self._fleet.oldest_request())
         self._fleet.hold_logs()
         gates = self._conductor.gates
         if silent := gates.overdue(now):
             self._conductor.recorder.telemetry_ended()
-        for passed in [*silent, *(gates.open_all() if now >= self._stopping.over_by else ())]:
+        for passed in [*silent, *(gates.open_all() if wanted >= self._stopping.over_by else ())]:
             self._conductor.let_pass(passed)
         self._conductor.look_after_the_waiting(now)
-        for order in self._stopping.time_passed(now):
-            self._conductor.obey(order, now)
+        for order in self._stopping.time_passed(wanted):
+            self._conductor.obey(order)
         if now >= self._refreshed + REFRESH_S:
             self._refreshed = now
             self._nursery.hold_log()
             self._reap_orphans()
-            self._look_at_the_clock()
+            self._look_at_the_wall_clock()
             self._show()
 
     def _launch_what_can_be(self) -> bool:
@@ -214,7 +231,7 @@ class Loop:
         if any(cell.workload is not Workload.FAULT for cell in self._around.stored.plan.cells):
             self._around.display.tell(IMPORTING)
         try:
-            self._nursery.start()
+            self._nursery.start(self._clock.now())
         except ZygoteError as error:
             self._hopeless = error
             return
@@ -231,14 +248,13 @@ class Loop:
     def _replace_zygote(self) -> None:
         """Running workers go on; only launches that were being forked are tried again."""
         try:
-            exit_ = self._nursery.bury()
+            words = self._nursery.bury()
         except ZygoteError as error:
             self._hopeless = error
-            exit_ = None
-        words = "ended" if exit_ is None else f"ended with {exit_.words}"
+            words = "ended"
         self._conductor.tell("warning", f"the zygote {words}{'' if self._hopeless else ' and is started again'}")
         for token in self._fleet.requested():
-            lost = self._fleet.not_born(token, Category.ZYGOTE_DIED, f"the zygote {words}", time.monotonic())
+            lost = self._fleet.not_born(token, Category.ZYGOTE_DIED, f"the zygote {words}", self._clock.now())
             self._conductor.carry_out(lost)
         if self._conductor.work_left and self._hopeless is None:
             self._start_zygote()
@@ -257,9 +273,15 @@ class Loop:
         while ending.reap_orphan(known) is not None:
             pass
 
-    def _look_at_the_clock(self) -> None:
+    def _look_at_our_clock(self) -> None:
+        if by_s := self._clock.stood_still():
+            self._conductor.recorder.stood_still(by_s)
+            self._conductor.tell("warning", loop_clock.in_words((by_s,)), "stood_still", seconds=by_s)
+            self._clock.worked()  # writing it down may take as long where the disk is what holds us up
+
+    def _look_at_the_wall_clock(self) -> None:
         wall = time.time()
-        if by_s := self._clock.jumped(wall, time.monotonic()):
+        if by_s := self._wall.jumped(wall, time.monotonic()):
             self._conductor.recorder.clock_set(wall, by_s)
             self._conductor.tell("warning", f"the host's clock has jumped by {by_s:+,.0f} s; no deadline depends on it")
 

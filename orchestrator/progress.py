@@ -56,7 +56,7 @@ def snapshot(
 
     What waits of a skipped model needs no launch any more: it counts as done and failed before its turn comes.
     expected_s: what a launch of each cell was estimated to take. left_s: until the time limit, None without one.
-    stands: cells(state), which need not be the newest.
+    stands: cells(state), which need not be the newest. note: what launches wait for, before which no time can be told.
     """
     by_device = {one.device.uuid: one for one in live.values()}
     in_vain = sum(state.in_vain.values())
@@ -69,7 +69,7 @@ def snapshot(
         total=len(state.slots),
         failed=state.tally[SlotStatus.FAILED] + state.tally[SlotStatus.SKIPPED] + in_vain,
         elapsed_s=elapsed_s,
-        eta_s=_eta_s(state, launch_s, expected_s, left_s),
+        eta_s=None if note else _eta_s(state, launch_s, expected_s, left_s),
         cells=stands,
     )
 

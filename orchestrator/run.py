@@ -56,8 +56,8 @@ def execute(
 
     look: at its GPUs, of a run that was planned just now, and on which CUDA was tried; None to do both here. Raises
     UserError when it cannot be worked on here (in use, another plan, GPUs that are busy, a driver that hangs, CUDA that
-    does not work), StorageError when the disk refuses; reporting.CopyError where the run is over and its report is in
-    its folder, only not where the user wants it.
+    does not work), StorageError when the disk refuses; reporting.UnwrittenError where the run is over and only files
+    of its report are refused.
     stop_signals: those of the command, None where it has caught none yet. A run that was asked to stop before it began
     begins nothing, and is reported.
     """
@@ -90,13 +90,16 @@ def execute(
         return reporting.write(stored, paths)
 
 
-def left_to_do(stored: StoredRun, paths: RunPaths) -> int:
-    """How many planned launches are still to be made, those among them whose result is not there any more."""
+def left_to_do(stored: StoredRun, paths: RunPaths) -> tuple[int, int]:
+    """How many launches are still to be made, those among them whose result is not there any more, and of how many.
+
+    They are those of the plan and those that were added.
+    """
     records = read(paths.journal) if paths.journal.exists() else ()
     if not records:
-        return stored.plan.launches
+        return stored.plan.launches, stored.plan.launches
     state = _stands(stored, records)
-    return len(state.slots) - state.settled + len(_lost(stored, paths))
+    return len(state.slots) - state.settled + len(_lost(stored, paths)), len(state.slots)
 
 
 def is_over(paths: RunPaths) -> bool:

@@ -14,9 +14,9 @@ UNITS = Path(__file__).parents[1] / "contrib" / "systemd"
 PROGRAM = "/opt/gpubench/.venv/bin/gpubench-orchestrate"
 
 
-def settings() -> dict[str, str]:
-    """What the service says, the last of several lines of one name."""
-    lines = (UNITS / "gpubench.service").read_text(encoding="utf-8").splitlines()
+def settings(unit: str = "gpubench.service") -> dict[str, str]:
+    """What a unit says, the last of several lines of one name."""
+    lines = (UNITS / unit).read_text(encoding="utf-8").splitlines()
     return dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
 
 
@@ -67,3 +67,11 @@ def test_a_stop_leaves_time_for_the_report() -> None:
     """SIGTERM goes to the orchestrator alone, which needs most time where a worker cannot be killed."""
     assert settings()["KillMode"] == "mixed"
     assert int(settings()["TimeoutStopSec"]) > 20 + 10 + 60
+
+
+def test_a_failure_before_the_run_is_told_too() -> None:
+    """Where `doctor` fails, nothing calls --on-failure: systemd starts a unit that is there, and that runs once."""
+    told = settings()["OnFailure"]
+    assert (UNITS / told).is_file()
+    assert settings(told)["Type"] == "oneshot"
+    assert shlex.split(settings(told)["ExecStart"])[-1].startswith("gpubench.service has failed")

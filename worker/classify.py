@@ -104,7 +104,7 @@ class _Seen:
 
     def says(self, pattern: re.Pattern[str]) -> bool:
         """Whether a RuntimeError of the chain says so: all of torch's own errors are."""
-        return any(isinstance(error, RuntimeError) and pattern.search(_words(error)) for error in self.chain)
+        return any(isinstance(error, RuntimeError) and pattern.search(words(error)) for error in self.chain)
 
     def evidence(self) -> dict[str, str]:
         """Everything that helps to believe or doubt the category."""
@@ -130,7 +130,7 @@ def _cuda_code(error: BaseException) -> int | None:
         code = getattr(error, "error_code", None)
         if isinstance(code, int):
             return code
-    if isinstance(error, RuntimeError) and (match := _CUDA_ERROR.search(_words(error))):
+    if isinstance(error, RuntimeError) and (match := _CUDA_ERROR.search(words(error))):
         return _CODES.get(match[1].strip())
     return None
 
@@ -190,7 +190,7 @@ def _name(error: BaseException) -> str:
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
-def _words(error: BaseException) -> str:
+def words(error: BaseException) -> str:
     """What the error says; an error of somebody else's may fail even at that."""
     try:
         return str(error)
@@ -200,7 +200,7 @@ def _words(error: BaseException) -> str:
 
 def _one_line(error: BaseException) -> str:
     """The type and the first line of what it says."""
-    lines = plain(_words(error)).strip().splitlines()
+    lines = plain(words(error)).strip().splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
 

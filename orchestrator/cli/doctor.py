@@ -25,22 +25,29 @@ _WIDTH: Final = 118
     default="runs",
     help="Where runs would be written. [default: ./runs]",
 )
+@click.option(
+    "--gpu-ids",
+    metavar="IDS",
+    default="all",
+    help="The devices of that run, as `run` takes them: 0,1; UUIDs; cpu:0. [default: all]",
+)
 @click.pass_context
-def command(context: click.Context, /, runs_folder: str) -> None:
+def command(context: click.Context, /, runs_folder: str, gpu_ids: str) -> None:
     """Look at driver, CUDA, torch, GPUs, cores, memory, disks and limits, and say how to mend what is wrong.
 
-    Ends with 0 where a run on all GPUs could begin (there may be warnings), with 4 where it could not. Changes nothing.
+    Ends with 0 where a run on all GPUs, or on those that are named, could begin (there may be warnings), with 4 where
+    it could not. Changes nothing.
     """
     from orchestrator import doctor
 
-    found = tuple(doctor.examine(runs_folder))
-    say(describe(found))
+    found = tuple(doctor.examine(runs_folder, gpu_ids))
+    say(describe(found, "all GPUs" if gpu_ids == "all" else gpu_ids))
     broken = any(one.level is doctor.Level.BROKEN for one in found)
     context.exit(ExitCode.INCOMPLETE if broken else ExitCode.PASSED)
 
 
-def describe(found: "Sequence[Finding]") -> str:
-    """A line for each finding, its fix below it, and what it comes to."""
+def describe(found: "Sequence[Finding]", on: str) -> str:
+    """A line for each finding, its fix below it, and what it comes to. on: the devices of the run, in words."""
     from orchestrator.doctor import Level
 
     lines = []
@@ -59,7 +66,7 @@ def describe(found: "Sequence[Finding]") -> str:
             )
     counts = {level: sum(one.level is level for one in found) for level in Level}
     if counts[Level.BROKEN]:
-        end = f"A run on all GPUs cannot begin: {counts[Level.BROKEN]} to mend, {counts[Level.WARNING]} warnings."
+        end = f"A run on {on} cannot begin: {counts[Level.BROKEN]} to mend, {counts[Level.WARNING]} warnings."
     else:
         end = f"A run can begin; {counts[Level.WARNING]} warnings."
     return "\n".join((*lines, "", end))

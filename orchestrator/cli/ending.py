@@ -43,7 +43,7 @@ class Ending:
         """The display of a run that begins now; Prometheus sees what it sees."""
         return display if self.metrics is None else self.metrics.follow(stored, display)
 
-    def reported(self, report: "Report", path: Path, code: ExitCode) -> None:
+    def reported(self, report: "Report", path: Path | None, code: ExitCode) -> None:
         """The run is over, and this is its report."""
         self.report, self.report_path, self.code = report, path, code
         if self.metrics is not None:

@@ -18,11 +18,12 @@ if TYPE_CHECKING:
 def command(*, words: tuple[str, ...]) -> None:
     """Say what is done about each kind of failure; of one kind, also how it is seen and what helps.
 
-    WHAT is a kind of failure (out of memory), or the folder of a run: then the root cause of what went wrong there is
-    told first, with its evidence.
+    WHAT is a kind of failure (out of memory), an exit code (4), a signal (SIGKILL), an Xid (79), or the folder of a
+    run: then the root cause of what went wrong there is told first, with its evidence.
     """
     from pathlib import Path
 
+    from orchestrator.cli import explain_codes
     from orchestrator.disk import bounded
 
     what = " ".join(words)
@@ -32,14 +33,24 @@ def command(*, words: tuple[str, ...]) -> None:
         say("\n".join(_detail(category)))
     elif bounded.is_there(Path(what)) or "/" in what:
         say(_run(what))
+    elif code := explain_codes.lines(what):
+        say("\n".join(code))
     else:
-        from orchestrator.configuration.yaml_schema import did_you_mean
-        from protocol.failure import Category
-
-        guess = did_you_mean(what, [str(one) for one in Category])
         raise Refusal(
-            f"'{what}' is neither a kind of failure nor the folder of a run.{guess} `explain` lists the kinds."
+            f"'{what}' is neither a kind of failure, an exit code, a signal or an Xid, nor the folder of a run."
+            f"{_guess(what)} `explain` lists the kinds."
         )
+
+
+def _guess(what: str) -> str:
+    """The kinds that have it among their words, or as their initials; else those that are spelt like it."""
+    from orchestrator.configuration.yaml_schema import did_you_mean, listed
+    from protocol.failure import Category
+
+    wanted = what.lower()
+    words = {str(kind): str(kind).lower().replace(",", "").split() for kind in Category}
+    having = [kind for kind, own in words.items() if wanted in own or wanted in "".join(word[0] for word in own)]
+    return f" Did you mean {listed(having)}?" if having else did_you_mean(what, words)
 
 
 def _category(what: str) -> "Category | None":

@@ -12,6 +12,7 @@ from orchestrator.cli.recording import record
 from orchestrator.cli.shared_options import HistoryParams, a_file, held_options, history_options
 from orchestrator.cli.streams import complain, say
 from orchestrator.configuration.naming import counted
+from protocol.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from orchestrator.configuration.resolved import ReportFormat
@@ -66,7 +67,9 @@ def command(
     disturbed: its journal and its results are read, and nothing else of it is touched. While it goes on, its folder is
     its own: without -o, the report is printed as text.
 
-    With --thresholds, it ends with 1 where one is missed, and with 4 where one could not be held against any figure.
+    It ends with 0 when they are made, whatever the run came to, but with 4 where results that the run had are missing
+    or damaged by now. With --thresholds it ends as the report says: with 1 where one is missed, with 4 where one could
+    not be held against any figure or the run is incomplete, with 3 for the hardware.
     These, --compare-baseline and --price hold for the reports made now: what was given to `run` is kept with the run.
 
     What is written into the run's folder is recorded in the history; with -o, only where --history-db or --history asks
@@ -75,9 +78,9 @@ def command(
     from orchestrator import report as reports
     from orchestrator.cli import held_against
     from orchestrator.compare import against
-    from orchestrator.compare import thresholds as limits
     from orchestrator.configuration import resolve as config
     from orchestrator.disk import folders, journal, reporting, run_files
+    from orchestrator.merge.results import DAMAGED
 
     paths = folders.existing_run(run, "runs")
     place = None if output is None else _place(output, formats)
@@ -112,8 +115,16 @@ def command(
     if made.metadata.running:
         missing = counted(made.summary.cells.missing, "cell")
         complain(f"note: the run still goes on; {missing} of {made.summary.cells.planned} not measured yet")
+    if damaged := sum(one.outcome == DAMAGED for one in made.failures):
+        complain(
+            f"warning: missing or damaged, and so not in this report: {counted(damaged, 'result')} that the journal "
+            f"promises. `gpubench-orchestrate explain {paths.folder}` says which, and `gpubench-orchestrate resume "
+            f"{paths.folder}` measures again"
+        )
     if thresholds is not None:
-        context.exit(limits.exit_code(made.thresholds))
+        context.exit(made.verdict.exit_code)
+    if damaged:
+        context.exit(ExitCode.INCOMPLETE)
 
 
 def _place(output: str, formats: str | None) -> "tuple[Path, tuple[ReportFormat, ...]]":

@@ -30,21 +30,22 @@ def command(
     history_db: str | None,
     **params: Unpack[DisplayParams],
 ) -> None:
-    """Go on with RUN, the folder of a run; without it, with the newest one.
+    """Go on with RUN, the folder of a run; without it, with the newest one that is not over.
 
     What was finished is kept, and the rest is run as it was planned: a run's configuration never changes.
     """
     from orchestrator.cli.running import work
-    from orchestrator.disk import folders, lock, run_files, taking_up
+    from orchestrator.disk import folders, lock, run_files, taking_up, unfinished
 
     require_one_voice(params)
     with announced(params) as ending:
-        paths = folders.existing_run(run, runs_folder)
+        paths, note = unfinished.choose(run, runs_folder)
         folders.require_ours(paths)
         ending.paths = paths
         ending.stop_signals.spare(1)  # it ends with a report, also where it is stopped before it has begun anything
         stored = run_files.load(paths)
         taking_up.require_own_journal(stored, paths)
         lock.require_free(paths)
-        code = work(stored, paths, params, ending, history=HistoryParams(history=history, history_db=history_db))
+        options = HistoryParams(history=history, history_db=history_db)
+        code = work(stored, paths, params, ending, notes=(note,) if note else (), history=options)
     context.exit(code)

@@ -62,13 +62,13 @@ def _measure(context: click.Context, params: RunParams, preset: str | None, endi
     from orchestrator import hooks
     from orchestrator.burn_in import asked, levels
     from orchestrator.burn_in import plan as burn_in_plan
-    from orchestrator.cli import without_effect
+    from orchestrator.cli import on_cores, without_effect
     from orchestrator.cli.running import work
     from orchestrator.compare import against
     from orchestrator.configuration import resolve as config
     from orchestrator.configuration.resolved import StoredRun
     from orchestrator.disk import folders, run_files
-    from orchestrator.machine import cuda_probe
+    from orchestrator.machine import cores, cuda_probe
     from orchestrator.planning import plan
 
     everything, configuration, mistaken = _configuration(params, preset)
@@ -87,7 +87,11 @@ def _measure(context: click.Context, params: RunParams, preset: str | None, endi
     )
     _require_time(planned, configuration, devices)
     folders.require_writable(configuration, everything, make=not params["dry_run"])
-    notes = (*without_effect.sentences(everything, params, configuration, planned, devices), *mistaken)
+    notes = (
+        *without_effect.sentences(everything, params, configuration, planned, devices),
+        *mistaken,
+        *on_cores.sentences(devices, cores.usable_cores(), Path(configuration.runs_folder)),
+    )
     if params["dry_run"]:
         from orchestrator.cli.dry_run import describe
 
@@ -98,19 +102,20 @@ def _measure(context: click.Context, params: RunParams, preset: str | None, endi
     cuda_probe.require(devices)
     said_before, unknown = recording.earlier(configuration, devices)
     ending.stop_signals.spare(1)  # from here on there is a run, which ends with a report
-    ending.paths = paths = folders.make_run(Path(configuration.runs_folder), datetime.now())
-    stored = StoredRun(
-        tool_version=TOOL_VERSION,
-        run_id=paths.folder.name,
-        command=hooks.recorded(context.find_root().meta["command"]),
-        configuration=configuration,
-        devices=devices,
-        plan=planned,
-        telemetry_note=_telemetry_note(configuration, devices, seen),
-        earlier=said_before,
-    )
-    run_files.store(stored, paths)
-    against.store(asked_against, paths)
+    origin = everything.origin("run.folder", "--runs-folder")
+    with folders.new_run(Path(configuration.runs_folder), origin, datetime.now()) as paths:
+        stored = StoredRun(
+            tool_version=TOOL_VERSION,
+            run_id=paths.folder.name,
+            command=hooks.recorded(context.find_root().meta["command"]),
+            configuration=configuration,
+            devices=devices,
+            plan=planned,
+            telemetry_note=_telemetry_note(configuration, devices, seen),
+            earlier=said_before,
+        )
+        run_files.store(stored, paths)
+        against.store(asked_against, paths)
     shown = DisplayParams(
         verbose=config.verbose(everything),
         quiet=params["quiet"],

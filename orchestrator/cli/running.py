@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from orchestrator.configuration.resolved import StoredRun
+    from orchestrator.disk.reporting import UnwrittenError
     from orchestrator.machine.seen import Look
     from orchestrator.report.model import Report
-    from orchestrator.view import Notice
+    from orchestrator.view import Display, Notice
     from protocol.paths import RunPaths
 
 
@@ -36,12 +37,11 @@ def work(
     """Begin or go on with the run in that folder, and write into `ending` what came of it.
 
     `params` are those of options.DISPLAY_OPTIONS. notes: what else to say at the beginning of the run. look: as for
-    run.execute. history: as for recording.record. Where nothing is left to do, its report is shown again, and no file
-    is touched.
+    run.execute. history: as for recording.record. Where nothing is left to do, its report is shown again, files of it
+    that are missing are written, and no other is touched.
     """
     from orchestrator import run, terminal
     from orchestrator.disk import reporting
-    from orchestrator.view import Notice
 
     ending.paths = paths
     display = terminal.make(
@@ -49,23 +49,23 @@ def work(
     )
     display = ending.followed(stored, display)
     try:
-        left = run.left_to_do(stored, paths)
-        for notice in _beginning(stored, paths, left, notes):
+        left, launches = run.left_to_do(stored, paths)
+        for notice in _beginning(stored, paths, (left, launches), notes):
             display.tell(notice)
-        rendered = all(paths.report(kind).exists() for kind in stored.configuration.formats)
-        over = not left and rendered and run.is_over(paths)
-        uncopied = None
+        over = not left and run.is_over(paths)
+        written, refused = True, None
         try:
-            report = reporting.make(paths) if over else run.execute(stored, paths, display, look, ending.stop_signals)
+            if over:
+                report, written = _shown_again(stored, paths, display)
+            else:
+                report = run.execute(stored, paths, display, look, ending.stop_signals)
             code = ExitCode(report.verdict.exit_code)
-            if over and report.summary.cells.failed:
-                display.tell(Notice(level="warning", message=_given_up(report.summary.cells.failed, paths)))
-        except reporting.CopyError as error:
-            report, code, uncopied = error.report, ExitCode.INTERNAL, error
+        except reporting.UnwrittenError as error:
+            report, code, refused = error.report, ExitCode.INTERNAL, error
         if params["strict"]:
             code = _strict(code, report)
-        reports = _reports(stored, paths)
-        ending.reported(report, reports[0], code)
+        reports = _reports(stored, paths, refused)
+        ending.reported(report, next(iter(reports), None), code)
         display.tell(_ended(stored, report, code, reports))
     except UserError:
         display.tell(_broken_off(stored, ExitCode.USAGE))
@@ -85,17 +85,39 @@ def work(
         raise
     finally:
         display.close()
-    if not over:
+    if written:
         record(report, stored, paths, history)
     _summarise(reports, ending.line(), () if params["quiet"] else _in_full(reports, paths, report))
-    if uncopied is not None:
-        remedy = _remedy(uncopied, Path(stored.configuration.output_path).parent, paths)
-        raise StorageError(
-            f"{uncopied}. The run itself is over, and its report is in {', '.join(map(str, reports))}: only the copy "
-            f"at -o could not be written. {remedy}, or choose another place: `gpubench-orchestrate report "
-            f"{paths.folder} -o FILE` writes it."
-        ) from uncopied
+    if refused is not None:
+        raise StorageError(_unwritten(refused, stored, paths, reports)) from refused
     return code
+
+
+def _unwritten(error: "UnwrittenError", stored: "StoredRun", paths: "RunPaths", reports: "Sequence[Path]") -> str:
+    """What is said of files of the report that could not be written, and what to do. reports: those that are there."""
+    there = ", ".join(map(str, reports))
+    if error.copies_alone:
+        remedy = _remedy(error, Path(stored.configuration.output_path).parent, paths)
+        return (
+            f"{error}. The run itself is over, and its report is in {there}: only the copy at -o could not be written. "
+            f"{remedy}, or choose another place: `gpubench-orchestrate report {paths.folder} -o FILE` writes it."
+        )
+    rest = f"the rest of its report is there: {there}" if reports else "everything measured is kept"
+    return (
+        f"{error}. The run itself is over, and {rest}. {_remedy(error, paths.folder, paths)}, then "
+        f"`gpubench-orchestrate resume {paths.folder}` writes what is missing, and measures nothing again."
+    )
+
+
+def _shown_again(stored: "StoredRun", paths: "RunPaths", display: "Display") -> "tuple[Report, bool]":
+    """The report of a run in which nothing is left to do, and whether files of it were written: reporting.complete."""
+    from orchestrator.disk import reporting
+    from orchestrator.view import Notice
+
+    report, written = reporting.complete(stored, paths)
+    if report.summary.cells.failed:
+        display.tell(Notice(level="warning", message=_given_up(report.summary.cells.failed, paths)))
+    return report, written
 
 
 def _given_up(cells: int, paths: "RunPaths") -> str:
@@ -152,29 +174,38 @@ def _strict(code: ExitCode, report: "Report") -> ExitCode:
     return ExitCode.MISSED if code is ExitCode.PASSED and imperfect else code
 
 
-def _reports(stored: "StoredRun", paths: "RunPaths") -> "list[Path]":
-    """Where the report is, a file for each format: in the run's folder where another run has taken its place since."""
+def _reports(stored: "StoredRun", paths: "RunPaths", refused: "UnwrittenError | None") -> "list[Path]":
+    """Where the report is, a file for each format: in the run's folder where another run has taken its place since.
+
+    Of formats that the disk has refused nothing is named; where it refused all that were asked for, what is there.
+    """
+    from orchestrator.configuration.resolved import ALWAYS
     from orchestrator.disk import places
 
     own_files = [paths.report(kind) for kind in stored.configuration.formats]
+    fresh = () if refused is None else refused.published
     found = []
     for path, own in zip(places.published(stored, paths) or own_files, own_files, strict=True):
         try:
-            taken = path.read_bytes() != own.read_bytes()
+            taken = path not in fresh and path.read_bytes() != own.read_bytes()
         except OSError:  # missing, or in a folder that is closed to us
             taken = True
         found.append(own if taken else path)
-    return found
+    if refused is None:
+        return found
+    return [path for path in found if path.exists()] or [path for path in map(paths.report, ALWAYS) if path.exists()]
 
 
 # ── what a log collector is told ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def _beginning(stored: "StoredRun", paths: "RunPaths", left: int, notes: "Sequence[str]") -> "Iterator[Notice]":
+def _beginning(
+    stored: "StoredRun", paths: "RunPaths", to_do: tuple[int, int], notes: "Sequence[str]"
+) -> "Iterator[Notice]":
     from orchestrator.cli import left_out
     from orchestrator.view import Notice
 
-    yield _started(stored, paths, left)
+    yield _started(stored, paths, *to_do)
     if place := _elsewhere(stored, paths):
         yield Notice(level="info", message=f"note: {place}")
     for sentence in left_out.sentences(stored.plan, stored.devices):
@@ -186,10 +217,11 @@ def _beginning(stored: "StoredRun", paths: "RunPaths", left: int, notes: "Sequen
         yield Notice(level="info", message=f"note: {note}")
 
 
-def _started(stored: "StoredRun", paths: "RunPaths", left: int) -> "Notice":
+def _started(stored: "StoredRun", paths: "RunPaths", left: int, launches: int) -> "Notice":
+    """left: launches to be made yet, of all there are."""
     from orchestrator.view import Notice
 
-    cells, launches = len(stored.plan.cells), stored.plan.launches
+    cells = len(stored.plan.cells)
     planned = f"{counted(cells, 'cell')}, {counted(launches, 'launch', 'launches')}"
     if left < launches:
         planned += f", {left} of them left" if left else ", nothing left to do"

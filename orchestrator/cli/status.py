@@ -49,7 +49,8 @@ def describe(status: "Status") -> str:
     if status.started is not None:
         lines.append(f"Begun     {datetime.fromtimestamp(status.started):%Y-%m-%d %H:%M:%S}")
     if status.stop_asked_s is not None:
-        lines.append(f"Stopping  for {duration(status.stop_asked_s)}: nothing new begins, what runs has up to 20 s")
+        patience = "asked once more, what runs is ended now" if status.stops_now else "what runs has up to 20 s"
+        lines.append(f"Stopping  for {duration(status.stop_asked_s)}: nothing new begins, {patience}")
     if status.limit_s is not None:
         rest = "" if status.limit_left_s is None else f"; {duration(status.limit_left_s)} of that left"
         lines.append(f"Limit     {status.preset or 'it'} ends within {status.limit_s:g} s{rest}")
@@ -65,8 +66,11 @@ def describe(status: "Status") -> str:
     lines += [f"Skipped   {clean(model)}: {clean(why)}" for model, why in status.skipped.items()]
     if status.last_failure:
         lines.append(f"Failed    {clean(status.last_failure)}")
-    shown = status.reports if status.standing is Standing.OVER else ()
+    reported = status.standing is Standing.OVER or (status.standing is Standing.INTERRUPTED and status.outcome)
+    shown = status.reports if reported else ()
     lines += [f"Report    {path}" for path in shown]
+    writes = f"`gpubench-orchestrate resume {status.folder}` writes what is missing"
+    lines += [f"Missing   of its report: {clean(', '.join(status.unwritten))}; {writes}"] if status.unwritten else []
     if status.lost:
         lines.append(
             f"Damaged   {counted(len(status.lost), 'result file')} that the journal promises not there: "
@@ -84,7 +88,7 @@ def describe(status: "Status") -> str:
             "was measured"
         )
     if stops and status.standing is not Standing.FROZEN:
-        lines.append(STOPPING.format(folder=status.folder))
+        lines += [] if status.stops_now else [STOPPING.format(folder=status.folder)]
     elif status.standing in WHAT_NEXT:
         lines.append(WHAT_NEXT[status.standing].format(folder=status.folder, pid=status.pid))
     return "\n".join(lines)

@@ -1,6 +1,7 @@
 """`stop`: end a run in another terminal, as Ctrl-C there would."""
 
 import signal
+from typing import TYPE_CHECKING
 
 import click
 
@@ -8,6 +9,9 @@ from orchestrator.cli.program import Command
 from orchestrator.cli.shared_options import which_run
 from orchestrator.cli.streams import say
 from orchestrator.errors import RunFolderError
+
+if TYPE_CHECKING:
+    from protocol.paths import RunPaths
 
 
 @click.command("stop", cls=Command, short_help="End a run in another terminal.")
@@ -18,6 +22,7 @@ def command(*, run: str | None, runs_folder: str) -> None:
     It starts no new cell, gives those that run up to 20 s, and writes the report. Asked once more, it stops now.
     """
     from orchestrator.disk import folders, lock
+    from orchestrator.machine import host
     from orchestrator.processes import ending
 
     paths = folders.existing_run(run, runs_folder)
@@ -30,6 +35,7 @@ def command(*, run: str | None, runs_folder: str) -> None:
             f"{paths.folder}: process {holder.pid} of {holder.hostname} works on it, which cannot be reached from here "
             "(another host or container). Stop it there."
         )
+    again = _was_asked(paths)
     try:
         sent = ending.signal_same(holder.pid, holder.start_ticks, signal.SIGTERM)
     except PermissionError as error:
@@ -38,7 +44,25 @@ def command(*, run: str | None, runs_folder: str) -> None:
         ) from error
     if not sent:
         raise RunFolderError(f"{paths.folder}: process {holder.pid} has just ended. Nothing was stopped.")
-    say(
-        f"Process {holder.pid} was asked to stop: it starts no new cell, gives those that run up to 20 s, and writes "
-        "the report. Asked once more, it stops now."
-    )
+    if host.process_state(holder.pid).startswith("T"):
+        say(
+            f"Process {holder.pid} was asked to stop, but is stopped (SIGSTOP, state T) and does not answer: "
+            f"`kill -CONT {holder.pid}` lets it go on, and then it hears that."
+        )
+    elif again:
+        say(f"Process {holder.pid} was asked once more to stop: it ends what runs now, and writes the report.")
+    else:
+        say(
+            f"Process {holder.pid} was asked to stop: it starts no new cell, gives those that run up to 20 s, and "
+            "writes the report. Asked once more, it stops now."
+        )
+
+
+def _was_asked(paths: "RunPaths") -> bool:
+    """Whether it was asked before, and has heard that. Whoever may signal it need not be able to read the journal."""
+    from orchestrator.disk import journal, standing
+
+    try:
+        return bool(standing.stops_asked(journal.read(paths.journal)))
+    except RunFolderError:
+        return False

@@ -68,7 +68,7 @@ def _follow(stored: "StoredRun", paths: "RunPaths") -> "Status":
     outlet = Outlet(sys.stdout)
     display = Plain(outlet, quiet=False, verbose=False)
     told = {attempt.start.launch for attempt in attempts if attempt.end is not None}
-    spent_s, stops, stood = 0.0, status.stop_asked_s is not None, status.standing
+    spent_s, stops, stood = 0.0, _stops(status), status.standing
     importing_s = status.importing_s
     while status.standing in standing.GOES_ON and not outlet.gone:
         _wait(status.pid, max(LOOK_EVERY_S, spent_s / SHARE))
@@ -80,15 +80,22 @@ def _follow(stored: "StoredRun", paths: "RunPaths") -> "Status":
         importing_s = status.importing_s
         for ended in _news(stored, attempts, told):
             display.tell(ended)
-        if status.stop_asked_s is not None and not stops:
-            stops = True
-            display.tell(Notice(level="warning", message="asked to stop: nothing new begins, what runs has up to 20 s"))
+        if (asked := _stops(status)) and asked != stops:
+            stops = asked
+            display.tell(Notice(level="warning", message=asked))
         if status.standing is not stood and standing.Standing.FROZEN in (status.standing, stood):
             display.tell(Notice(level="warning", message=f"the process {status.pid} is {status.standing}"))
         stood = status.standing
         display.show(_snapshot(stored, status))
     display.close()
     return status
+
+
+def _stops(status: "Status") -> str:
+    """What it was asked for, in words; empty while nobody has asked it to stop."""
+    if status.stops_now:
+        return "asked once more to stop: what runs is ended now"
+    return "" if status.stop_asked_s is None else "asked to stop: nothing new begins, what runs has up to 20 s"
 
 
 def _wait(pid: int | None, patience_s: float) -> None:

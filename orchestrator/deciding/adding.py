@@ -7,8 +7,8 @@
 A round at a time, so that it ends as soon as nobody is SUSPECT, and at the latest with MOST_LAUNCHES of a cell. It is a
 round like those of the plan: in random order by the stored seed, the same on every GPU, each mode by itself (turns.py).
 All identical GPUs make it, the sound ones too: who is suspected is held against their median, which is known no better
-than the least launched of them; what is measured loaded needs them at work; and all then drift alike. A GPU that is
-behind the others, because it was out of the run for a while, makes the rounds that it has not made.
+than the least launched of them; what is measured loaded needs them at work; and all then drift alike. For that a GPU
+that was out of the run for a while does not catch up: it would make loaded launches beside idle siblings.
 
 The journal has each round (records.Added) before its first launch, so that a resumed run makes the same ones.
 """
@@ -100,12 +100,12 @@ def _round(state: RunState, several: Iterable[tuple[str, ...]], seed: int) -> li
         useful = [one for one in ids if _is_useful(state, state.cells[one])]
         most = max((rounds(state, one) for one in useful), default=MOST_LAUNCHES)
         if most < MOST_LAUNCHES:
-            made.append((most + 1, useful))
+            made.append((most, useful))
     random.Random(f"{seed}/{sum(state.tally.values())}").shuffle(made)
     last = state.launches[max(state.launches)][0] if state.launches else ""
     if made and last in made[0][1]:
         made.append(made.pop(0))  # no two launches of a cell in a row, where there is another one
-    return [(one, number) for most, ids in made for one in ids for number in range(rounds(state, one), most)]
+    return [(one, number) for number, ids in made for one in ids]
 
 
 def _is_useful(state: RunState, cell: Cell) -> bool:
@@ -113,8 +113,8 @@ def _is_useful(state: RunState, cell: Cell) -> bool:
     if cell.batch_size == AUTO or is_skipped(state, cell):
         return False
     out = any(state.devices[uuid].quarantined for uuid in cell.devices)
-    made = (state.slots[cell.id, number].status for number in range(rounds(state, cell.id)))
-    return not out and SlotStatus.MEASURED in made
+    made = (state.slots.get((cell.id, number)) for number in range(rounds(state, cell.id)))
+    return not out and any(slot is not None and slot.status is SlotStatus.MEASURED for slot in made)
 
 
 def _lasts_s(cells: Iterable[Cell], mode: Mode, expected_s: Callable[[Cell], float]) -> float:

@@ -112,6 +112,10 @@ class Budget:
         self._too_long.add(slot)
         return True
 
+    def ran_out(self, now: float) -> None:
+        """What runs is ended now, maybe late: its processes have as long as ever until they are not waited for."""
+        self.latest = max(self.latest, now + PATIENCE_S)
+
     def forecast(self, plan: Plan, device: Device) -> tuple[Slot, ...]:
         """The launches of a device that there is time for, as far as can be told before the first.
 

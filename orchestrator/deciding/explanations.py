@@ -88,8 +88,9 @@ EXPLANATIONS: Final[dict[Category, Explanation]] = {
     ),
     Category.START_FAILED: Explanation("the process never came to the point where it takes its work", _READ),
     Category.ZYGOTE_DIED: Explanation(
-        "the process that forks the launches ended while this one was being forked",
-        "Read zygote.log in the run's folder, and look for want of memory.",
+        "the process that forks the launches ended, or did not answer and was ended, while this one was being forked",
+        "Read zygote.log in the run's folder. Where it was killed, look for want of memory; where it did not answer, "
+        "for who stopped it (state T: SIGSTOP), or what held it in the kernel (state D).",
     ),
     Category.PROTOCOL: Explanation(
         "parent and child did not understand each other", "Make sure that only one version of gpubench is installed."

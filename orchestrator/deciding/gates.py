@@ -48,8 +48,8 @@ class Gates:
         used = self._devices[uuid].memory_used_bytes
         return None if used is None else used + TOLERANCE_BYTES
 
-    def admit(self, gone: Gone, telemetry: Telemetry | None) -> Passed | None:
-        """A process is gone. Returns the passage where there is nothing to wait for."""
+    def admit(self, gone: Gone, telemetry: Telemetry | None, now: float) -> Passed | None:
+        """A process is gone. Returns the passage where there is nothing to wait for. now: seconds, as for `overdue`."""
         device = gone.live.device
         if gone.unkillable:
             return self._pass(gone, "a process on it cannot be killed")
@@ -61,7 +61,7 @@ class Gates:
         except EOFError:  # its end is seen in the poller too, and told there
             return self._pass(gone, "")
         self._waiting[device.uuid] = gone
-        self._since[device.uuid] = time.monotonic()
+        self._since[device.uuid] = now
         return None
 
     def answered(self, answer: DeviceFree) -> Passed | None:

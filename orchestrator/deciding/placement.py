@@ -205,7 +205,7 @@ def _elsewhere(state: RunState, twin: Slot) -> Elsewhere:
 def _slots(state: RunState, slot: Slot) -> Iterator[Slot]:
     """The launches of the same cell on other devices, those of the first round first."""
     ids = [twin.id for twin in twins(state.cells[slot[0]], state.kinds)]
-    found = [(twin, number) for twin in ids for number in range(rounds(state, twin))]
+    found = [one for twin in ids for number in range(rounds(state, twin)) if (one := (twin, number)) in state.slots]
     return iter(sorted(found, key=lambda one: one[1]))
 
 

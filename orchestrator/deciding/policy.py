@@ -117,7 +117,10 @@ RUN: Final[dict[str, str]] = {
     "NVML hangs when a run begins or is resumed": "nothing is run, exit code 2 with what to do",
     "NVML hangs later, or is missing": "the run goes on; telemetry fields are null and say why, health is UNKNOWN",
     "the disk is full": "the run stops with a message, in the journal too, exit code 5; what was finished is kept",
+    "no room for the run's first files, or for temporary ones": "nothing is begun, exit code 2",
+    "no room for the report": "every format that fits is written, exit code 5; `resume` writes the others",
     "the host's clock is set": "it is written down; every deadline is on the monotonic clock",
+    "the orchestrator, or its machine, is paused": "it is written down; only a time limit goes on meanwhile",
     "the terminal is closed or stopped": "the run goes on without it",
     "a child prints without end": "its log is held below a cap by giving up the middle; the child is never blocked",
 }

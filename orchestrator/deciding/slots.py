@@ -16,6 +16,7 @@ import msgspec
 
 from orchestrator.deciding.layered import Layered
 from orchestrator.planning.scan import Figures, Room, Tried
+from orchestrator.stats.siblings import MOST_LAUNCHES
 from protocol.cell import Cell, Mode
 from protocol.failure import Category, Failure, Phase
 
@@ -248,11 +249,14 @@ def wait_in_vain(state: RunState) -> dict[str, int]:
 
 
 def rounds(state: RunState, cell: str) -> int:
-    """How many launches of a cell are planned or were added, whatever became of them: its rounds from 0 on."""
+    """How many rounds there were for a cell, planned or added, whatever became of them: one more than its last.
+
+    Added ones may be without it, where its GPU was out of the run.
+    """
     number = 0
     while (cell, number) in state.slots:
         number += 1
-    return number
+    return max((later + 1 for later in range(number, MOST_LAUNCHES) if (cell, later) in state.slots), default=number)
 
 
 def settled(state: RunState, slot: Slot, status: SlotStatus, *, refers_to: str | None = None) -> RunState:

@@ -16,6 +16,7 @@ from typing import Final
 
 from orchestrator.configuration.resolved import StoredRun
 from orchestrator.disk import coherence, damage, journal, run_files
+from orchestrator.disk.known_results import require_known
 from orchestrator.disk.records import (
     Added,
     Beside,
@@ -29,6 +30,7 @@ from orchestrator.disk.records import (
     Segment,
     Skipped,
     Start,
+    StoodStill,
     TakenOut,
     TelemetryEnded,
     TooHot,
@@ -88,8 +90,9 @@ class Attempt:
 class Archive:
     """One run.
 
-    durations_s: of each segment, up to its last record. taken_out: devices that were given up in the newest segment,
-    and why, by UUID. too_hot: GPUs that were, in any segment: how, and when, in seconds since the epoch.
+    durations_s: of each segment, up to its last record. stood_still_s: of each segment, each time that its process did
+    not go on. taken_out: devices that were given up in the newest segment, and why, by UUID.
+    too_hot: GPUs that were, in any segment: how, and when, in seconds since the epoch.
     skipped: what nothing more was launched of (slots.scopes), and why. added: launches (cell, round) beyond the plan.
     dropped: launches, planned or added, that there was no time for, and why. foreign: who came to a GPU or left it.
     telemetry_ended: when, in segments that went on without it. finished: None while nobody has written that the run is
@@ -101,6 +104,7 @@ class Archive:
     header: Header
     segments: tuple[Segment, ...]
     durations_s: tuple[float, ...]
+    stood_still_s: tuple[tuple[float, ...], ...]
     zygotes: tuple[ZygoteStarted, ...]
     attempts: tuple[Attempt, ...]
     taken_out: Mapping[str, str]
@@ -155,11 +159,16 @@ class Archive:
 def load(paths: RunPaths, stored: StoredRun | None = None) -> Archive:
     """The run in a folder, also one that still goes on. stored: its run.yaml, where that was read before.
 
-    Raises RunFolderError when there is no run, it is damaged, or its files belong to different runs.
+    Raises RunFolderError when there is no run, it is damaged, its journal was cut short, or its files belong to
+    different runs.
     """
     stored = stored or run_files.load(paths)
+    results = tuple(paths.results())
     begun = paths.journal.exists() or paths.launches.is_dir()
-    return assemble(stored, paths, journal.read(paths.journal) if begun else ())
+    records = journal.read(paths.journal) if begun else ()
+    found = assemble(stored, paths, records)
+    require_known(paths, results, records)
+    return found
 
 
 def assemble(stored: StoredRun, paths: RunPaths, records: tuple[Record, ...]) -> Archive:
@@ -189,6 +198,17 @@ def durations_s(records: Iterable[Record]) -> tuple[float, ...]:
         elif isinstance(record, Start | End | Finished):
             found[-1] = (record.at_ns - begun_ns[-1]) / 1e9
     return tuple(found)
+
+
+def stood_still_s(records: Iterable[Record]) -> tuple[tuple[float, ...], ...]:
+    """Of each segment, for how many seconds its process did not go on, each time."""
+    found: list[list[float]] = []
+    for record in records:
+        if isinstance(record, Segment):
+            found.append([])
+        elif isinstance(record, StoodStill):
+            found[-1].append(record.seconds)
+    return tuple(map(tuple, found))
 
 
 def _assemble(paths: RunPaths, stored: StoredRun, header: Header, records: Sequence[Record]) -> Archive:
@@ -235,6 +255,7 @@ def _assemble(paths: RunPaths, stored: StoredRun, header: Header, records: Seque
         header=header,
         segments=tuple(segments),
         durations_s=durations_s(records),
+        stood_still_s=stood_still_s(records),
         zygotes=tuple(zygotes),
         attempts=tuple(attempts.values()),
         taken_out=taken_out,

@@ -7,21 +7,21 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 CAP_BYTES: Final = 1024 * 1024 * 1024
-"""20,000 cells make a journal of 10 MB, and a run.yaml cannot plan many more. Samples of a GPU end at 256 MiB; looks at
-the health of eight GPUs take a month to get here."""
+"""20,000 cells make a journal of 10 MB. Samples of a GPU end at 256 MiB; looks at the health of eight GPUs take a month
+to get here. A plan has a cap of its own (run_files.py), for its values take several times the memory of their text."""
 
 _NOT_REGULAR: Final = "not a regular file, but a pipe, a device or a socket"
 
 
-def read(path: Path, start: int = 0) -> bytes:
+def read(path: Path, start: int = 0, *, cap_bytes: int = CAP_BYTES) -> bytes:
     """What is in a file, from its byte `start` on.
 
-    Raises OSError also for what is no regular file, and for a file beyond CAP_BYTES.
+    Raises OSError also for what is no regular file, and for a file beyond `cap_bytes`.
     """
     with opened(path) as file:
         size = os.fstat(file.fileno()).st_size
-        if size > CAP_BYTES:
-            raise OSError(errno.EFBIG, f"larger than {CAP_BYTES >> 20} MiB, so not written by gpubench")
+        if size > cap_bytes:
+            raise OSError(errno.EFBIG, f"larger than {cap_bytes >> 20} MiB, so not written by gpubench")
         file.seek(start)
         return file.read(max(0, size - start))
 

@@ -21,6 +21,7 @@ from orchestrator.disk.records import (
     Skipped,
     Spawned,
     Start,
+    StoodStill,
     TakenOut,
     TooHot,
 )
@@ -58,8 +59,8 @@ class _Judge:
         match record:
             case Header() if not first:
                 return "a run begins twice"
-            case Header(created=moment) | Segment(wall=moment) if not 0 <= moment < _LATEST_S:
-                return f"{moment:g} is no time"
+            case Header(created=at) | Segment(wall=at) | StoodStill(seconds=at) if not 0 <= at < _LATEST_S:
+                return f"{at:g} is no time"
             case Segment():
                 self._in_segment = True
             case _ if not first and not self._in_segment:
@@ -83,12 +84,14 @@ class _Judge:
         return None
 
     def _added(self, added: Added) -> str | None:
-        """From then on the launches count as planned."""
+        """From then on the launches count as planned: of the run's next round, or of one that a GPU was out of."""
+        next_round = 1 + max((number for _, number in self._planned), default=0)
         for suspect in added.suspects:
             if suspect not in self._devices:
                 return f"{suspect!r} is no device of the run"
         for cell, number in added.slots:
-            if cell not in self._cells or not 0 < number < MOST_LAUNCHES or (cell, number) in self._planned:
+            later = any((cell, one) in self._planned for one in range(number, MOST_LAUNCHES))
+            if cell not in self._cells or later or not 0 < number < MOST_LAUNCHES or number > next_round:
                 return f"{cell!r}, round {number}, cannot be added"
             self._planned.add((cell, number))
             for device in self._cells[cell]:

@@ -113,6 +113,7 @@ def gather(archive: Archive, *, goes_on: bool = False) -> Evidence:
     cells: dict[str, CellFigures] = {}
     devices: dict[str, DeviceEvidence] = {}
     uses: dict[str, ClockUse] = {}
+    planned = archive.stored.plan.slots
     for device in archive.stored.devices:
         samples = _samples(archive, device)
         devices[device.uuid] = _average(archive, samples)
@@ -123,7 +124,7 @@ def gather(archive: Archive, *, goes_on: bool = False) -> Evidence:
                 if result := results.get(attempt.start.launch):
                     during = samples[attempt.segment.boot_id]
                     launches[attempt.start.launch] = _launch(device, result, during, attempt.beside)
-            if counted := outcomes.counted(attempts, damaged):
+            if counted := outcomes.counted(attempts, damaged, planned):
                 cells[attempts[0].start.cell] = figures.of_cell(
                     [results[number] for number in counted], [launches[number].figures for number in counted]
                 )

@@ -3,8 +3,10 @@
 import errno
 import os
 import secrets
+import shutil
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -13,19 +15,22 @@ from orchestrator.configuration.resolved import Configuration, ReportFormat
 from orchestrator.configuration.settings import Said
 from orchestrator.disk import bounded
 from orchestrator.disk.journal import temporary
-from orchestrator.errors import ConfigError, RunFolderError
+from orchestrator.errors import ConfigError, RunFolderError, StorageError
+from orchestrator.machine import temporary as temporary_files
 from orchestrator.report.files import target
 from protocol.paths import RunPaths
 
 _LARGEST_PID: Final = 4_194_304
 _DEVICES: Final = Path("/dev")
+_TEMPORARY: Final = Path("/tmp")  # noqa: S108 - named, where nothing is written
 _SECOND: Final = len("20260401-213000")
 
 
 def default_cache(environment: Mapping[str, str], uid: int) -> Path:
     """Where weights are kept unless the configuration says: below XDG_CACHE_HOME, else HOME, else the temporary folder.
 
-    A service or a container often has no HOME, or one that does not exist.
+    A service or a container often has no HOME, or one that does not exist. Where there is no temporary folder either,
+    what is named cannot be written, and is refused as such when a run wants it.
     """
     cache_home = Path(environment.get("XDG_CACHE_HOME", ""))
     if cache_home.is_absolute():
@@ -33,14 +38,15 @@ def default_cache(environment: Mapping[str, str], uid: int) -> Path:
     home = Path(environment.get("HOME", ""))
     if home.is_absolute() and home.is_dir():
         return home / ".cache" / "gpubench"
-    return Path(tempfile.gettempdir()) / f"gpubench-cache-{uid}"
+    return (temporary_files.folder() or _TEMPORARY) / f"gpubench-cache-{uid}"
 
 
 def require_writable(configuration: Configuration, said: Said, *, make: bool) -> None:
     """Make sure that reports, runs and weights can be written. make: also make the folders that are missing.
 
-    Raises ConfigError naming the option or the line to change.
+    So can temporary files, which workers' libraries make. Raises ConfigError naming the option or the line to change.
     """
+    temporary_files.require()
     origin = said.origin("output.path", "-o/--output")
     require_place(Path(configuration.output_path), configuration.formats, origin, make=make)
     _try_writing(Path(configuration.runs_folder), said.origin("run.folder", "--runs-folder"), "the run", make=make)
@@ -128,6 +134,25 @@ def current() -> Path:
         return Path.cwd()
     except OSError as error:
         raise ConfigError(f"the current folder cannot be used ({error.strerror}); change to one that exists") from error
+
+
+@contextmanager
+def new_run(runs: Path, origin: str, now: datetime) -> Iterator[RunPaths]:
+    """A new folder for a run; the body puts into it what a run begins with.
+
+    Where the disk has no room for that, no folder is left that is none of a run: ConfigError naming `origin`.
+    """
+    begun: list[RunPaths] = []
+    try:
+        begun.append(make_run(runs, now))
+        yield begun[0]
+    except (OSError, StorageError) as error:
+        for paths in begun:
+            shutil.rmtree(paths.folder, ignore_errors=True)
+        reason = f"{runs}: cannot be written: {error.strerror}" if isinstance(error, OSError) else str(error)
+        raise ConfigError(
+            f"{origin}: {reason}. Nothing was started. Free space on that file system, or name another folder."
+        ) from error
 
 
 def make_run(runs: Path, now: datetime) -> RunPaths:

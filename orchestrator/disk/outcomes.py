@@ -89,10 +89,17 @@ def derive(
     """The outcome of every planned cell, by its id.
 
     attempts: of the whole run, in order. damaged: launches whose result file is not what the journal promised; they
-    count as failed. dropped: planned launches for which there was no time, skipped: what nothing more was launched of
-    (slots.scopes), taken_out: devices that are not used any more; each with the reason.
+    count as failed, also where there was no time for others of their cell. dropped: launches for which there was no
+    time, of which added ones take nothing from the plan; skipped: what nothing more was launched of (slots.scopes),
+    taken_out: devices that are not used any more; each with the reason.
     """
-    given = {cell: CellOutcome(status=Status.DROPPED, reason=why) for (cell, _), why in dropped.items()}
+    planned = plan.slots
+    had_a_result = {attempt.start.cell for attempt in attempts if attempt.start.launch in damaged}
+    given = {
+        cell: CellOutcome(status=Status.DROPPED, reason=why)
+        for (cell, number), why in dropped.items()
+        if (cell, number) in planned and cell not in had_a_result
+    }
     given |= {
         cell.id: CellOutcome(status=Status.FAILED, reason=f"{words}: {skipped[scope]}")
         for cell in plan.cells
@@ -113,7 +120,7 @@ def derive(
     quarantined = _quarantined(attempts) | {uuid: _taken_out(why) for uuid, why in taken_out.items()}
     for shared, members in families.items():
         out = next(filter(None, map(quarantined.get, shared.devices)), "")
-        family = _Family(members, tries, damaged, out, given)
+        family = _Family(members, tries, damaged, planned, why=out, given=given)
         outcomes.update(family.outcomes())
     return outcomes
 
@@ -128,16 +135,20 @@ def awaited(plan: Plan, found: Mapping[str, CellOutcome], taken_out: Collection[
     }
 
 
-def counted(tries: Sequence[Attempt], damaged: Collection[int]) -> tuple[int, ...]:
+def counted(
+    tries: Sequence[Attempt], damaged: Collection[int], planned: Collection[tuple[str, int]]
+) -> tuple[int, ...]:
     """The launches of one cell that make up its figures: one for each round, all at one batch size.
 
-    Results at different sizes are never mixed: the smallest is what fitted every time; of a scan, the fastest.
+    Results at different sizes are never mixed: the smallest is what fitted every time; of a scan, the fastest. What
+    was added beyond the planned launches makes the size no smaller than theirs.
     """
     good = [attempt for attempt in tries if attempt.promised is not None and attempt.start.launch not in damaged]
     speeds = {one.start.launch: one.end.figures.items_per_second for one in good if one.end and one.end.figures}
     if speeds:
         return (max(speeds, key=speeds.__getitem__),)
-    size = min((attempt.start.batch_size for attempt in good), default=None)
+    of_the_plan = [one for one in good if (one.start.cell, one.start.round) in planned]
+    size = min((attempt.start.batch_size for attempt in of_the_plan or good), default=None)
     rounds: dict[int, int] = {}
     for attempt in good:
         if attempt.start.batch_size == size:
@@ -172,6 +183,8 @@ class _Family:
         members: Mapping[int, Cell],
         tries: Mapping[str, Sequence[Attempt]],
         damaged: Collection[int],
+        planned: Collection[tuple[str, int]],
+        *,
         why: str,
         given: Mapping[str, CellOutcome],
     ) -> None:
@@ -179,6 +192,7 @@ class _Family:
         self._members = members
         self._tries = {size: tries.get(cell.id, ()) for size, cell in members.items()}
         self._damaged = damaged
+        self._planned = planned
         self._quarantine = why
         self._given = given
         unfit = [one for attempts in self._tries.values() for one in attempts if _out_of_memory(one)]
@@ -194,7 +208,7 @@ class _Family:
         return {self._members[size].id: outcome for size, outcome in found.items()}
 
     def _outcome(self, requested: int, smaller: Mapping[int, CellOutcome]) -> CellOutcome:
-        if launches := counted(self._tries[requested], self._damaged):
+        if launches := counted(self._tries[requested], self._damaged, self._planned):
             return self._measured(requested, launches)
         if self._unfit_at_all is not None and (outcome := self._unfit(requested, self._unfit_at_all)) is not None:
             return outcome

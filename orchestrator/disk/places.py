@@ -4,12 +4,12 @@
     the same, moved                     to -o too; that place may look strange by now, so it is said
     a copy, the original being there    nowhere else: what lies at -o is the original's
 
-Pure, but for the look whether the original is still there.
+Pure, but for the looks at what is there.
 """
 
 from pathlib import Path
 
-from orchestrator.configuration.resolved import StoredRun
+from orchestrator.configuration.resolved import ALWAYS, StoredRun
 from orchestrator.report.files import target
 from protocol.paths import RunPaths
 
@@ -20,6 +20,12 @@ def published(stored: StoredRun, paths: RunPaths) -> tuple[Path, ...]:
         return ()
     output = Path(stored.configuration.output_path)
     return tuple(target(output, kind) for kind in stored.configuration.formats)
+
+
+def unwritten(stored: StoredRun, paths: RunPaths) -> tuple[Path, ...]:
+    """Files of its report that a run which is over should have, in its folder and at -o, and that are not there."""
+    own = (paths.report(kind) for kind in dict.fromkeys((*ALWAYS, *stored.configuration.formats)))
+    return tuple(path for path in (*own, *published(stored, paths)) if _is_missing(path))
 
 
 def home(stored: StoredRun) -> Path:
@@ -33,4 +39,12 @@ def is_copy(stored: StoredRun, paths: RunPaths) -> bool:
     try:
         return original.exists() and not original.samefile(paths.config)
     except OSError:  # in a folder that is closed to us: whether it is a copy cannot be known
+        return False
+
+
+def _is_missing(path: Path) -> bool:
+    """In a folder that is closed to us, that cannot be known."""
+    try:
+        return not path.exists()
+    except OSError:
         return False

@@ -23,6 +23,7 @@ from orchestrator.disk.records import (
     Skipped,
     Spawned,
     Start,
+    StoodStill,
     StopAsked,
     TakenOut,
     TelemetryEnded,
@@ -125,8 +126,12 @@ class Recorder:
         """The time of day has jumped."""
         self._journal.append(ClockSet(at_ns=time.monotonic_ns(), wall=wall, by_s=by_s))
 
+    def stood_still(self, seconds: float) -> None:
+        """The orchestrator itself did not go on for so long, until now."""
+        self._journal.append(StoodStill(at_ns=time.monotonic_ns(), seconds=seconds))
+
     def stop_asked(self) -> None:
-        """Nothing new begins from here on."""
+        """Nothing new begins from here on; at the second time, what runs is ended at once."""
         self._journal.append(StopAsked(at_ns=time.monotonic_ns()))
 
     def telemetry_ended(self) -> None:

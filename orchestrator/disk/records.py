@@ -7,6 +7,7 @@
     Beside                          somebody else computed on the GPU of an attempt, and was allowed to
     Foreign                         somebody else came to a GPU, or left it
     ClockSet                        the host's time of day has jumped
+    StoodStill                      the orchestrator itself did not go on for a while
     TelemetryEnded                  nobody looks at the GPUs any more
     TooHot                          a GPU whose load was ended for its heat
     TakenOut                        a device that cannot be used any more
@@ -140,6 +141,16 @@ class ClockSet(_Record, frozen=True, kw_only=True):
     by_s: float
 
 
+class StoodStill(_Record, frozen=True, kw_only=True):
+    """Until at_ns the process that works on the run did not go on for `seconds`: it was stopped, or its machine paused.
+
+    No deadline went on meanwhile.
+    """
+
+    at_ns: int
+    seconds: float
+
+
 class TelemetryEnded(_Record, frozen=True, kw_only=True):
     """The telemetry process is gone, or answers no more: nobody relies on it in the rest of this segment."""
 
@@ -195,7 +206,10 @@ class Dropped(_Record, frozen=True, kw_only=True):
 
 
 class StopAsked(_Record, frozen=True, kw_only=True):
-    """Somebody asked the process to stop, with `stop`, Ctrl-C or SIGTERM: it begins nothing new."""
+    """Somebody asked the process to stop, with `stop`, Ctrl-C or SIGTERM: it begins nothing new.
+
+    The second of a segment: it was asked once more, and ends what runs at once.
+    """
 
     at_ns: int
 
@@ -223,6 +237,7 @@ Record = (
     | Beside
     | Foreign
     | ClockSet
+    | StoodStill
     | TelemetryEnded
     | TooHot
     | TakenOut

@@ -9,8 +9,8 @@ folder of such a run nobody writes but the process that works on it.
 """
 
 import gc
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ from orchestrator.compare import against
 from orchestrator.compare.against import Against
 from orchestrator.configuration.resolved import ALWAYS, ReportFormat, StoredRun
 from orchestrator.deciding.adding import Doubt
-from orchestrator.disk import archive, evidence, journal, lock, places
+from orchestrator.disk import archive, evidence, journal, lock, places, standing
 from orchestrator.disk.lock import Life
 from orchestrator.errors import StorageError
 from orchestrator.merge.timeline import timeline
@@ -28,12 +28,20 @@ from orchestrator.report.timeline import NOTHING_KEPT, Timeline
 from protocol.paths import RunPaths
 
 
-class CopyError(StorageError):
-    """The report is in the run's folder, and could not be written to where the user wants it as well."""
+class UnwrittenError(StorageError):
+    """The run is over, and files of its report could not be written. Those beside them are there.
 
-    def __init__(self, why: str, report: Report) -> None:
-        super().__init__(why)
+    published: what was written to where the user wants it. copies_alone: all of it is in the run's folder, and is only
+    not there as well.
+    """
+
+    def __init__(
+        self, refused: Sequence[StorageError], report: Report, published: Sequence[Path], *, copies_alone: bool
+    ) -> None:
+        super().__init__("; ".join(map(str, refused)))
         self.report = report
+        self.published = published
+        self.copies_alone = copies_alone
 
 
 class Made(NamedTuple):
@@ -77,6 +85,7 @@ def make_all(paths: RunPaths, stored: StoredRun | None = None, held: Against | N
     return Made(merged, timeline(loaded, gathered, {one.launch for one in merged.failures}))
 
 
+@_collector_off()
 def in_doubt(paths: RunPaths, stored: StoredRun) -> tuple[Doubt, ...]:
     """The cells that leave a GPU SUSPECT now. Asked by the process that works on the run, while no launch does."""
     loaded = archive.load(paths, stored)
@@ -84,19 +93,64 @@ def in_doubt(paths: RunPaths, stored: StoredRun) -> tuple[Doubt, ...]:
 
 
 def write(stored: StoredRun, paths: RunPaths) -> Report:
-    """Write the report into the run's folder, as every run has it and as asked for, and to its place (places.py).
+    """Write the report to its place (places.py), and into the run's folder, as every run has it and as asked for.
 
-    Raises StorageError when the disk refuses; CopyError where that was only of the second.
+    Every file that the disk takes is written, the most important first. Raises UnwrittenError for the others.
     """
-    made, course = make_all(paths, stored)
-    report.write(made, paths, kinds(stored, paths), course)
-    if places.is_copy(stored, paths):
-        return made
-    try:
-        report.publish(made, Path(stored.configuration.output_path), stored.configuration.formats, course)
-    except StorageError as error:
-        raise CopyError(str(error), made) from error.__cause__
-    return made
+    made = make_all(paths, stored)
+    published = () if places.is_copy(stored, paths) else stored.configuration.formats
+    _write_each(made, stored, paths, kinds(stored, paths), published)
+    return made.report
+
+
+def complete(stored: StoredRun, paths: RunPaths) -> tuple[Report, bool]:
+    """The report of a run whose work is over, and whether files of it were missing, which are written now.
+
+    A disk had refused them, or their process was killed. Where the JSON in the run's folder is not of the run's end, no
+    file beside it is either. Raises UnwrittenError for those that the disk refuses again.
+    """
+    missing = frozenset(places.unwritten(stored, paths))
+    outdated = standing.look(stored, paths)[0].no_outcome
+    if not missing and not outdated:
+        return make(paths, stored), False
+    with lock.held(paths):
+        if outdated:
+            return write(stored, paths), True
+        made = make_all(paths, stored)
+        own = [kind for kind in kinds(stored, paths) if paths.report(kind) in missing]
+        targets = places.published(stored, paths)  # none for a copy of a run
+        wanted = stored.configuration.formats if targets else ()
+        published = [kind for kind, path in zip(wanted, targets, strict=True) if path in missing]
+        _write_each(made, stored, paths, own, published)
+        return made.report, True
+
+
+def _write_each(
+    made: Made, stored: StoredRun, paths: RunPaths, own: Collection[ReportFormat], published: Collection[ReportFormat]
+) -> None:
+    """Write formats into the run's folder, and to where the user wants them. Raises UnwrittenError.
+
+    An older file in the run's folder would contradict the new ones beside it: where its new one is refused, it goes.
+    """
+    place = Path(stored.configuration.output_path)
+    written: list[Path] = []
+    copies: list[StorageError] = []
+    refused: list[StorageError] = []
+    for kind in report.by_importance((*own, *published)):
+        if kind in published:
+            try:
+                written += report.publish(made.report, place, (kind,), made.timeline)
+            except StorageError as error:
+                copies.append(error)
+        if kind in own:
+            try:
+                report.write(made.report, paths, (kind,), made.timeline)
+            except StorageError as error:
+                refused.append(error)
+                with suppress(OSError):
+                    paths.report(kind).unlink()
+    if first := next(iter((*refused, *copies)), None):
+        raise UnwrittenError((*refused, *copies), made.report, written, copies_alone=not refused) from first.__cause__
 
 
 def kinds(stored: StoredRun, paths: RunPaths) -> tuple[ReportFormat, ...]:
@@ -105,7 +159,7 @@ def kinds(stored: StoredRun, paths: RunPaths) -> tuple[ReportFormat, ...]:
     An older report of any format would contradict the new ones beside it.
     """
     there = [kind for kind in ReportFormat if paths.report(kind).exists()]
-    return tuple(dict.fromkeys((*ALWAYS, *stored.configuration.formats, *there)))
+    return report.by_importance((*ALWAYS, *stored.configuration.formats, *there))
 
 
 def render_again(

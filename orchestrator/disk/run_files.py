@@ -12,8 +12,7 @@ import yaml
 
 from orchestrator import TOOL_VERSION
 from orchestrator.configuration import yaml_file
-from orchestrator.configuration.resolved import StoredRun
-from orchestrator.configuration.yaml_file import Value
+from orchestrator.configuration.resolved import Plan, StoredRun
 from orchestrator.disk import bounded, damage, journal
 from orchestrator.disk.records import Header
 from orchestrator.errors import ConfigError, RunFolderError
@@ -21,6 +20,8 @@ from protocol.paths import RunPaths
 
 MAX_RUN_BYTES: Final = 16 * 1024 * 1024
 """Of run.yaml. 17 models and eight GPUs take 30 KB; anything beyond this was not written by gpubench."""
+MAX_PLAN_BYTES: Final = 128 * 1024 * 1024
+"""Of plan.json. 20,000 cells with three launches each take 10 MB. Whoever made the folder, it is read within 3 GB."""
 
 
 def store(stored: StoredRun, paths: RunPaths) -> None:
@@ -52,30 +53,33 @@ def load(paths: RunPaths) -> StoredRun:
             f"{damage.advice(paths.config)}"
         )
     try:
-        told = yaml_file.parse(data, str(paths.config)).value
+        told: object = yaml_file.parse(data, str(paths.config)).value
     except ConfigError as error:
         raise RunFolderError(f"damaged: {error}. {damage.advice(paths.config)}") from error
     if isinstance(told, dict) and "plan" not in told:
-        told["plan"] = _plan(paths.plan)
+        told = {**told, "plan": _plan(paths.plan, told)}
     try:
         return msgspec.convert(told, StoredRun)
     except msgspec.ValidationError as error:
-        version = told.get("tool_version") if isinstance(told, dict) else None
-        if isinstance(version, str) and version != TOOL_VERSION:
-            raise RunFolderError(f"{paths.config}: {_of_another_version(version)}: {error}") from error
-        wrong = paths.plan if "`$.plan" in str(error) else paths.config
-        raise RunFolderError(f"{wrong}: damaged: {error}. {damage.advice(wrong)}") from error
+        raise _refused(paths.config, told, error) from error
 
 
-def _plan(path: Path) -> Value:
-    """What stands in plan.json, plain values."""
+def _plan(path: Path, told: object) -> Plan:
+    """What stands in plan.json. told: in run.yaml, which says who wrote both."""
     try:
-        plan: Value = msgspec.json.decode(bounded.read(path))
+        return msgspec.json.decode(bounded.read(path, cap_bytes=MAX_PLAN_BYTES), type=Plan)
     except OSError as error:
         raise RunFolderError(f"{path}: cannot be read: {error.strerror}. {damage.advice(path)}") from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise RunFolderError(f"{path}: damaged: {error}. {damage.advice(path)}") from error
-    return plan
+        raise _refused(path, told, error) from error
+
+
+def _refused(path: Path, told: object, error: Exception) -> RunFolderError:
+    """Why a file of the run is not what this version writes. told: in run.yaml."""
+    version = told.get("tool_version") if isinstance(told, dict) else None
+    if isinstance(error, msgspec.ValidationError) and isinstance(version, str) and version != TOOL_VERSION:
+        return RunFolderError(f"{path}: {_of_another_version(version)}: {error}")
+    return RunFolderError(f"{path}: damaged: {error}. {damage.advice(path)}")
 
 
 def _of_another_version(version: str) -> str:

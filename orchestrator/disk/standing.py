@@ -12,7 +12,7 @@ process knows (the phase of a cell, how far it is) is not told here.
 import enum
 import time
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import Final
 
@@ -23,11 +23,12 @@ from orchestrator.deciding.slots import scopes
 from orchestrator.deciding.stopping import GENTLE_GRACE_S, GENTLE_S
 from orchestrator.disk import archive, bounded, journal, lock, places
 from orchestrator.disk.archive import Archive, Attempt
-from orchestrator.disk.records import Record, Segment, StopAsked, ZygoteStarted
+from orchestrator.disk.known_results import require_known
+from orchestrator.disk.records import End, Record, Segment, StopAsked, ZygoteStarted
 from orchestrator.machine import host
 from orchestrator.report.model import CellCounts, Verdict
 from protocol.cell import Cell, Mode
-from protocol.failure import Category
+from protocol.failure import Category, Failure
 from protocol.paths import RunPaths
 
 Slot = tuple[str, int]
@@ -53,7 +54,7 @@ WHAT_NEXT: Final = {
     Standing.RUNNING: "`gpubench-orchestrate watch {folder}` follows it, `gpubench-orchestrate stop {folder}` ends it",
     Standing.FROZEN: "`kill -CONT {pid}` lets it go on",
     Standing.INTERRUPTED: "`gpubench-orchestrate resume {folder}` goes on with it",
-    Standing.BROKEN: "its log files say why; `gpubench-orchestrate resume {folder}` tries again",
+    Standing.BROKEN: "`gpubench-orchestrate resume {folder}` tries again",
     Standing.DIED: "`gpubench-orchestrate resume {folder}` goes on with it, and `gpubench-orchestrate report {folder}` "
     "tells what was measured",
     Standing.ELSEWHERE: "look on the host, or in the container, where it was begun",
@@ -98,10 +99,11 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     and why. pid, host: of the process that works on it. started: seconds since the epoch. limit_s, limit_left_s: from
     the start of that process to its end; None without a limit, and the latter where nobody works. eta_s: at most the
     limit; None until every device has ended a launch. stop_asked_s: since when it stops because somebody asked for
-    that. taken_out: devices that were given up, and why. last_failure: of those launches that have no result. reports:
-    files that are there. outcome: of a run that has ended; where its report cannot tell, no_outcome says why. lost:
-    result files that the journal promises and that are not there, looked for once nobody works on the run; what is in
-    the others is not looked at.
+    that; stops_now: asked once more, it ends what runs at once. taken_out: devices that were given up, and why.
+    last_failure: of those launches that have no result. reports: files that are there; unwritten: of a run that has
+    ended, those that are not. outcome: of a run that has ended; where its report cannot tell, no_outcome says why.
+    lost: result files that the journal promises and that are not there, looked for once nobody works on the run; what
+    is in the others is not looked at.
     """
 
     run_id: str
@@ -124,9 +126,11 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     limit_left_s: float | None = None
     eta_s: float | None = None
     stop_asked_s: float | None = None
+    stops_now: bool = False
     taken_out: dict[str, str] = {}
     last_failure: str = ""
     reports: tuple[str, ...] = ()
+    unwritten: tuple[str, ...] = ()
     outcome: Outcome | None = None
     no_outcome: str = ""
     lost: tuple[str, ...] = ()
@@ -135,13 +139,16 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
 def look(stored: StoredRun, paths: RunPaths) -> tuple[Status, tuple[Attempt, ...]]:
     """How the run stands, and every attempt so far.
 
-    Raises RunFolderError for a run that cannot be read; so is one that holds launches and no journal.
+    Raises RunFolderError for a run that cannot be read; so is one that holds launches and no journal, or results that
+    its journal knows nothing of.
     """
     holder = lock.holder(paths)
     alive = None if holder is None else lock.life(holder)
+    results = tuple(paths.results())
     begun = paths.launches.is_dir()  # a folder is there before its run begins
     records = journal.read(paths.journal) if begun or paths.journal.exists() else ()
     run = archive.assemble(stored, paths, records) if begun or records else None
+    require_known(paths, results, records)
     status = Status(
         run_id=stored.run_id,
         folder=str(paths.folder),
@@ -158,7 +165,9 @@ def look(stored: StoredRun, paths: RunPaths) -> tuple[Status, tuple[Attempt, ...
         return status, ()
     now_ns = time.monotonic_ns()
     if status.standing in GOES_ON:
-        status = msgspec.structs.replace(status, stop_asked_s=_stop_asked_s(records, now_ns))
+        asked_ns = stops_asked(records)
+        since_s = max((now_ns - asked_ns[0]) / 1e9, 0.0) if asked_ns else None
+        status = msgspec.structs.replace(status, stop_asked_s=since_s, stops_now=len(asked_ns) > 1)
     else:
         status = msgspec.structs.replace(status, lost=tuple(_lost(run)))
     if status.standing is Standing.RUNNING:
@@ -166,7 +175,8 @@ def look(stored: StoredRun, paths: RunPaths) -> tuple[Status, tuple[Attempt, ...
     if status.standing in _ENDED:
         found = _outcome(run)
         outcome, why = (found, "") if isinstance(found, Outcome) else (None, found)
-        status = msgspec.structs.replace(status, outcome=outcome, no_outcome=why)
+        unwritten = tuple(str(path) for path in places.unwritten(stored, paths))
+        status = msgspec.structs.replace(status, outcome=outcome, no_outcome=why, unwritten=unwritten)
     return _filled(status, run, now_ns), run.attempts
 
 
@@ -238,15 +248,16 @@ def _limit_left_s(stored: StoredRun, holder: lock.Holder | None) -> float | None
     return None if limit_s is None or holder is None else max(limit_s - host.age_s(holder.pid), 0.0)
 
 
-def _stop_asked_s(records: Sequence[Record], now_ns: int) -> float | None:
-    """Since when the process that works on the run has been asked to stop."""
+def stops_asked(records: Sequence[Record]) -> tuple[int, ...]:
+    """When the process that works on the run was asked to stop, and once more, on the monotonic clock of this boot."""
+    asked_ns: list[int] = []
     for record in reversed(records):
         match record:
             case StopAsked():
-                return max((now_ns - record.at_ns) / 1e9, 0.0)
+                asked_ns.insert(0, record.at_ns)
             case Segment():
-                return None
-    return None
+                break
+    return tuple(asked_ns)
 
 
 def _importing_s(stored: StoredRun, records: Sequence[Record], now_ns: int) -> float | None:
@@ -257,6 +268,8 @@ def _importing_s(stored: StoredRun, records: Sequence[Record], now_ns: int) -> f
         match record:
             case ZygoteStarted() | StopAsked():
                 return None
+            case End(failure=Failure(category=Category.ZYGOTE_DIED)):
+                return max((now_ns - record.at_ns) / 1e9, 0.0)
             case Segment():
                 return max((now_ns - record.monotonic_ns) / 1e9, 0.0)
     return None
@@ -292,7 +305,7 @@ def _filled(status: Status, run: Archive, now_ns: int) -> Status:
         working=tuple(_work(attempt, run, labels, now_ns) for attempt in current) if goes_on else (),
         eta_s=_within(status, _eta_s(run, settled)) if status.standing is Standing.RUNNING else None,
         taken_out={labels[uuid]: reason for uuid, reason in run.taken_out.items()},
-        last_failure=_failure_words(failures[-1], run, labels) if failures else "",
+        last_failure=_failure_words(failures[-1], last, run, labels) if failures else "",
     )
 
 
@@ -307,11 +320,14 @@ def _work(attempt: Attempt, run: Archive, labels: dict[str, str], now_ns: int) -
     )
 
 
-def _failure_words(attempt: Attempt, run: Archive, labels: dict[str, str]) -> str:
+def _failure_words(attempt: Attempt, last: Mapping[Slot, Attempt], run: Archive, labels: dict[str, str]) -> str:
+    """last: the last attempt at each launch, by which it counts as failed or does not."""
     assert attempt.failure is not None
     cell = next(cell for cell in run.stored.plan.cells if cell.id == attempt.start.cell)
     where = f"{labels[attempt.device]}  {cell_words(cell)} b{attempt.start.batch_size}"
-    return f"{where}: {attempt.failure.category}: {attempt.failure.message}"
+    counts = last[attempt.start.cell, attempt.start.round] is attempt
+    again = "" if counts else "; it was tried again since, and does not count as failed"
+    return f"{where}: {attempt.failure.category}: {attempt.failure.message}{again}"
 
 
 def _eta_s(run: Archive, settled: Collection[Slot]) -> float | None:
@@ -344,5 +360,6 @@ def _within(status: Status, eta_s: float | None) -> float | None:
     """What is left to be waited for: the limit and a stop end the run before its plan does."""
     bounds = [eta_s, status.limit_left_s]
     if status.stop_asked_s is not None:
-        bounds.append(max(GENTLE_S + GENTLE_GRACE_S - status.stop_asked_s, 0.0))
+        patience_s = 0.0 if status.stops_now else GENTLE_S + GENTLE_GRACE_S
+        bounds.append(max(patience_s - status.stop_asked_s, 0.0))
     return min((bound for bound in bounds if bound is not None), default=None)

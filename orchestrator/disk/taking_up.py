@@ -5,14 +5,12 @@
     start without an end                           what every kill leaves: measured again, in a folder of its own
     end without its result                         measured again (Category.RESULT_LOST)
 
-A start is on the disk before its process is made, so that no kill leaves a result without one: only a journal that was
-deleted, emptied or cut short does.
+The second is refused to all who read a run (known_results.py).
 """
 
 from orchestrator.configuration.resolved import StoredRun
 from orchestrator.disk import archive, journal
-from orchestrator.disk.records import Start
-from orchestrator.errors import RunFolderError
+from orchestrator.disk.known_results import require_known
 from protocol.paths import RunPaths
 
 
@@ -21,14 +19,8 @@ def require_own_journal(stored: StoredRun, paths: RunPaths) -> None:
 
     Raises RunFolderError.
     """
-    results = sorted(paths.results())  # listed first: a process that is at work on the run writes the start before
+    results = tuple(paths.results())
     records = journal.read(paths.journal) if paths.journal.exists() else ()
     if records:
         archive.assemble(stored, paths, records)
-    known = {paths.launch(one.cell, one.attempt).result for one in records if isinstance(one, Start)}
-    if unknown := [result for result in results if result not in known]:
-        raise RunFolderError(
-            f"{paths.journal} is missing, empty or cut short: launches/ holds results that it knows nothing of "
-            f"({len(unknown)} of {len(results)}, the first in {unknown[0].parent}), which going on would overwrite. "
-            "Put the journal back, or begin a new run."
-        )
+    require_known(paths, results, records)

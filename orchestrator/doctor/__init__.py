@@ -36,11 +36,15 @@ def said(level: Level, subject: str, message: str) -> Finding:
     return Finding(level=level, subject=subject, words=words, fix=fix)
 
 
-def examine(runs_folder: str) -> Iterator[Finding]:
-    """Look at everything, the GPUs first. runs_folder: where runs would be written."""
+def examine(runs_folder: str, gpu_ids: str = "all") -> Iterator[Finding]:
+    """Look at everything that a run on these devices needs, the GPUs first. runs_folder: where runs would be written.
+
+    Of CPU devices alone the driver is not asked. Raises DeviceError for what names no device.
+    """
     from orchestrator.doctor import gpus, machine, software
 
-    facts = gpus.look()
-    yield from gpus.judge(facts)
-    yield from software.judge(software.torch_cuda(), facts.inventory.cuda_driver_version)
-    yield from machine.judge(machine.look(runs_folder), gpus=len(facts.chosen))
+    facts = gpus.look(gpu_ids) if gpus.named(gpu_ids) else None
+    if facts is not None:
+        yield from gpus.judge(facts)
+    yield from software.judge(software.torch_cuda(), None if facts is None else facts.inventory.cuda_driver_version)
+    yield from machine.judge(machine.look(runs_folder), gpus=0 if facts is None else len(facts.chosen))

@@ -14,7 +14,7 @@ from orchestrator.machine import cores, cuda_probe, devices, seen, settings, use
 from orchestrator.machine.asking import Silence
 from orchestrator.machine.seen import Inventory, NvmlStatus, Seen
 from orchestrator.machine.users import Busy
-from protocol.cell import Device
+from protocol.cell import Device, DeviceKind
 
 _BUS: Final = Path("/sys/bus/pci/devices")
 _NVIDIA: Final = "0x10de"
@@ -29,11 +29,13 @@ _PROHIBITED: Final = 2
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that is judged here.
 
-    on_bus: NVIDIA GPUs on the PCI bus, None where that cannot be read. chosen: what --gpu-ids all means, empty with
-    `why_none`. heard: what CUDA says of those, in the order of cuda_probe.together. modes: compute mode by UUID.
+    gpu_ids: what was asked for. on_bus: NVIDIA GPUs on the PCI bus, None where that cannot be read. chosen: the GPUs
+    that `gpu_ids` names, empty with `why_none`. heard: what CUDA says of those, in the order of cuda_probe.together.
+    modes: compute mode by UUID.
     """
 
     inventory: Inventory
+    gpu_ids: str = "all"
     on_bus: int | None = 0
     chosen: tuple[Device, ...] = ()
     why_none: str = ""
@@ -44,12 +46,18 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     environment: tuple[tuple[str, str], ...] = ()
 
 
-def look() -> Facts:
+def named(gpu_ids: str) -> bool:
+    """Whether a GPU is among them. Raises DeviceError for what names no device."""
+    return any(not word.startswith("cpu:") for word in devices.require_words(gpu_ids, "--gpu-ids"))
+
+
+def look(gpu_ids: str = "all") -> Facts:
     """Read it all. Takes two minutes at most, where NVML and CUDA both hang."""
     shown = seen.look()
-    chosen, busy, why_none = _chosen(shown)
+    chosen, busy, why_none = _chosen(shown, gpu_ids)
     return Facts(
         inventory=shown.inventory,
+        gpu_ids=gpu_ids,
         on_bus=_on_bus(),
         chosen=chosen,
         why_none=why_none,
@@ -61,18 +69,19 @@ def look() -> Facts:
     )
 
 
-def _chosen(shown: Seen) -> tuple[tuple[Device, ...], tuple[Busy, ...], str]:
-    """What --gpu-ids all means here, who uses that, and why there is nothing."""
+def _chosen(shown: Seen, gpu_ids: str) -> tuple[tuple[Device, ...], tuple[Busy, ...], str]:
+    """The GPUs that --gpu-ids means here, who uses them, and why there is nothing."""
     if shown.inventory.nvml is not NvmlStatus.OK:
         return (), (), ""
     try:
-        chosen = devices.resolve(
-            "all",
+        resolved = devices.resolve(
+            gpu_ids,
             visible=os.environ.get("CUDA_VISIBLE_DEVICES"),
             order=os.environ.get("CUDA_DEVICE_ORDER"),
             cores=cores.usable_cores(),
             look=lambda: shown,
         )
+        chosen = tuple(device for device in resolved if device.kind is DeviceKind.CUDA)
         return chosen, users.busy(chosen, lambda: shown), ""
     except DeviceError as error:
         return (), (), str(error)
@@ -119,8 +128,9 @@ def _driver(facts: Facts) -> Iterator[Finding]:
             there = _counted((*found.gpus, *found.slices))
             words = f"{found.driver_version or 'of unknown version'}, CUDA up to {cuda}, {there}"
             yield Finding(level=Level.OK, subject="Driver", words=words)
+    needed = facts.gpu_ids == "all"  # of those that are named, why_none says so
     for index, reason in found.unreadable.items():
-        yield said(Level.BROKEN, "Driver", f"GPU {index} cannot be used: {reason}")
+        yield said(Level.BROKEN if needed else Level.WARNING, "Driver", f"GPU {index} cannot be used: {reason}")
 
 
 def _cuda(facts: Facts) -> Iterator[Finding]:

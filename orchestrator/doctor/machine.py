@@ -17,7 +17,7 @@ import psutil
 from orchestrator.disk import folders
 from orchestrator.doctor import Finding, Level
 from orchestrator.errors import UserError
-from orchestrator.machine import cgroups
+from orchestrator.machine import cgroups, temporary
 from orchestrator.machine.cgroups import Limits
 from orchestrator.processes import spawn
 from orchestrator.processes.link import Link
@@ -38,10 +38,10 @@ _UNLIMITED: Final = resource.RLIM_INFINITY
 
 
 class Disk(msgspec.Struct, frozen=True, kw_only=True):
-    """A folder that a run writes to. wrong: why it cannot be written; free_bytes is None then."""
+    """A folder that a run writes to. wrong: why it cannot be written; free_bytes is None then, folder where none is."""
 
     what: str
-    folder: str
+    folder: str | None
     free_bytes: int | None = None
     wrong: str = ""
 
@@ -72,7 +72,7 @@ def look(runs_folder: str) -> Facts:
             for what, folder in (
                 ("runs", Path(runs_folder)),
                 ("weights", folders.default_cache(os.environ, os.getuid())),
-                ("temporary files", Path(tempfile.gettempdir())),
+                ("temporary files", temporary.folder()),
             )
         ),
         shm_bytes=_total(SHM),
@@ -140,6 +140,8 @@ def _memory(facts: Facts, gpus: int) -> Iterator[Finding]:
 
 def _of_disk(disk: Disk) -> Finding:
     subject = "Disk"
+    if disk.folder is None:
+        return Finding(level=Level.BROKEN, subject=subject, words=disk.wrong, fix=temporary.REMEDY)
     if disk.free_bytes is None:
         option = {"runs": "--runs-folder", "weights": "XDG_CACHE_HOME"}.get(disk.what, "TMPDIR")
         words = f"{disk.folder}, for {disk.what}, cannot be written: {disk.wrong}"
@@ -182,8 +184,10 @@ def _limit(level: Level, name: str, words: str, fix: str) -> Finding:
     return Finding(level=level, subject="Limits", words=f"ulimit {name} allows {words}", fix=fix)
 
 
-def _disk(what: str, folder: Path) -> Disk:
+def _disk(what: str, folder: Path | None) -> Disk:
     """Trying is the only question that root, read-only mounts and full disks answer truly. Leaves nothing behind."""
+    if folder is None:
+        return Disk(what=what, folder=None, wrong=temporary.NONE)
     try:
         standing = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
         with tempfile.TemporaryFile(dir=standing):

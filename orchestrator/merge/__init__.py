@@ -124,8 +124,11 @@ def _metadata(archive: Archive, evidence: Evidence) -> Metadata:
                 boot_id=segment.boot_id,
                 tool_version=segment.tool_version,
                 launches=started[segment],
+                stood_still_seconds=stood_still_s,
             )
-            for segment, duration_s in zip(archive.segments, archive.durations_s, strict=True)
+            for segment, duration_s, stood_still_s in zip(
+                archive.segments, archive.durations_s, archive.stood_still_s, strict=True
+            )
         ),
         zygote_start_ms=tuple(zygote.start_ms for zygote in archive.zygotes),
         telemetry_note=stored.telemetry_note,

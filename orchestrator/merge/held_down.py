@@ -3,8 +3,8 @@
 What is told here needs no siblings to be slower than: one GPU alone, or eight that are all too hot, have their reason.
 """
 
+from collections import Counter
 from collections.abc import Sequence
-from statistics import mode
 from typing import Final, NamedTuple
 
 from orchestrator.merge.cross_gpu import Point, SideBySide
@@ -57,8 +57,12 @@ def _reason(seen: Sequence[str]) -> Reason:
 
 
 def by_its_limit(device: Device, group: Sequence[Device]) -> Why | None:
-    """A power limit below that of most siblings: slow by order, so there is no verdict, but there is a reason."""
-    own, usual = device.power_limit_w, mode(other.power_limit_w for other in group)
-    if own is None or usual is None or own >= usual:
+    """A power limit below that of most siblings: slow by order, so there is no verdict, but there is a reason.
+
+    Where no limit is that of more than half of them, none is the usual one.
+    """
+    own = device.power_limit_w
+    ((usual, times),) = Counter(other.power_limit_w for other in group).most_common(1)
+    if own is None or usual is None or own >= usual or 2 * times <= len(group):
         return None
     return Why(reason=Reason.POWER, words=f"its power limit is {own:g} W, that of its siblings {usual:g} W")

@@ -29,6 +29,9 @@ OF_MODELS: Final = (Workload.LOAD, Workload.INFERENCE, Workload.TRAINING, Worklo
 _WITHIN: Final = RunPaths(Path())
 """Files as the report names them: within the folder of the run."""
 
+DAMAGED: Final = "damaged"
+"""How an attempt ended whose result is missing, or is not what the journal promised."""
+
 M = TypeVar("M", bound=Measured)
 
 
@@ -251,7 +254,7 @@ def report_attempt(attempt: Attempt, damaged: Mapping[int, str]) -> AttemptRepor
 def outcome_word(attempt: Attempt, damaged: Mapping[int, str]) -> str:
     """How it ended: "result", or why there is none."""
     if attempt.start.launch in damaged:
-        return "damaged"
+        return DAMAGED
     if attempt.end is None:
         return "interrupted"
     return "failure" if attempt.failure else "result"

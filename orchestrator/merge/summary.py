@@ -206,11 +206,16 @@ def _remarks(counts: CellCounts) -> Iterator[str]:
 def _counts(archive: Archive, evidence: Evidence) -> CellCounts:
     plan = archive.stored.plan
     states = Counter(outcome.status for outcome in evidence.outcomes.values())
-    planned = Counter(cell for cell, _ in plan.slots)
-    planned.subtract(cell for cell, _ in archive.dropped.keys() & plan.slots)
-    short = sum(
-        1 for cell, outcome in evidence.outcomes.items() if outcome.counted and len(outcome.counted) < planned[cell]
+    slots = plan.slots
+    planned = Counter(cell for cell, _ in slots)
+    planned.subtract(cell for cell, _ in archive.dropped.keys() & slots)
+    counts = {launch for outcome in evidence.outcomes.values() for launch in outcome.counted}
+    made = Counter(
+        one.start.cell
+        for one in archive.attempts
+        if one.start.launch in counts and (one.start.cell, one.start.round) in slots
     )
+    short = sum(1 for cell, outcome in evidence.outcomes.items() if outcome.counted and made[cell] < planned[cell])
     return CellCounts(
         planned=len(plan.cells),
         short_of_launches=short,

@@ -35,6 +35,8 @@ from protocol.paths import RunPaths
 class Fleet:
     """The processes of all launches under way, by token. `fork` makes a process for a spec, or raises OSError.
 
+    now: always seconds on the loop's clock (deciding/loop_clock.py).
+
     A new interpreter imports what its cell needs before it says anything, and has as long for it as a zygote has.
 
     Raises StorageError when a launch's folder cannot be made.
@@ -138,7 +140,7 @@ class Fleet:
                 yield from self._apply(live, launches.Stop(failure, immediately, grace_s), now)
 
     def oldest_request(self) -> float:
-        """Monotonic seconds since which a process has been waited for, infinity when none is."""
+        """Seconds, on the loop's clock, since which a process has been waited for; infinity when none is."""
         return min((live.begun for live in self.live.values() if live.pid is None), default=float("inf"))
 
     def hold_logs(self) -> None:
@@ -155,7 +157,7 @@ class Fleet:
                 self._link.send(one.spec.token, Ack(launch=one.spec.launch, token=one.spec.token))
 
     def next_deadline(self) -> float:
-        """Monotonic seconds of the earliest deadline, infinity when nothing is under way."""
+        """Seconds, on the loop's clock, of the earliest deadline; infinity when nothing is under way."""
         return min((live.launch.deadline for live in self.live.values()), default=float("inf"))
 
     def _prepare(self, following: NextLaunch, rank: int, now: float) -> Live:

@@ -47,7 +47,7 @@ class Status(enum.Enum):
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
-    """One launch, now. deadline: monotonic seconds at which something must have happened.
+    """One launch, now. deadline: seconds, on the loop's clock, at which something must have happened.
 
     cause: why the orchestrator is ending it. held: the failure that is held back. concluded: nothing may be so twice.
     """
@@ -160,7 +160,7 @@ def requested(deadlines: Deadlines, measurement: Measurement, now: float) -> Lau
 
 
 def advance(launch: Launch, event: Event, now: float) -> tuple[Launch, tuple[Action, ...]]:
-    """Advance the launch by one event at monotonic time `now`.
+    """Advance the launch by one event at the time `now`, seconds on the loop's clock.
 
     Never raises for an event that can happen: one that makes no sense (progress of a launch that is being ended)
     changes nothing.

@@ -12,7 +12,6 @@ import fcntl
 import os
 import shutil
 import stat
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +20,7 @@ from typing import Final, Self
 import zmq
 
 from orchestrator.errors import UserError
+from orchestrator.machine import temporary
 from protocol import codec
 from protocol.cell import slug
 from protocol.errors import ProtocolError
@@ -29,6 +29,9 @@ from protocol.messages import FromWorker, Outcome, ToWorker
 _MAX_SOCKET_PATH: Final = 107
 _NAME_LENGTH: Final = 24
 _SEND_TIMEOUT_MS: Final = 1_000
+_REMEDY: Final = (
+    "Free space, or set XDG_RUNTIME_DIR to a folder of yours that can be written and whose path is below 60 characters."
+)
 _FROM_WORKER: Final = codec.Decoder[FromWorker](FromWorker)
 
 
@@ -38,10 +41,13 @@ class Link:
     def __init__(self, name: str) -> None:
         """Bind a socket for the run `name`. Raises UserError when no private folder can be made."""
         self.folder = socket_folder(name)
-        with _sweeping(self.folder.parent):
-            self.folder.mkdir(mode=0o700)
-            self._lock = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            with _sweeping(self.folder.parent):
+                self.folder.mkdir(mode=0o700)
+                self._lock = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:  # a disk that is full has room for no folder
+            raise UserError(f"{self.folder}: sockets cannot be made there: {error.strerror}. {_REMEDY}") from error
         self.endpoint = f"ipc://{self.folder / 'link'}"
         self._context = zmq.Context()
         self.socket = self._context.socket(zmq.ROUTER)
@@ -106,8 +112,11 @@ def _base() -> Path:
     """The private folder of this user, made and checked: ours, a real folder, closed to others, short enough."""
     name = f"gpubench-{os.getuid()}"
     longest = f"/{'n' * _NAME_LENGTH}-4194304/link"
-    for parent in filter(None, (os.environ.get("XDG_RUNTIME_DIR"), tempfile.gettempdir(), "/tmp")):  # noqa: S108 - checked below
-        base = Path(parent) / name
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    for parent in (Path(runtime) if runtime else None, temporary.folder(), Path("/tmp")):  # noqa: S108 - checked below
+        if parent is None:
+            continue
+        base = parent / name
         if len(str(base)) + len(longest) > _MAX_SOCKET_PATH:
             continue
         try:
@@ -120,10 +129,9 @@ def _base() -> Path:
                 f"{base} is not a private folder of yours, and sockets are to be made there. Remove it, or set "
                 "XDG_RUNTIME_DIR to a folder that only you can enter."
             )
-        return base
-    raise UserError(
-        "no folder for sockets can be made. Set XDG_RUNTIME_DIR to a folder of yours whose path is below 60 characters."
-    )
+        if os.access(base, os.W_OK):  # else it was made before its disk became read-only
+            return base
+    raise UserError(f"no folder for sockets can be made. {_REMEDY}")
 
 
 @contextmanager

@@ -21,7 +21,8 @@ class Live:
 
     device: the one it has. gang: where it finds the others; None where it is the only one. siblings: all processes of
     its launch by rank, itself among them. pidfd: open from its birth until it is gone. noted: the loop watches it.
-    told: how it ended, and at which monotonic time; because_of_another: it was ended for another one's failure.
+    begun: when it was asked for; told, told_at: how it ended, and when; both in seconds on the loop's clock.
+    because_of_another: it was ended for another one's failure.
     over_ns: when its outcome was on disk. state: what its process did when it was to be ended.
     """
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from orchestrator.machine import host
 from orchestrator.processes import ending, logs
 from orchestrator.processes.ending import Exit
 from orchestrator.processes.spawn import Zygote
@@ -39,7 +40,9 @@ class Nursery:
         self._environment = environment
         self._zygote: Zygote | None = None
         self._starts = 0
+        self._began = 0.0
         self._asked = 0.0
+        self._silence = ""
 
     @property
     def pid(self) -> int | None:
@@ -50,12 +53,13 @@ class Nursery:
         """Readable when it said something or is gone; -1 while there is none."""
         return -1 if self._zygote is None else self._zygote.fileno()
 
-    def start(self) -> None:
-        """Start a zygote. Raises ZygoteError when that was done too often."""
+    def start(self, now: float) -> None:
+        """Start a zygote. Raises ZygoteError when that was done too often. now: seconds, as for `kill_if_stuck`."""
         if self._starts >= _STARTS:
             raise ZygoteError(f"the zygote ended {self._starts} times; see {self._log}")
         self._starts += 1
-        self._asked = time.monotonic()
+        self._began, self._asked = time.monotonic(), now
+        self._silence = ""
         self._zygote = Zygote(self._preload, self._log, self._environment)
 
     def fork(self, spec: LaunchSpec) -> None:
@@ -69,29 +73,34 @@ class Nursery:
         while self._zygote is not None and (answer := self._zygote.receive()) is not None:
             if isinstance(answer, Ready):
                 self.ready = True
-                self.start_ms = (time.monotonic() - self._asked) * 1000
+                self.start_ms = (time.monotonic() - self._began) * 1000
             yield answer
 
     def kill_if_stuck(self, now: float, oldest_request: float) -> None:
-        """End a zygote that imports, or forks, for too long: its end is then seen like any other.
+        """End a zygote that imports, or forks, for too long: its end is then seen like any other, and is told as ours.
 
-        oldest_request: monotonic time since which a fork has been waited for, infinity when there is none.
+        oldest_request: since when a fork has been waited for, on the clock of `now`; infinity when there is none.
         """
         imports_too_long = not self.ready and now > self._asked + self._patience_s
-        if self._zygote is not None and (imports_too_long or now > oldest_request + FORK_S):
-            ending.signal_quietly(self._zygote.pid, signal.SIGKILL)
+        if self._zygote is None or not (imports_too_long or now > oldest_request + FORK_S):
+            return
+        if not self._silence:  # once: the signal takes it out of the state in which it was found
+            patience_s = self._patience_s if imports_too_long else FORK_S
+            state = host.process_state(self._zygote.pid).partition(" ")[0] or "unknown"
+            self._silence = f"did not answer for {patience_s:g} s (state {state}); it was ended"
+        ending.signal_quietly(self._zygote.pid, signal.SIGKILL)
 
-    def bury(self) -> Exit | None:
-        """The zygote is gone: how it ended.
+    def bury(self) -> str:
+        """The zygote is gone: how it ended, in words that follow "the zygote".
 
         Raises ZygoteError when it left by itself while it was importing: it would again.
         """
         was_ready, self.ready = self.ready, False
         exit_ = self.close()
+        words = "ended" if exit_ is None else f"ended with {exit_.words}"
         if not was_ready and (exit_ is None or exit_.signal is None):
-            words = "ended" if exit_ is None else f"ended with {exit_.words}"
             raise ZygoteError(f"the zygote {words} while it was importing; see {self._log}\n{logs.tail(self._log)}")
-        return exit_
+        return self._silence if self._silence and exit_ == Exit(code=None, signal=signal.SIGKILL) else words
 
     def hold_log(self) -> None:
         """Keep what zygotes print below the cap of a log."""

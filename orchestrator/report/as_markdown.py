@@ -46,6 +46,8 @@ def _head(report: Report) -> Iterator[str]:
     yield escaped(f"Run {data.run_id} on {data.hostname}, {date:%Y-%m-%d %H:%M} UTC, {took}; {_stack(report)}.")
     yield ""
     yield from (f"- {escaped(reason)}" for reason in verdict.reasons)
+    if data.stood_still:
+        yield f"- {data.stood_still}"
     if data.running:
         yield "- The run still goes on: what has no result has not been measured yet."
     yield ""

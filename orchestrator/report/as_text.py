@@ -71,6 +71,8 @@ def _head(report: Report) -> Iterator[str]:
         yield from layout.wrap("The run still goes on: what has no result here has not been measured yet.")
     if resumed := _resumed(data):
         yield f"Resumed: {resumed} {'time' if resumed == 1 else 'times'}"
+    if data.stood_still:
+        yield from layout.wrap(f"Note: {data.stood_still}.")
     if setup.allow_busy:
         yield from layout.wrap("Busy GPUs were allowed: other processes may have slowed what was measured.")
     yield ""

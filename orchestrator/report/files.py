@@ -21,8 +21,24 @@ from orchestrator.report.model import Report
 from orchestrator.report.timeline import NOTHING_KEPT, Timeline
 from protocol.paths import RunPaths
 
+_ORDER: Final = (
+    ReportFormat.JSON,
+    ReportFormat.TXT,
+    ReportFormat.MD,
+    ReportFormat.CSV,
+    ReportFormat.PYTORCH,
+    ReportFormat.HTML,
+    ReportFormat.SAMPLES,
+)
+"""What a disk with little room gets first: JSON, which has everything, then what people read; large ones come last."""
+
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK})
 """What `link` says where the file system has no second names for a file."""
+
+
+def by_importance(formats: Iterable[ReportFormat]) -> tuple[ReportFormat, ...]:
+    """The formats, each once, in the order in which they are to be written."""
+    return tuple(sorted(set(formats), key=_ORDER.index))
 
 
 def write(

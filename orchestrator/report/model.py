@@ -20,6 +20,7 @@ is held against; 5, a verdict on each GPU beside its siblings, and what a full n
 
 from typing import Final
 
+from orchestrator.deciding import loop_clock
 from orchestrator.disk.outcomes import Status
 from orchestrator.report.burn_in import BurnInReport
 from orchestrator.report.cells import BatchScan, ModelResult, ProbeMetrics
@@ -33,7 +34,8 @@ SCHEMA_VERSION: Final = 5
 class SegmentReport(Part, frozen=True, kw_only=True):
     """A process worked on the run for a while: the first time, and once more for each resume.
 
-    launches: how many it started; none where a resume found nothing left to do.
+    launches: how many it started; none where a resume found nothing left to do. stood_still_seconds: each time that it
+    did not go on, because it was stopped or its machine paused; no deadline went on meanwhile.
     """
 
     started: str
@@ -42,6 +44,7 @@ class SegmentReport(Part, frozen=True, kw_only=True):
     boot_id: str
     tool_version: str
     launches: int
+    stood_still_seconds: tuple[float, ...] = ()
 
 
 class Metadata(Part, frozen=True, kw_only=True):
@@ -73,6 +76,12 @@ class Metadata(Part, frozen=True, kw_only=True):
     zygote_start_ms: tuple[float, ...]
     telemetry_note: str
     settings: tuple[SettingReport, ...]
+
+    @property
+    def stood_still(self) -> str:
+        """That the process that worked on the run did not go on for a while, in words; empty where it always did."""
+        times_s = [seconds for segment in self.segments for seconds in segment.stood_still_seconds]
+        return loop_clock.in_words(times_s) if times_s else ""
 
 
 class GpuInfo(Part, frozen=True, kw_only=True):

@@ -40,6 +40,12 @@ def _clock_moved(metric: Measured) -> bool:
     return metric.sm_clock_drift_percent is not None and abs(metric.sm_clock_drift_percent) > CLOCK_LIMIT_PERCENT
 
 
+def _planned_and_made(metric: Measured) -> int:
+    """How many of its planned launches, which are its first rounds, the figures are of: added ones make up for none."""
+    good = {one.round for one in metric.attempts if one.outcome == "result" and one.batch_size == metric.batch_size}
+    return sum(number < metric.launches_planned for number in good)
+
+
 def _faster_than_its_part(metric: PhaseMetrics) -> bool:
     """Whether the latency, which is made of few passes of their own, came out below the forward pass within it."""
     latency_ms, forward_ms = metric.inference_latency_ms, metric.forward_time_ms
@@ -49,8 +55,8 @@ def _faster_than_its_part(metric: PhaseMetrics) -> bool:
 def _remarks(metric: Measured, *, interval: bool) -> Iterator[str]:
     if metric.reason:
         yield metric.reason
-    if 0 < metric.launches < metric.launches_planned:
-        yield f"{metric.launches} of {metric.launches_planned} launches"
+    if metric.launches and (made := _planned_and_made(metric)) < metric.launches_planned:
+        yield f"{made} of {metric.launches_planned} launches"
     if metric.steady_state == SteadyState.NONE:
         yield "not steady after warm-up"
     if interval and metric.launches and metric.relative_half_width is None:

@@ -20,6 +20,8 @@ import msgspec
 
 from orchestrator import run
 from orchestrator.disk import archive, folders, run_files
+from orchestrator.errors import ConfigError, StorageError
+from orchestrator.machine import temporary
 from orchestrator.machine.seen import Look
 from orchestrator.processes.signals import StopSignals
 from orchestrator.selftest import accounts, campaign, faults, leftovers
@@ -80,9 +82,10 @@ def inject(
     began = time.monotonic()
     stop_signals.spare(1)  # from here on there is a run, which ends with a table
     with _temporary() as folder:
-        paths, told = folders.make_run(folder, datetime.now()), folder / "injected"
-        stored, injections = campaign.prepare(faults.FAULTS, devices, paths.folder, told, command)
-        run_files.store(stored, paths)
+        told = folder / "injected"
+        with folders.new_run(folder, "TMPDIR", datetime.now()) as paths:
+            stored, injections = campaign.prepare(faults.FAULTS, devices, paths.folder, told, command)
+            run_files.store(stored, paths)
         display.tell(_announcement(injections, devices))
         watch = Watch(display, paths)
         report = run.execute(stored, paths, watch, look, stop_signals)
@@ -114,10 +117,19 @@ def _announcement(injections: Sequence[Injection], devices: Sequence[Device]) ->
 
 @contextmanager
 def _temporary() -> Iterator[Path]:
-    """A folder that does not outlive an error."""
-    folder = Path(tempfile.mkdtemp(prefix="gpubench-selftest-"))
+    """A folder that does not outlive an error. Raises ConfigError where none can be made, before anything is begun."""
+    parent = temporary.require()
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="gpubench-selftest-", dir=parent))
+    except OSError as error:
+        raise ConfigError(
+            f"{parent}: no folder can be made there: {error.strerror}; {temporary.REMEDY}. Nothing was injected."
+        ) from error
     try:
         yield folder
+    except StorageError as error:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise StorageError(f"{error}. The self-test was not ended; {temporary.REMEDY}.") from error
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise

@@ -80,7 +80,7 @@ class Harness:
 
     def start_zygote(self) -> float:
         """Start it; how long it took until it was ready, in milliseconds."""
-        self.nursery.start()
+        self.nursery.start(time.monotonic())
         return self.await_zygote()
 
     def await_zygote(self) -> float:
@@ -118,7 +118,7 @@ class Harness:
                     outcome = happening.outcome
                     fleet.acknowledge(happening.live, time.monotonic_ns())
                 elif isinstance(happening, Gone):
-                    gone = self._gates.admit(happening, self._telemetry) is not None
+                    gone = self._gates.admit(happening, self._telemetry, time.monotonic()) is not None
             if not gone:
                 happenings, freed = self._wait(fleet)
                 gone = gone or freed

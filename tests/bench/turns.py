@@ -101,7 +101,7 @@ class Crowd:
     def gather(self, cell: Cell) -> None:
         """Start all, wait until each is about to measure, and stop it there."""
         for bench in self._benches:
-            bench.nursery.start()
+            bench.nursery.start(time.monotonic())
         for bench in self._benches:
             bench.await_zygote()
             for number, isolation in enumerate(Isolation):

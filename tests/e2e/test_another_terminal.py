@@ -1,6 +1,7 @@
 """A run seen and ended from another terminal: `status`, `watch` and `stop` on a run that really goes on."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -51,15 +52,38 @@ def test_a_run_is_seen_and_stopped_from_elsewhere(tmp_path: Path) -> None:
     node.until(lambda: any(isinstance(record, StopAsked) for record in node.records()))
     assert "running, and asked to stop\n" in call("status", cwd=tmp_path).stdout
     assert any("warning: asked to stop: nothing new begins" in line for line in watch.stdout)
-    assert call("stop", cwd=tmp_path).returncode == 0  # once more: now
+    once_more = call("stop", cwd=tmp_path)
+    assert once_more.returncode == 0, once_more.stderr
+    assert once_more.stdout == (
+        f"Process {node.process.pid} was asked once more to stop: it ends what runs now, and writes the report.\n"
+    )
     assert node.wait() == 4, node.output
+    assert "warning: stopping now: what still runs is killed" in node.output
+    assert sum(isinstance(record, StopAsked) for record in node.records()) == 2, "asked, and asked again"
     assert told.read_text() == f"4 incomplete {folder / 'out' / 'report.json'}\n"
     seen, _ = watch.communicate(timeout=30)
     assert watch.returncode == 4
     assert "stopped before its end (stopped on request)" in seen
+    assert not any(line.rstrip().endswith("warning:") for line in seen.splitlines())
     again = call("stop", cwd=tmp_path)
     assert (again.returncode, "no process works on it. Nothing was stopped." in again.stderr) == (2, True)
     assert leftovers(folder) == NOTHING
+
+
+def test_a_run_that_is_halted_is_told_as_such_by_stop(tmp_path: Path) -> None:
+    """SIGSTOP: it hears nothing until somebody lets it go on, and then it stops as it was asked to."""
+    node = begun(tmp_path / "run")
+    node.kill(signal.SIGSTOP)
+    os.waitid(os.P_PID, node.process.pid, os.WSTOPPED | os.WNOWAIT)
+    asked = call("stop", str(node.paths.folder), cwd=tmp_path)
+    assert asked.returncode == 0, asked.stderr
+    pid = node.process.pid
+    assert asked.stdout.startswith(f"Process {pid} was asked to stop, but is stopped (SIGSTOP, state T)")
+    assert f"`kill -CONT {pid}` lets it go on" in asked.stdout
+    node.kill(signal.SIGCONT)
+    node.until(lambda: any(isinstance(record, StopAsked) for record in node.records()))
+    node.kill(signal.SIGTERM)
+    assert node.wait() == 4, node.output
 
 
 def test_a_run_that_died_is_told_as_such(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A disk that is full in the middle of a run: a real file system of 64 KiB, in a mount namespace of its own."""
+"""A disk that is full before, in or after a run: a real file system of few KiB, in a mount namespace of its own."""
 
 import json
 import subprocess
@@ -10,7 +10,7 @@ import pytest
 
 from tests.fakes.node import ROOT
 
-MOUNT = 'mount -t tmpfs -o size=64k none "$1" && shift && exec "$@"'
+MOUNT = 'mount -t tmpfs -o size="$1" none "$2" && shift 2 && exec "$@"'
 
 LAST_WORD = """
 import json, sys
@@ -63,15 +63,69 @@ print(json.dumps({
 """
 
 
-def on_a_small_disk(folder: Path, script: str) -> Any:
-    """Run a script whose first argument is a folder in which 64 KiB can be written."""
+REPORTS = """
+import json, subprocess, sys
+from pathlib import Path
+from protocol.paths import RunPaths
+from tests.fakes import faults
+disk = Path(sys.argv[1])
+folder, told = disk / "run", disk / "told"
+faults.prepare(folder, *[faults.model(f"m{number}") for number in range(8)])
+def called(command, *options):
+    words = [sys.executable, "-m", "orchestrator", command, str(folder), *options]
+    done = subprocess.run(words, capture_output=True, text=True)
+    files = {str(one.relative_to(disk)): one.stat().st_ino for one in [*folder.glob("report.*"), *folder.glob("out/*")]}
+    return done.returncode, done.stdout, done.stderr, files
+hook = "sh -c 'echo $GPUBENCH_EXIT_CODE $GPUBENCH_REPORT > " + str(told) + "'"
+said = [called("resume", "--quiet", "--on-failure", hook), told.read_text(), called("status")]
+said.append(called("resume", "--quiet"))
+subprocess.run(["mount", "-o", "remount,size=16m", str(disk)], check=True)
+launches = list(folder.glob("launches/*/*"))
+said += [called("resume", "--quiet"), called("status"), called("resume", "--quiet")]
+print(json.dumps([*said, launches == list(folder.glob("launches/*/*"))]))
+"""
+
+BEGINNING = """
+import json, subprocess, sys
+from pathlib import Path
+disk = Path(sys.argv[1])
+runs = disk / "runs"
+runs.mkdir()
+(disk / "fill").write_bytes(bytes(int(sys.argv[2]) - 4096))
+from tests.fakes.commands import TINY
+words = [sys.executable, "-m", "orchestrator", *TINY, "--quiet", "--runs-folder", str(runs), "-o", sys.argv[3]]
+done = subprocess.run(words, capture_output=True, text=True)
+print(json.dumps([done.returncode, done.stdout, done.stderr, len(list(runs.iterdir()))]))
+"""
+
+NO_TEMPORARY = """
+import json, os, subprocess, sys
+from pathlib import Path
+disk, elsewhere = Path(sys.argv[1]), sys.argv[3]
+(disk / "fill").write_bytes(bytes(int(sys.argv[2])))
+for folder in [Path(name) for name in ("/var/tmp", "/usr/tmp", "/tmp") if Path(name).is_dir()]:  # /tmp hides the disk
+    subprocess.run(["mount", "--bind", str(disk), str(folder)], check=True)
+from tests.fakes.commands import TINY
+environment = {name: os.environ[name] for name in ("PATH",)} | {"PYTHONPATH": os.getcwd()}
+def called(*words, **more):
+    done = subprocess.run([sys.executable, "-m", "orchestrator", *words], env=environment | more, cwd="/tmp",
+        capture_output=True, text=True)
+    return done.returncode, done.stdout, done.stderr
+run = (*TINY, "--quiet", "--runs-folder", elsewhere + "/runs", "-o", elsewhere + "/r.json")
+print(json.dumps([called("doctor"), called("selftest", "--gpu-ids", "cpu:0"), called(*run),
+    called(*run, "--dry-run", TMPDIR="/dev/shm")]))
+"""
+
+
+def on_a_small_disk(folder: Path, script: str, *more: str, size: int = 64 * 1024) -> Any:
+    """Run a script whose first argument is a folder in which so many bytes can be written; more: the further ones."""
     disk = folder / "disk"
     disk.mkdir()
-    command = ["unshare", "--map-root-user", "--mount", "sh", "-c", MOUNT, "sh", str(disk)]
+    command = ["unshare", "--map-root-user", "--mount", "sh", "-c", MOUNT, "sh", str(size), str(disk)]
     if subprocess.run([*command, "true"], capture_output=True, check=False).returncode != 0:
         pytest.skip("no file system can be mounted here (unshare --map-root-user --mount)")
     done = subprocess.run(
-        [*command, sys.executable, "-c", script, str(disk)],
+        [*command, sys.executable, "-c", script, str(disk), *more],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -111,3 +165,53 @@ def test_a_run_on_a_disk_that_is_full_says_so_and_goes_on_when_there_is_room(tmp
     assert told["results"] == 12
     assert "journal.reserve" not in told["files"]
     assert "journal.asked" not in told["files"]
+
+
+def test_a_report_that_does_not_fit_keeps_no_other_from_being_written(tmp_path: Path) -> None:
+    """The page alone is missing; who is told gets the others; `resume` ends with 0 only once nothing is missing."""
+    first, told, status, full, room, after, again, unlaunched = on_a_small_disk(tmp_path, REPORTS, size=900 * 1024)
+    run = tmp_path / "disk" / "run"
+    page = "run/report.html"
+    small = {f"run/{place}report.{kind}" for place in ("", "out/") for kind in ("json", "csv", "txt")}
+    refusal = f"{run}/report.html: cannot be written: No space left on device. The run itself is over, and the rest of"
+    code, line, error, files = first
+    assert (code, set(files)) == (5, small), first
+    assert "complete, 8 of 8 cells ok, exit code 5" in line
+    assert f"{refusal} its report is there: {run}/out/report.json, " in error
+    assert f"then `gpubench-orchestrate resume {run}` writes what is missing" in error
+    assert told == f"5 {run}/out/report.json\n"
+    missing = f"Missing   of its report: {run}/report.html; `gpubench-orchestrate resume {run}` writes what is missing"
+    assert missing in status[1].splitlines()
+    assert (full[0], full[3]) == (5, files)
+    assert refusal in full[2]
+    assert room[0] == 0, room
+    assert {name: number for name, number in room[3].items() if name != page} == files
+    assert page in room[3]
+    assert "Missing" not in after[1]
+    assert (again[0], again[3]) == (0, room[3])
+    assert unlaunched is True
+
+
+def test_a_run_for_which_there_is_no_room_leaves_no_folder(tmp_path: Path) -> None:
+    """Refused with exit code 2 and what to do, where its run.yaml does not fit."""
+    size = 64 * 1024
+    code, line, error, folders = on_a_small_disk(tmp_path, BEGINNING, str(size), f"{tmp_path}/r.json", size=size)
+    assert (code, line, folders) == (2, "", 0), error
+    assert error.startswith(f"error: --runs-folder: {tmp_path}/disk/runs/")
+    advice = "No space left on device. Nothing was started. Free space on that file system, or name another folder.\n"
+    assert error.endswith(f": cannot be written: {advice}")
+
+
+def test_without_a_temporary_folder_everybody_says_what_to_do(tmp_path: Path) -> None:
+    """All of /tmp, /var/tmp and the current folder are full: `doctor` finds it, selftest and run are refused."""
+    elsewhere = Path("/dev/shm", f"gpubench-{tmp_path.parent.name}-{tmp_path.name}")
+    size = 64 * 1024
+    doctor, selftest, run, mended = on_a_small_disk(tmp_path, NO_TEMPORARY, str(size), str(elsewhere), size=size)
+    assert doctor[0] == 4
+    found = "broken   Disk      no temporary folder can be written\n                   do: free space, or set TMPDIR"
+    assert found in doctor[1]
+    words = "error: no temporary folder can be written: free space, or set TMPDIR to a folder that can be written."
+    for refused in (selftest, run):
+        assert refused == [2, "", f"{words} Nothing was started.\n"]
+    assert mended[0] == 0, mended
+    assert not elsewhere.exists()

@@ -216,8 +216,10 @@ def test_a_stopped_zygote_is_replaced(tmp_path: Path) -> None:
     node.until(lambda: node.working("slow") or node.working("good") or node.working("other"))
     node.zygote().suspend()
     assert node.wait(timeout_s=60) == 0, node.output
-    failures = {one.failure.category for one in node.archive().attempts if one.failure}
-    assert failures <= {Category.ZYGOTE_DIED}
+    words = "the zygote did not answer for 10 s (state T); it was ended"
+    assert f"warning: {words} and is started again" in node.output
+    failures = {(one.failure.category, one.failure.message) for one in node.archive().attempts if one.failure}
+    assert failures == {(Category.ZYGOTE_DIED, words)}
     assert leftovers(folder) == NOTHING
 
 

@@ -1,13 +1,14 @@
 """The orchestrator killed at random moments: what was finished is kept exactly once, what was not is measured."""
 
 import json
+import os
 import random
 import shutil
 import signal
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
@@ -147,12 +148,13 @@ def test_another_plan_is_refused(tmp_path: Path) -> None:
     assert "plan" in node.output
 
 
-def test_a_result_that_is_gone_is_measured_again(tmp_path: Path) -> None:
-    """A result file that was deleted after its run is noticed by resume, and made anew."""
+@pytest.mark.parametrize("damage", [Path.unlink, lambda path: os.truncate(path, 3)], ids=["gone", "cut"])
+def test_a_result_that_is_gone_is_measured_again(tmp_path: Path, damage: Callable[[Path], None]) -> None:
+    """A result file that was deleted or damaged after its run is noticed by resume, and made anew."""
     folder = tmp_path / "run"
     faults.prepare(folder, faults.model("good"), faults.model("other"))
     assert Node(folder).wait() == 0
-    next(folder.glob("launches/good*/1/result.msgpack")).unlink()
+    damage(next(folder.glob("launches/good*/1/result.msgpack")))
     again = Node(folder)
     assert again.wait() == 0, again.output
     assert again.report()["summary"]["cells"]["ok"] == 2

@@ -155,6 +155,7 @@ def test_a_kill_at_the_decision_changes_nothing(runs: Runs, tmp_path: Path, deci
     cut(whole.paths, tmp_path / "cut", decided=decided)
     node = runs.resumed(tmp_path / "cut")
     assert node.wait(timeout_s=120) == 0, node.output
+    assert ("8 cells, 32 launches, 8 of them left" in " ".join(node.output.split())) is decided
     assert found(node) == found(whole)
     assert rounds_of(node) == rounds_of(whole)
 

@@ -15,6 +15,7 @@ import zmq
 from orchestrator.conductor import Conductor
 from orchestrator.configuration.resolved import StoredRun
 from orchestrator.deciding import state
+from orchestrator.deciding.loop_clock import LoopClock
 from orchestrator.disk.journal import Journal
 from orchestrator.processes.link import Link
 from orchestrator.processes.live import Live
@@ -80,7 +81,7 @@ def conducting(folder: Path, devices: tuple[Device, ...], *, allow_busy: bool = 
             display=Quiet(),
         )
         kinds = {device.uuid: device.name for device in devices}
-        held = Held(stored, paths, Conductor(around, state.begin(stored.plan, kinds), zmq.Poller()))
+        held = Held(stored, paths, Conductor(around, state.begin(stored.plan, kinds), zmq.Poller(), LoopClock()))
         held.conductor.launch_what_is_due()
         held.live = {live.next.device: live for live in held.conductor.fleet.live.values()}
         yield held

@@ -143,6 +143,7 @@ def snapshot(
     launch_s: float | Mapping[str, float] | None = None,
     left_s: float | None = None,
     devices: tuple[Device, ...] = (DEVICE,),
+    note: str = "",
 ) -> progress.Snapshot:
     """The run, now. Every launch was estimated to take two seconds. launch_s: what they took, each or by device."""
     took_s = {device.uuid: launch_s for device in devices} if isinstance(launch_s, float) else launch_s or {}
@@ -157,7 +158,7 @@ def snapshot(
         expected_s=dict.fromkeys(state.cells, 2.0),
         left_s=left_s,
         stands=progress.cells(state),
-        note="",
+        note=note,
     )
 
 
@@ -168,6 +169,7 @@ def test_the_time_left_is_told_from_the_beginning_and_keeps_to_the_limit() -> No
     assert snapshot(state, {}, launch_s=5.0).eta_s == 15.0
     assert snapshot(state, {}, launch_s=5.0, left_s=7.0).eta_s == 7.0
     assert snapshot(state, {}, left_s=-1.0).eta_s == 0.0
+    assert snapshot(state, {}, left_s=7.0, note="loading the frameworks").eta_s is None, "it takes longer than launches"
 
 
 PAIR = (cpu(0), cpu(1))

@@ -1,6 +1,8 @@
 """orchestrator/second_look.py and what it stands on: doubts of a report, launches for them, and their way to disk."""
 
+import os
 import random
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,16 +13,30 @@ import msgspec
 import pytest
 
 from orchestrator import merge
-from orchestrator.configuration.resolved import Configuration
+from orchestrator.configuration.resolved import Configuration, StoredRun
 from orchestrator.deciding import recovery
+from orchestrator.deciding.adding import Doubt
 from orchestrator.deciding.budget import CLOSING_S, Budget
 from orchestrator.deciding.slots import Quarantined, RunState, Slot, SlotStatus, StopAsked
 from orchestrator.deciding.state import step
-from orchestrator.disk import archive, evidence, journal, run_files, standing
+from orchestrator.disk import archive, evidence, journal, reporting, run_files, standing
+from orchestrator.disk.journal import Journal
+from orchestrator.disk.outcomes import Status
+from orchestrator.disk.records import Added
 from orchestrator.errors import RunFolderError
+from orchestrator.loop import Loop
+from orchestrator.processes.link import Link
+from orchestrator.processes.signals import StopSignals
+from orchestrator.report import text_remarks
+from orchestrator.run import left_to_do
 from orchestrator.second_look import More, SecondLook
 from orchestrator.stats.siblings import MOST_LAUNCHES, Verdict
+from orchestrator.surroundings import Surroundings
 from protocol.cell import Cell, Mode
+from protocol.exit_codes import ExitCode
+from protocol.failure import Category
+from protocol.paths import RunPaths
+from tests.fakes.conducting import Childless, Quiet
 from tests.fakes.runs import FakeRun, gpus, shipped
 
 SLOW = 3
@@ -75,8 +91,14 @@ def stands(run: FakeRun) -> RunState:
 
 def look(run: FakeRun, now: RunState | None = None, budget: Budget | None = None) -> More:
     """What is to be added now."""
-    around = cast("Any", SimpleNamespace(stored=run.stored, paths=run.paths, budget=budget))
-    return SecondLook(around).over(stands(run) if now is None else now)
+    now = stands(run) if now is None else now
+    second = second_look(run, budget)
+    return second.over(now, second.look(now))
+
+
+def second_look(run: FakeRun, budget: Budget | None = None) -> SecondLook:
+    """The one that works on it has."""
+    return SecondLook(cast("Any", SimpleNamespace(stored=run.stored, paths=run.paths, budget=budget)))
 
 
 def doubts(run: FakeRun) -> set[tuple[str, tuple[str, ...]]]:
@@ -178,6 +200,100 @@ def test_an_added_launch_that_is_not_made_leaves_the_run_complete(tmp_path: Path
     assert report.stragglers[SLOW].verdict is Verdict.SUSPECT
 
 
+@pytest.mark.parametrize("lost", ["deleted", "failed"])
+def test_an_added_launch_that_was_dropped_hides_nothing_of_the_plan(tmp_path: Path, lost: str) -> None:
+    """All results of a cell are gone, or it never had one: the run has failed, whatever there was no time for later."""
+    run = Run(tmp_path, devices=gpus(8), batch_sizes=(8,), launches=3)
+    for cell in run.stored.plan.cells:
+        for number in range(3):
+            if cell is run.stored.plan.cells[0] and lost == "failed":
+                run.failed(cell, number=number)
+            else:
+                run.measured(cell, number=number)
+    cell = run.stored.plan.cells[0]
+    run.added((cell.id, 3))
+    run.dropped(cell, "no time was left", number=3)
+    run.finish()
+    for attempt in (1, 2, 3) if lost == "deleted" else ():
+        run.paths.launch(cell.id, attempt).result.unlink()
+    report = run.report()
+    assert (report.cells[0].status, report.summary.cells.dropped) == (Status.FAILED, 0)
+    assert report.verdict.exit_code == ExitCode.INCOMPLETE
+
+
+def test_a_planned_launch_that_failed_is_not_made_up_for_by_an_added_one(tmp_path: Path) -> None:
+    """The cell is short of a launch before and after, and its row says so."""
+    run = Run(tmp_path, devices=gpus(8), batch_sizes=(8,), launches=3)
+    first = run.stored.plan.cells[0]
+    for cell in run.stored.plan.cells:
+        for number in range(3):
+            if (cell, number) == (first, 2):
+                run.failed(cell, number=number)
+            else:
+                run.measured(cell, number=number)
+    run.added((first.id, 3))
+    run.measured(first, number=3)
+    run.finish()
+    report = run.report()
+    assert (report.cells[0].launches, report.summary.cells.short_of_launches) == (3, 1)
+    assert report.verdict.exit_code == ExitCode.INCOMPLETE
+    said = [text_remarks.remark(result.inference_metrics["batch_size_8"]) for result in report.results]
+    assert ["2 of 3 launches" in words for words in said] == [True] + [False] * 7
+
+
+def test_an_added_launch_that_is_out_of_memory_changes_no_figure(tmp_path: Path) -> None:
+    """Three launches at the size asked for count; the added one, which had room for half of it, does not."""
+    run = Run(tmp_path, devices=gpus(8), batch_sizes=(8,), launches=3)
+    for cell in run.stored.plan.cells:
+        for number in range(3):
+            run.measured(cell, number=number)
+    first = run.stored.plan.cells[0]
+    run.added((first.id, 3))
+    run.failed(first, Category.OUT_OF_MEMORY, number=3)
+    run.measured(first, batch_size=4, number=3)
+    run.finish()
+    report = run.report()
+    assert (report.cells[0].status, report.cells[0].batch_size, report.cells[0].launches) == (Status.OK, 8, 3)
+    assert report.verdict.exit_code == ExitCode.PASSED
+
+
+def test_what_has_happened_while_it_looked_decides(tmp_path: Path) -> None:
+    """Nothing is added for a GPU that has gone out since, nor to a run that was asked to stop."""
+    run = measured(tmp_path, slower(3), noise=0.004)
+    uuid, now, second = run.stored.devices[SLOW].uuid, stands(run), second_look(run)
+    found = second.look(now)
+    assert {doubt.gpu for doubt in found} == {uuid}
+    assert second.over(now, found).slots
+    assert second.over(step(now, StopAsked()), found) == NOTHING
+    assert second.over(step(now, Quarantined(uuid, "gone")), found) == NOTHING
+    other = Quarantined(run.stored.devices[0].uuid, "gone")
+    assert len(second.over(step(now, other), found).slots) == 14
+
+
+@pytest.mark.parametrize("stops", [True, False])
+def test_a_stop_during_the_look_is_heeded_before_anything_is_added(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stops: bool
+) -> None:
+    """The plan was complete: so is the run, and not one launch more is begun."""
+    run = measured(tmp_path / "run", slower(3))
+    doubts = reporting.in_doubt(run.paths, run.stored)
+
+    def read(paths: RunPaths, stored: StoredRun) -> tuple[Doubt, ...]:
+        if stops:
+            os.kill(os.getpid(), signal.SIGINT)
+        return doubts
+
+    monkeypatch.setattr(reporting, "in_doubt", read)
+    monkeypatch.setattr(Loop, "_work", lambda loop: None)
+    with Journal(run.paths.journal) as written, Link("added") as link, StopSignals() as signals:
+        nursery = Childless((), run.paths.log("zygote"), 1.0, {})
+        loop = Loop(Surroundings(run.stored, run.paths, written, link, nursery, None, signals, Quiet()), stands(run))
+        loop.run()
+    assert loop.state.stopping is stops
+    assert (loop.state.settled < len(loop.state.slots)) is not stops
+    assert any(isinstance(record, Added) for record in journal.read(run.paths.journal)) is not stops
+
+
 def test_a_missing_planned_launch_is_not_excused_by_an_added_one_that_was_dropped(tmp_path: Path) -> None:
     """What counts for the plan is how many it promised."""
     run = Run(tmp_path, devices=gpus(8), batch_sizes=(8,), launches=3)
@@ -197,6 +313,7 @@ def test_status_counts_added_launches(tmp_path: Path) -> None:
     run.added(*more.slots, suspect=SLOW)
     status, _ = standing.look(run.stored, run.paths)
     assert (status.planned, status.settled) == (64, 48)
+    assert left_to_do(run.stored, run.paths) == (16, 64)
 
 
 @pytest.mark.parametrize(
@@ -205,6 +322,8 @@ def test_status_counts_added_launches(tmp_path: Path) -> None:
         ((("nobody", 3),), 0, "'nobody', round 3, cannot be added"),
         ((("own", 2),), 0, "round 2, cannot be added"),
         ((("own", 3), ("own", 3)), 0, "round 3, cannot be added"),
+        ((("own", 4),), 0, "round 4, cannot be added"),
+        ((("own", 3), ("own", 4)), 0, "round 4, cannot be added"),
         ((("own", MOST_LAUNCHES),), 0, f"round {MOST_LAUNCHES}, cannot be added"),
         ((("own", 3),), 1, "is no device of the run"),
     ],

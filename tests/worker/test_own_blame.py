@@ -1,5 +1,6 @@
 """Models of the user's own that go wrong: which cannot do what, why, where, and what to do about it."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -151,6 +152,15 @@ def test_the_category_is_that_of_the_users_error(write: Code, tmp_path: Path, er
     """Out of memory in the user's code is answered with a smaller batch like any other."""
     found = blamed(write(LINEAR.replace("return self.layer(x)", f"raise {error}")), tmp_path, Workload.INFERENCE)
     assert classify.failure(found, Phase.WARM_UP).category is category
+
+
+def test_an_error_that_cannot_say_what_it_is_is_named_all_the_same(write: Code, tmp_path: Path) -> None:
+    """Its __str__ raises: the launch has failed with the user's error, at the user's line, and not with that one."""
+    own = "class Mute(Exception):\n    def __str__(self): raise RuntimeError('no str')\n"
+    text = own + LINEAR.replace("return self.layer(x)", "raise Mute")
+    error = blamed(write(text), tmp_path, Workload.INFERENCE)
+    assert re.search(r"cannot be run: Mute: <its words cannot be read: RuntimeError> \(.*net\.py, line", str(error))
+    assert type(error.__cause__).__name__ == "Mute"
 
 
 BROKEN = {

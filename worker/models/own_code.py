@@ -26,7 +26,7 @@ from typing import Final
 import torch
 
 from protocol.own import OwnModel
-from worker import devices
+from worker import classify, devices
 from worker.errors import ModelCodeError, NotBuiltError
 
 ANYWHERE: Final = frozenset({"torchvision", "transformers"})
@@ -110,8 +110,8 @@ class Code:
         """
         frames = _without_ours(error.__traceback__)
         error.__traceback__ = frames
-        words = str(error).strip().splitlines()
-        reason = f"{type(error).__name__}: {words[0]}" if words else type(error).__name__
+        said = classify.words(error).strip().splitlines()
+        reason = f"{type(error).__name__}: {said[0]}" if said else type(error).__name__
         hint = _hint(what, error)
         place = _place(frames)
         told = " ".join(filter(None, (f"{self.label} cannot {what}: {reason}", place)))
@@ -132,7 +132,7 @@ def _hint(what: str, error: BaseException) -> str:
     fitting = (
         hint
         for (when, kind, words), hint in _HINTS.items()
-        if when == what and isinstance(error, kind) and words in str(error)
+        if when == what and isinstance(error, kind) and words in classify.words(error)
     )
     return next(fitting, "")
 

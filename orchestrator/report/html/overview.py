@@ -85,6 +85,8 @@ def notices(report: Report) -> Iterator[str]:
         yield "The run still goes on: what has no result here has not been measured yet."
     if report.test_configuration.allow_busy:
         yield "Busy GPUs were allowed: other processes may have slowed what was measured."
+    if report.metadata.stood_still:
+        yield f"Note: {report.metadata.stood_still}."
     for one in report.metadata.settings:
         yield f"Changed by the environment: {one.name}={one.value}: {one.effect}"
     if report.metadata.telemetry_note:

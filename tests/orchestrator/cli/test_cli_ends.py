@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -18,10 +19,11 @@ from orchestrator import report, run
 from orchestrator.cli import program
 from orchestrator.cli.ending import in_one_line
 from orchestrator.configuration.resolved import StoredRun
-from orchestrator.disk import reporting
+from orchestrator.disk import reporting, run_files
 from orchestrator.errors import StorageError, UserError
 from orchestrator.health.verdict import Verdict as Health
 from orchestrator.machine import seen
+from orchestrator.report import files
 from orchestrator.report.comparisons import Standing
 from orchestrator.report.model import CellCounts, Report, Verdict
 from orchestrator.stats.siblings import Verdict as Straggling
@@ -53,17 +55,18 @@ def test_a_disk_that_refuses_ends_with_five(invoke: Invoke, executed: list[objec
     assert ended.stdout == f"{paths.folder.name}: ended early, exit code 5; run: {paths.folder}\n"
 
 
-def test_a_disk_that_refuses_the_plan_ends_with_the_line_too(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From the moment in which the run has a folder."""
+def test_a_disk_that_refuses_the_plan_begins_nothing(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What to do is said, and no folder is left, or named, that is none of a run."""
 
     def store(*_: object) -> None:
         raise StorageError("disk full")
 
     monkeypatch.setattr(run_files, "store", store)
     ended = invoke(*TINY, "--quiet")
-    [folder] = Path("runs").absolute().iterdir()
-    assert (ended.exit_code, ended.stderr) == (ExitCode.INTERNAL, "error: disk full\n")
-    assert ended.stdout == f"{folder.name}: ended early, exit code 5; run: {folder}\n"
+    advice = "Nothing was started. Free space on that file system, or name another folder."
+    assert (ended.exit_code, ended.stdout) == (ExitCode.USAGE, "")
+    assert ended.stderr == f"error: --runs-folder: disk full. {advice}\n"
+    assert list(Path("runs").iterdir()) == []
 
 
 @pytest.mark.parametrize(
@@ -111,6 +114,33 @@ def test_a_report_that_cannot_be_copied_is_no_run_that_broke_off(
     assert ("Free space" in error) is (number == errno.ENOSPC)
     assert "resume" not in error
     assert told.read_text() == f"5 incomplete {file}\n"
+
+
+@pytest.mark.parametrize(("refused", "named"), [("*.html", "runs/*/report.json"), ("runs/*/*", "out.html")])
+def test_whoever_is_told_gets_the_report_that_is_there(
+    invoke: Invoke, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, refused: str, named: str
+) -> None:
+    """Asked for a page: where the disk refuses it, the JSON; where only the run's folder is full, the page at -o."""
+    write = files.write_durably
+
+    def full(path: Path, data: bytes, **how: Any) -> None:
+        if path.match(refused):
+            raise StorageError(f"{path}: full")
+        write(path, data, **how)
+
+    def execute(stored: StoredRun, paths: RunPaths, *_: object) -> Report:
+        made = FakeRun(paths.folder, models=shipped("lstm"))
+        made.finish()
+        asked = {"formats": stored.configuration.formats, "output_path": stored.configuration.output_path}
+        return reporting.write(replace(made.stored, configuration=replace(made.stored.configuration, **asked)), paths)
+
+    monkeypatch.setattr(files, "write_durably", full)
+    monkeypatch.setattr(run, "execute", execute)
+    ended = invoke(*TINY, "--quiet", "-o", "out.html", "--on-failure", "sh -c 'echo $GPUBENCH_REPORT > told'")
+    [report_file] = tmp_path.glob(named)
+    assert (ended.exit_code, Path("told").read_text()) == (ExitCode.INTERNAL, f"{report_file}\n")
+    assert ended.stdout.endswith(f"exit code 5; report: {report_file}\n")
+    assert f"its report is there: {report_file}" in ended.stderr
 
 
 def test_what_is_refused_ends_without_a_line(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from orchestrator.deciding.policy import POLICY, RUN
 from orchestrator.report import layout
 from orchestrator.report.text_failures import failures
 from protocol.cell import Device
+from protocol.exit_codes import MEANING, ExitCode
 from protocol.failure import Category, Phase
 from tests.fakes.runs import FakeRun, cpus, gpus, shipped
 
@@ -61,6 +62,75 @@ def test_a_word_that_is_no_kind_gets_a_guess(invoke: Invoke) -> None:
     shown = invoke("explain", "crash")
     assert shown.exit_code == 2
     assert "Did you mean crashed?" in shown.output
+
+
+@pytest.mark.parametrize(
+    ("word", "guess"),
+    [
+        ("oom", "out of memory or host out of memory"),
+        ("host", "host out of memory"),
+        ("Zygote", "zygote died"),
+        ("hung", ""),
+    ],
+)
+def test_a_word_of_a_kind_or_its_initials_is_enough_for_a_guess(invoke: Invoke, word: str, guess: str) -> None:
+    """Nobody has to know how a kind is called here."""
+    shown = invoke("explain", word)
+    assert shown.exit_code == 2
+    assert ("Did you mean" in shown.output) == bool(guess)
+    assert f"Did you mean {guess}?" in shown.output or not guess
+
+
+@pytest.mark.parametrize(
+    ("what", "told"),
+    [
+        ("4", [f"exit code 4: {MEANING[ExitCode.INCOMPLETE]}"]),
+        ("exit code 0", [f"exit code 0: {MEANING[ExitCode.PASSED]}"]),
+        (
+            "79",
+            [
+                "Xid 79, an error number of NVIDIA's driver: reboot the machine",
+                "The GPU is taken out of the run: `explain device hardware error`",
+            ],
+        ),
+        ("Xid 13", ["Xid 13, an error number of NVIDIA's driver: restart the application"]),
+        ("xid 200", ["Xid 200, an error number of NVIDIA's driver: unknown number: suspect"]),
+        ("xid 4", ["Xid 4, an error number of NVIDIA's driver: unknown number: suspect"]),
+        (
+            "SIGKILL",
+            [
+                "SIGKILL (9) to the process of a launch: "
+                "`explain killed, cause unknown` or `explain host out of memory`",
+                f"the orchestrator is killed: {RUN['the orchestrator is killed']}",
+            ],
+        ),
+        ("sigsegv", ["SIGSEGV (11) to the process of a launch: `explain crashed`"]),
+        ("SIGSTOP", ["SIGSTOP (19) to the process of a launch: `explain deadline exceeded`"]),
+        (
+            "SIGHUP",
+            ["SIGHUP (1) to the process of a launch: ignored", "SIGHUP to the orchestrator: ignored"],
+        ),
+        (
+            "SIGTERM",
+            [
+                "SIGTERM (15) to the process of a launch: `explain killed, cause unknown`",
+                f"first SIGINT or SIGTERM to the orchestrator: {RUN['first SIGINT or SIGTERM']}",
+                f"second SIGINT or SIGTERM to the orchestrator: {RUN['second SIGINT or SIGTERM']}",
+            ],
+        ),
+    ],
+)
+def test_codes_signals_and_xids_are_told(invoke: Invoke, what: str, told: list[str]) -> None:
+    """What people read in a log or see in `$?`."""
+    shown = invoke("explain", *what.split())
+    assert shown.exit_code == 0, shown.output
+    assert shown.output.splitlines() == told
+
+
+@pytest.mark.parametrize("what", ["200", "6", "79x", "SIGNAL", "exit code 7"])
+def test_a_number_that_no_table_has_is_refused(invoke: Invoke, what: str) -> None:
+    """Nothing is made up."""
+    assert invoke("explain", what).exit_code == 2
 
 
 def test_a_folder_that_is_no_run_is_refused(invoke: Invoke, tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ from orchestrator.deciding.slots import (
     Started,
     StopAsked,
     rounds,
+    settled,
 )
 from orchestrator.planning import plan
 from orchestrator.stats import margins
@@ -153,16 +154,24 @@ def finished(now: RunState, following: Sequence[NextLaunch]) -> RunState:
     return now
 
 
-def test_a_gpu_that_is_out_is_left_out_and_catches_up_when_it_is_back() -> None:
-    """Its siblings go on without it; resumed, it makes the rounds that it has missed with the next one."""
-    now = state.step(through(), Quarantined(GPUS[5].uuid, "gone"))
+@pytest.mark.parametrize("modes", [(Mode.LOADED,), BOTH])
+def test_a_gpu_that_was_out_makes_the_next_round_with_its_siblings(modes: tuple[Mode, ...]) -> None:
+    """They go on without it; when it is back it makes up for no round, which it would do beside idle siblings."""
+    now = state.step(through(modes), Quarantined(GPUS[5].uuid, "gone"))
     now, made = run(grown(now, doubted(alike(now))), lambda _: None)
     assert {one.device for one in made} == {gpu.uuid for gpu in GPUS} - {GPUS[5].uuid}
     assert now.settled == len(now.slots)
     back = msgspec.structs.replace(now.devices[GPUS[5].uuid], quarantined="")
     now = msgspec.structs.replace(now, devices={**now.devices, GPUS[5].uuid: back})
-    now, made = run(grown(now, doubted(alike(now))), lambda _: None)
-    assert Counter(one.device for one in made) == {gpu.uuid: 2 if gpu == GPUS[5] else 1 for gpu in GPUS}
+    now = grown(now, doubted(alike(now)))
+    assert {one.slot for one in state.next_launches(now)[1]} == {(cell, 4) for cell in alike(now)}
+    assert len(run(now, lambda one: failure(Category.CRASHED) if one.device == GPUS[0].uuid else None)[1]) > 8
+    now, made = run(now, lambda _: None)
+    assert len(made) == 8
+    assert {rounds(now, cell) for cell in alike(now)} == {5}
+    for number in range(3):  # its planned results are not there any more
+        now = settled(now, (alike(now)[5], number), SlotStatus.FAILED)
+    assert set(adding.decide(now, doubted(alike(now)), seed=SEED)) == {(cell, 5) for cell in alike(now)}
 
 
 def test_a_cell_without_any_result_on_a_gpu_is_not_tried_there_again() -> None:

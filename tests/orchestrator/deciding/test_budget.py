@@ -8,7 +8,7 @@ import pytest
 from orchestrator.configuration import catalogue
 from orchestrator.configuration.resolved import BurnIn, Plan
 from orchestrator.deciding import state
-from orchestrator.deciding.budget import CLOSING_S, SHARE, Budget
+from orchestrator.deciding.budget import CLOSING_S, PATIENCE_S, SHARE, Budget
 from orchestrator.deciding.slots import (
     Dropped,
     Ended,
@@ -219,6 +219,15 @@ def test_one_slow_launch_does_not_cost_all_the_others() -> None:
     ((slot, why),) = budget.decide(now, 27.2)
     assert slot == first.slot
     assert "ended after 15 s, because others waited" in why
+
+
+def test_processes_that_are_ended_late_are_waited_for_all_the_same() -> None:
+    """Until 3 s after the limit; where the orchestrator stood still beyond that, until 3 s after it could end them."""
+    budget = Budget(ASKED, (gpu(0),), 60.0, began=0.0)
+    budget.ran_out(budget.ends)
+    assert budget.latest == 60.0 - CLOSING_S + PATIENCE_S
+    budget.ran_out(80.0)
+    assert budget.latest == 80.0 + PATIENCE_S
 
 
 def test_no_launch_of_a_burn_in_is_ended_for_others() -> None:

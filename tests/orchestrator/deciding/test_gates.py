@@ -38,7 +38,8 @@ def test_a_device_is_free_at_what_was_in_use_before_and_what_a_driver_may_keep(t
     with ours, process, conducting(tmp_path / "run", devices) as held:
         gates = Gates(devices)
         (live,) = held.live.values()
-        assert gates.admit(Gone(live, Exit(0, None), unkillable=False), Telemetry(os.getpid(), ours)) is None
+        telemetry = Telemetry(os.getpid(), ours)
+        assert gates.admit(Gone(live, Exit(0, None), unkillable=False), telemetry, time.monotonic()) is None
         assert codec.decode(process.recv(4096), AwaitFree).limit_bytes == before + 64 * MIB
         assert gates.limit_bytes(FIRST) == before + 64 * MIB
 
@@ -51,16 +52,16 @@ def test_who_never_answers_is_not_asked_again(tmp_path: Path) -> None:
     with ours, process, conducting(tmp_path / "run", devices) as held:
         telemetry, gates = Telemetry(os.getpid(), ours), Gates(devices)
         gone = {uuid: Gone(live, Exit(0, None), unkillable=False) for uuid, live in held.live.items()}
-        assert [gates.admit(gone[uuid], telemetry) for uuid in (FIRST, SECOND)] == [None, None]
+        assert [gates.admit(gone[uuid], telemetry, time.monotonic()) for uuid in (FIRST, SECOND)] == [None, None]
         assert asked(process) == [FIRST, SECOND]
         passed = gates.answered(DeviceFree(uuid=SECOND, free=True, used_bytes=0, at_ns=1))
         assert passed is not None
         assert gates.overdue(time.monotonic() + TIMEOUT_S) == []
-        assert gates.admit(gone[SECOND], telemetry) is None
+        assert gates.admit(gone[SECOND], telemetry, time.monotonic()) is None
         assert asked(process) == [SECOND]
         silent = gates.overdue(time.monotonic() + TIMEOUT_S + 6.0)
         assert [(one.device.uuid, one.obstacle) for one in silent] == [(FIRST, ""), (SECOND, "")]
-        passed = gates.admit(gone[SECOND], telemetry)
+        passed = gates.admit(gone[SECOND], telemetry, time.monotonic())
         assert passed is not None
         assert passed.obstacle == ""
         assert asked(process) == []

@@ -1,6 +1,8 @@
 """Reading a run back from its folder."""
 
 import hashlib
+import os
+import tracemalloc
 from pathlib import Path
 
 import msgspec
@@ -133,7 +135,7 @@ def test_another_plan_is_refused(tmp_path: Path) -> None:
         run.archive()
 
 
-@pytest.mark.parametrize("where", ["plan", "fields"])
+@pytest.mark.parametrize("where", ["plan", "fields", "fields of the plan"])
 def test_a_run_of_another_version_is_refused_by_that_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
@@ -143,6 +145,8 @@ def test_a_run_of_another_version_is_refused_by_that_reason(
     monkeypatch.setattr(run_files, "TOOL_VERSION", "9.0")
     if where == "plan":
         monkeypatch.setattr(Plan, "hash", property(lambda _: "another"))
+    elif where == "fields of the plan":
+        run.paths.plan.write_text(run.paths.plan.read_text().replace('"model":', '"network":'))
     else:
         run.paths.config.write_text(run.paths.config.read_text().replace("run_id:", "id_of_run:", 1))
     with pytest.raises(RunFolderError, match=f"written by gpubench {wrote}, which .* 9.0.* Use gpubench {wrote} to"):
@@ -181,6 +185,34 @@ def test_a_run_yaml_that_holds_the_plan_is_read(tmp_path: Path) -> None:
         yaml.safe_dump({"plan": plan}, file)
     run.paths.plan.unlink()
     assert run_files.load(run.paths) == run.stored
+
+
+def test_a_damaged_plan_within_run_yaml_is_said_of_that_file(tmp_path: Path) -> None:
+    """There is no plan.json, which nobody could mend."""
+    run = FakeRun(tmp_path / "run")
+    with run.paths.config.open("a") as file:
+        file.write("plan: {cells: 1, order: {}}\n")
+    run.paths.plan.unlink()
+    with pytest.raises(RunFolderError, match=r"run\.yaml: damaged: .*plan\.cells"):
+        run.archive()
+
+
+def test_a_plan_takes_no_more_memory_than_a_plan_may(tmp_path: Path) -> None:
+    """Values that no plan has are not made: they would take twenty times their text. A huge file is not even read."""
+    run = FakeRun(tmp_path / "run")
+    hostile = b'{"cells":[' + b"[]," * 2_000_000 + b"[]]}"
+    run.paths.plan.write_bytes(hostile)
+    tracemalloc.start()
+    try:
+        with pytest.raises(RunFolderError, match=r"plan\.json: damaged"):
+            run_files.load(run.paths)
+        assert tracemalloc.get_traced_memory()[1] < 5 * len(hostile)
+        os.truncate(run.paths.plan, run_files.MAX_PLAN_BYTES + 1)
+        with pytest.raises(RunFolderError, match=r"plan\.json: cannot be read: larger than 128 MiB"):
+            run_files.load(run.paths)
+        assert tracemalloc.get_traced_memory()[1] < 5 * len(hostile)
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:

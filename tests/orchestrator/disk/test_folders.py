@@ -1,6 +1,9 @@
 """Folders that a run writes to: chosen, tried and made before anything starts."""
 
+import errno
 import os
+import tempfile
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -9,7 +12,7 @@ from orchestrator.configuration import catalogue, settings
 from orchestrator.configuration import resolve as config
 from orchestrator.configuration.resolved import ReportFormat
 from orchestrator.disk import folders
-from orchestrator.errors import ConfigError, RunFolderError
+from orchestrator.errors import ConfigError, RunFolderError, StorageError
 from tests.fakes.commands import python
 from tests.fakes.configurations import DEFAULTS
 
@@ -22,6 +25,41 @@ def test_weights_are_kept_where_caches_are(tmp_path: Path) -> None:
     assert folders.default_cache({"HOME": home}, 7) == tmp_path / ".cache/gpubench"
     for environment in ({}, {"HOME": ""}, {"HOME": str(tmp_path / "none")}):
         assert folders.default_cache(environment, 7).name == "gpubench-cache-7"
+
+
+@pytest.mark.parametrize("home", [None, "/home/none"])
+def test_without_a_temporary_folder_no_run_can_be_and_why_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: str | None
+) -> None:
+    """A place for weights is named all the same, so that whoever only asks does not fail."""
+
+    def full() -> str:
+        raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found")
+
+    monkeypatch.setattr(tempfile, "gettempdir", full)
+    environment = {} if home is None else {"HOME": home}
+    assert folders.default_cache(environment, 7) == Path("/tmp/gpubench-cache-7")
+    with pytest.raises(ConfigError, match=r"^no temporary folder can be written: free space, or set TMPDIR"):
+        require_writable(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_that_cannot_be_begun_leaves_no_folder(tmp_path: Path) -> None:
+    """Neither where its first file is refused, nor where its folder is; what to do is said."""
+    now = datetime(2026, 4, 1)
+
+    def begin(runs: Path, origin: str) -> None:
+        with folders.new_run(runs, origin, now) as paths:
+            paths.plan.write_text("{}")
+            raise StorageError("run.yaml: full")
+
+    with pytest.raises(ConfigError, match=r"^run.folder: run.yaml: full. Nothing was started. Free space"):
+        begin(tmp_path, "run.folder")
+    assert list(tmp_path.iterdir()) == []
+    file = tmp_path / "file"
+    file.touch()
+    with pytest.raises(ConfigError, match=r"^--runs-folder: .*/file: cannot be written: Not a directory. Nothing"):
+        begin(file, "--runs-folder")
 
 
 def require_writable(tmp_path: Path, *, make: bool = True, **changes: str) -> None:

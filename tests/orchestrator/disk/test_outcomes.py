@@ -176,6 +176,19 @@ def test_a_damaged_result_is_a_failure(tmp_path: Path) -> None:
     assert outcome(run, run.cell(), damaged=(launch,)).status is Status.FAILED
 
 
+def test_a_damaged_result_is_not_hidden_behind_a_want_of_time(tmp_path: Path) -> None:
+    """Where its cell's other round was dropped, which is no failure, the cell has failed all the same."""
+    run = FakeRun(tmp_path, batch_sizes=(1,), launches=2)
+    damaged = run.measured(run.cell())
+    run.dropped(run.cell(), "no time", number=1)
+    read = run.archive()
+    found = [
+        outcomes.derive(read.stored.plan, read.attempts, launches, dropped=read.dropped)[run.cell().id].status
+        for launches in ((), (damaged,))
+    ]
+    assert found == [Status.OK, Status.FAILED]
+
+
 def test_cells_of_a_device_that_was_taken_out_say_so(tmp_path: Path) -> None:
     """The reason of a cell that nobody attempted is the device's failure; the other device's cells are not touched."""
     run = FakeRun(tmp_path, devices=gpus(2))

@@ -31,6 +31,8 @@ def test_the_collector_is_off_while_a_report_is_made_and_then_as_it_was(
         (gc.enable if on else gc.disable)()
         assert reporting.make(run.paths).results
         assert (seen, gc.isenabled()) == ([False], on)
+        assert reporting.in_doubt(run.paths, run.stored) == ()
+        assert (seen, gc.isenabled()) == ([False, False], on)
         run.paths.plan.unlink()
         with pytest.raises(RunFolderError):
             reporting.make(run.paths)

@@ -72,6 +72,12 @@ def test_a_run_that_imports_says_so(tmp_path: Path) -> None:
     assert standing.look(msgspec.structs.replace(run.stored, configuration=anew), run.paths)[0].importing_s is None
     run._journal.append(ZygoteStarted(start_ms=5000, failed={}))
     assert look(run).importing_s is None
+    run.failed(run.cell(batch_size=8), Category.ZYGOTE_DIED)
+    assert look(run).importing_s is not None, "it is started again"
+    run._journal.append(ZygoteStarted(start_ms=5000, failed={}))
+    assert look(run).importing_s is None
+    run.failed(run.cell(batch_size=8), Category.CRASHED)
+    assert look(run).importing_s is None
     run.segment(now_ns=begun_ns)
     run._journal.append(StopAsked(at_ns=begun_ns))
     assert look(run).importing_s is None
@@ -88,6 +94,9 @@ def test_a_failure_that_was_made_good_does_not_count(tmp_path: Path) -> None:
     run.measured(run.cell(batch_size=1))
     assert (look(run).measured, look(run).failed) == (1, 1)
     assert look(run).last_failure == "GPU 0  resnet50 inference fp32 b8: crashed: killed by SIGSEGV"
+    run.interrupted(run.cell(batch_size=8))
+    assert look(run).failed == 0
+    assert look(run).last_failure.endswith("killed by SIGSEGV; it was tried again since, and does not count as failed")
     run.measured(run.cell(batch_size=8))
     assert (look(run).measured, look(run).failed, look(run).last_failure) == (2, 0, "")
 
@@ -139,7 +148,18 @@ def test_a_stop_that_was_asked_for_is_told(tmp_path: Path) -> None:
     assert first == f"{run.paths.folder}: running, and asked to stop"
     assert "Stopping  for 0:05: nothing new begins, what runs has up to 20 s" in describe(status)
     assert last == f"`gpubench-orchestrate stop {run.paths.folder}` once more stops it now"
+    run._journal.append(StopAsked(at_ns=asked_ns + 3_000_000_000))
+    once_more = look(run)
+    assert once_more.stops_now
+    assert once_more.stop_asked_s is not None
+    assert once_more.stop_asked_s >= 5, "since it was asked for the first time"
+    assert once_more.eta_s == 0
+    told = describe(msgspec.structs.replace(once_more, stop_asked_s=5.0))
+    assert "Stopping  for 0:05: nothing new begins, asked once more, what runs is ended now" in told
+    assert "up to 20 s" not in told
+    assert "once more stops it now" not in told
     run.segment()
+    assert not look(run).stops_now
     assert look(run).stop_asked_s is None
 
 
@@ -231,6 +251,19 @@ def test_a_run_that_is_over_has_its_verdict(tmp_path: Path) -> None:
     assert f"{line}; report: {told.outcome.report}" in describe(unpublished).splitlines()
     held_by(run)
     assert look(run).outcome is None
+
+
+@pytest.mark.parametrize(("broken", "lines"), [(False, 1), (True, 0)])
+def test_a_run_that_was_stopped_names_its_reports(tmp_path: Path, broken: bool, lines: int) -> None:
+    """As one that is over; what broke off may have left an older one, and says its reason once."""
+    run = FakeRun(tmp_path / "run", batch_sizes=(1, 8))
+    run.measured(run.cell(batch_size=1))
+    run.finish(interrupted=True, reason="stopped: disk full", broken=broken)
+    report.write(run.report(), run.paths, ReportFormat)
+    status = msgspec.structs.replace(look(run), reports=("/data/report.json",))
+    told = describe(status).splitlines()
+    assert told.count("Report    /data/report.json") == lines
+    assert sum("log files" in line for line in told) == 0
 
 
 @pytest.mark.parametrize(

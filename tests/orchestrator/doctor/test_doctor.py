@@ -22,10 +22,10 @@ class Patient:
         self.folder = folder
         self.nvml = FakeNvml(folder)
 
-    def examined(self, *, cuda: int | str = "", **environment: str) -> tuple[int, str]:
+    def examined(self, *options: str, cuda: int | str = "", **environment: str) -> tuple[int, str]:
         """Exit code, and what is said, in one line."""
         done = subprocess.run(
-            [sys.executable, "-m", "orchestrator", "doctor"],
+            [sys.executable, "-m", "orchestrator", "doctor", *options],
             cwd=self.folder,
             env=self.nvml.environment | beside(self.nvml, init=cuda) | environment,
             capture_output=True,
@@ -125,6 +125,25 @@ def test_what_a_job_was_given_is_what_is_looked_at(patient: Patient) -> None:
     assert "No NVIDIA GPU was found (CUDA_VISIBLE_DEVICES is '')" in words
 
 
+def test_only_the_devices_that_are_named_stand_in_the_way(patient: Patient) -> None:
+    """A gate for a run on a part of the node, or on CPU devices, for which the driver is not asked at all."""
+    patient.nvml.set({"gpu.0.compute_mode": 2})
+    code, words = patient.examined("--gpu-ids", "1,cpu:0")
+    assert code == ExitCode.PASSED, words
+    assert "CUDA works on 1 GPU " in words
+    code, words = patient.examined("--gpu-ids", "0")
+    assert code == ExitCode.INCOMPLETE
+    assert "A run on 0 cannot begin" in words
+    code, words = patient.examined("--gpu-ids", "7")
+    assert code == ExitCode.INCOMPLETE
+    assert "--gpu-ids: there is no GPU 7" in words
+    code, words = patient.examined("--gpu-ids", "cpu:0", cuda=802)
+    assert code == ExitCode.PASSED, words
+    assert "CUDA cu" not in words
+    assert "Driver" not in words
+    assert patient.examined("--gpu-ids", "gpu0")[0] == ExitCode.USAGE
+
+
 def test_slices_are_counted_and_each_is_tried(patient: Patient) -> None:
     """A GPU in MIG mode is looked at as CUDA shows it; a slice that CUDA does not have is named."""
     slices = patient.nvml.cut(0, "1g.18gb", "1g.18gb")
@@ -156,6 +175,14 @@ def test_a_gpu_without_a_driver_is_another_thing_than_none() -> None:
     [empty] = gpus.judge(gpus.Facts(inventory=none, on_bus=0))
     assert "no NVIDIA GPU in this machine" in empty.words
     assert (bare.level, empty.level) == (Level.BROKEN, Level.BROKEN)
+
+
+@pytest.mark.parametrize(("gpu_ids", "level"), [("all", Level.BROKEN), ("0", Level.WARNING)])
+def test_a_gpu_that_cannot_be_opened_stands_in_the_way_of_all(gpu_ids: str, level: Level) -> None:
+    """Who names others is only told of it."""
+    found = Inventory(gpus=(), nvml=NvmlStatus.OK, unreadable={1: "GPU is lost; reboot"})
+    told = tuple(gpus.judge(gpus.Facts(inventory=found, gpu_ids=gpu_ids)))
+    assert [(one.level, one.words) for one in told[1:]] == [(level, "GPU 1 cannot be used: GPU is lost")]
 
 
 @pytest.mark.parametrize(

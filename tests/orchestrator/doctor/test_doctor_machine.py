@@ -54,6 +54,12 @@ def test_a_machine_with_enough_of_everything() -> None:
             "/c, for weights, cannot be written: Read-only file system",
             "XDG_CACHE_HOME",
         ),
+        (
+            {"disks": (Disk(what="temporary files", folder=None, wrong="no temporary folder can be written"),)},
+            Level.BROKEN,
+            "no temporary folder can be written",
+            "TMPDIR",
+        ),
         ({"sockets_wrong": "no folder. Set XDG_RUNTIME_DIR."}, Level.BROKEN, "no folder", "Set XDG_RUNTIME_DIR."),
     ],
 )

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from orchestrator.merge import sibling_cells, stragglers
+from orchestrator.merge import held_down, sibling_cells, stragglers
 from orchestrator.report.as_markdown import to_markdown
 from orchestrator.report.as_text import to_text
 from orchestrator.report.html.page import page
@@ -147,3 +147,10 @@ def test_a_lower_power_limit_is_the_reason_though_there_is_no_verdict(tmp_path: 
     assert (slow.verdict, slow.word, slow.reason) == (Verdict.NONE, "SLOWED DOWN", Reason.POWER)
     assert slow.reason_text == "its power limit is 500 W, that of its siblings 700 W"
     assert "limit of its siblings" in slow.next_step
+
+
+def test_two_limits_as_frequent_as_each_other_are_no_ones_usual_limit(tmp_path: Path) -> None:
+    """Four GPUs at 700 W and four at 500 W: neither half is told that it is below its siblings."""
+    devices = [msgspec.structs.replace(gpu, power_limit_w=700.0 if gpu.gpu_id < 4 else 500.0) for gpu in gpus(8)]
+    assert [held_down.by_its_limit(device, devices) for device in devices] == [None] * 8
+    assert held_down.by_its_limit(devices[4], devices[:5]) is not None

@@ -1,5 +1,6 @@
 """orchestrator/processes/link.py: who may speak, what is refused, and what a killed run leaves behind."""
 
+import errno
 import os
 import stat
 from collections.abc import Iterator
@@ -179,3 +180,27 @@ def test_a_long_path_falls_back_to_a_short_one(tmp_path: Path, monkeypatch: pyte
     with Link("a-run") as bound:
         assert len(bound.endpoint.removeprefix("ipc://")) <= 107
         assert str(deep) not in bound.endpoint
+
+
+def test_a_folder_that_became_read_only_falls_back_to_another(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is there from an earlier run, and nothing can be made in it."""
+    (base / f"gpubench-{os.getuid()}").mkdir(mode=0o700)
+    asked = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: not Path(path).is_relative_to(base) and asked(path, mode))
+    with Link("a-run") as link:
+        assert not link.folder.is_relative_to(base)
+
+
+def test_a_disk_without_room_for_a_folder_is_said_with_what_to_do(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is no fault of gpubench's."""
+    made = Path.mkdir
+
+    def full(path: Path, mode: int = 0o777, **more: bool) -> None:
+        if path.name.startswith("a-run"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        made(path, mode, **more)
+
+    monkeypatch.setattr(Path, "mkdir", full)
+    words = r"/a-run-\d+: sockets cannot be made there: No space left on device. Free space, or set XDG_RUNTIME_DIR"
+    with pytest.raises(UserError, match=words):
+        Link("a-run")

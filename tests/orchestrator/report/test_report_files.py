@@ -56,7 +56,7 @@ def test_a_report_is_not_put_where_it_cannot_be(invoke: Invoke, tmp_path: Path, 
 def test_no_older_report_is_left_beside_a_new_one(invoke: Invoke, tmp_path: Path) -> None:
     """A plain `report` makes every file again that the run itself writes, and says which; -f those named alone."""
     paths = finished(tmp_path / "run").paths
-    files = [paths.report(kind) for kind in ReportFormat]
+    files = [paths.report(kind) for kind in report.by_importance(ReportFormat)]
     for options, renewed in (((), files), (("-f", "txt"), [paths.report("txt")])):
         for file in files:
             file.write_text("of long ago")

@@ -1,0 +1,79 @@
+"""What people find in a log and hand to `explain`: an exit code, the name of a signal, the number of an Xid. Pure.
+
+    0 to 5, "exit code 4"    how a command ended (protocol/exit_codes.py)
+    SIGKILL, SIGTERM, …      what becomes of a launch, and of the run, that gets it
+    79, "Xid 79"             what the driver asks for (health/xids.py); a bare number only where the table has it
+
+None of these is also the name of a kind of failure, which `explain` looks for first.
+"""
+
+import re
+import signal
+from collections.abc import Iterator
+from typing import Final
+
+from orchestrator.deciding.policy import RUN
+from orchestrator.health import xids
+from orchestrator.processes import classify
+from orchestrator.processes.ending import Exit
+from protocol.exit_codes import MEANING, ExitCode
+from protocol.failure import Category, Phase
+
+_HALTS: Final = frozenset({signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU})
+_IGNORED: Final = frozenset(
+    {signal.SIGCHLD, signal.SIGCONT, signal.SIGURG, signal.SIGWINCH}  # by the kernel
+    | {signal.SIGPIPE, signal.SIGXFSZ}  # by Python
+    | {signal.SIGHUP}  # by the orchestrator (signals.py), from which it is inherited
+)
+
+_KILLED: Final = "the orchestrator is killed"
+
+
+def lines(what: str) -> tuple[str, ...]:
+    """What it means, and which kinds of failure come of it; nothing where it is neither."""
+    words = " ".join(what.lower().split())
+    if found := re.fullmatch(r"(?:exit code )?([0-5])", words):
+        code = ExitCode(int(found[1]))
+        return (f"exit code {int(code)}: {MEANING[code]}",)
+    if found := re.fullmatch(r"(xid )?([0-9]{1,4})", words):
+        return tuple(_xid(int(found[2]), named=found[1] is not None))
+    number = signal.Signals.__members__.get(words.upper())
+    return () if number is None else tuple(_signal(number))
+
+
+def _xid(number: int, *, named: bool) -> Iterator[str]:
+    kind = xids.kind(number)
+    if kind is xids.XidKind.SUSPECT and not named:
+        return
+    yield f"Xid {number}, an error number of NVIDIA's driver: {kind}"
+    if kind in xids.ENDS_USE:
+        yield f"The GPU is taken out of the run: `explain {Category.DEVICE_HARDWARE}`"
+
+
+def _signal(number: signal.Signals) -> Iterator[str]:
+    words = f"{number.name} ({number.value})"
+    kinds = _kinds(number)
+    if kinds:
+        named = " or ".join(f"`explain {kind}`" for kind in kinds)
+        yield f"{words} to the process of a launch: {named}"
+    else:
+        yield f"{words} to the process of a launch: ignored"
+    for event, done in RUN.items():
+        if number.name in event.split():
+            yield f"{event} to the orchestrator: {done}"
+    if number == signal.SIGKILL:
+        yield f"{_KILLED}: {RUN[_KILLED]}"
+
+
+def _kinds(number: signal.Signals) -> tuple[Category, ...]:
+    """The kinds of failure that a launch may end in which gets the signal."""
+    if number in _IGNORED:
+        return ()
+    if number in _HALTS:
+        return (Category.DEADLINE,)
+    left = Exit(code=None, signal=number)
+    found = (
+        classify.ended(left, Phase.MEASURE, host_oom_kills=kernel, memory_limited=False, stderr_tail="").category
+        for kernel in (False, True)
+    )
+    return tuple(dict.fromkeys(found))

@@ -1,0 +1,48 @@
+"""Which run `resume` goes on with where none is named: the newest that is not over.
+
+    the newest is not over                    that one, also while another process works on it, which is refused
+    it is over, and an older one is not       the newest of those, with a note
+    all are over                              the newest, whose report is shown again
+
+An older run that cannot be read, or gone on with by this user, is passed over: nobody has asked for it.
+"""
+
+from pathlib import Path
+
+from orchestrator.disk import folders, journal, run_files, taking_up
+from orchestrator.disk.records import Finished
+from orchestrator.errors import UserError
+from protocol.paths import RunPaths
+
+
+def choose(name: str | None, runs: str) -> tuple[RunPaths, str]:
+    """The run in the folder `name`, or one in `runs`, and what to say of that choice; mostly nothing.
+
+    Raises RunFolderError where there is none.
+    """
+    newest = folders.existing_run(name, runs)
+    if name is not None or not _is_over(newest):
+        return newest, ""
+    for folder in reversed(folders.in_order(Path(runs))):
+        paths = RunPaths(folder)
+        if not _is_over(paths) and _can_be_gone_on_with(paths):
+            return paths, f"{newest.folder} is over, and {folder} is not: that one is gone on with"
+    return newest, ""
+
+
+def _is_over(paths: RunPaths) -> bool:
+    """Whether its process came to the end of the plan. What cannot be read is not: whoever goes on with it is told."""
+    try:
+        records = journal.read(paths.journal) if paths.journal.exists() else ()
+    except (UserError, OSError):
+        return False
+    return any(isinstance(one, Finished) and not one.interrupted and not one.broken for one in records[-1:])
+
+
+def _can_be_gone_on_with(paths: RunPaths) -> bool:
+    try:
+        folders.require_ours(paths)
+        taking_up.require_own_journal(run_files.load(paths), paths)
+    except (UserError, OSError):
+        return False
+    return True

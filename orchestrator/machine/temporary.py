@@ -1,0 +1,29 @@
+"""The folder for temporary files: ours (sockets, self-tests) and those of the libraries that workers import.
+
+`tempfile` looks for it by writing a few bytes, so that a disk that is full has none, as one that is read-only.
+"""
+
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from orchestrator.errors import ConfigError
+
+NONE: Final = "no temporary folder can be written"
+REMEDY: Final = "free space, or set TMPDIR to a folder that can be written"
+
+
+def folder() -> Path | None:
+    """TMPDIR, else /tmp and its like, else the current folder; None where none of them can be written."""
+    try:
+        return Path(tempfile.gettempdir())
+    except FileNotFoundError:
+        return None
+
+
+def require() -> Path:
+    """The same. Raises ConfigError where there is none."""
+    found = folder()
+    if found is None:
+        raise ConfigError(f"{NONE}: {REMEDY}. Nothing was started.")
+    return found

@@ -1,0 +1,154 @@
+"""An orchestrator that is stopped by SIGSTOP for longer than the deadline of what it waits for, and then goes on."""
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from orchestrator.configuration.resolved import Isolation
+from orchestrator.deciding.budget import CLOSING_S
+from orchestrator.deciding.stopping import OUT_OF_TIME
+from orchestrator.disk.records import ClockSet, Segment, Start, StoodStill
+from protocol.cell import Scalar
+from protocol.failure import Phase
+from protocol.messages import Deadlines
+from protocol.paths import RunPaths
+from tests.fakes import faults
+from tests.fakes.node import NOTHING, ROOT, Node, leftovers
+
+ALLOWED_S = 3.0
+HALTED_S = 4.0
+"""Longer than any deadline here."""
+LASTS_S = 5.5
+"""What a phase takes that is still under way when the orchestrator goes on."""
+HALF_S = 1.5
+DEADLINES = Deadlines(
+    start=HALF_S, import_=ALLOWED_S, build=ALLOWED_S, warm_up=ALLOWED_S, measure=ALLOWED_S, finish=ALLOWED_S
+)
+SLOW_IMPORT = """
+import importlib, time
+_real = importlib.import_module
+def _slowly(name, package=None):
+    with open("/proc/self/comm") as file:
+        is_zygote = file.read().strip() == "gpubench-zygote"
+    if name == "worker.workloads.fault" and not is_zygote:
+        time.sleep({seconds})
+    return _real(name, package)
+importlib.import_module = _slowly
+"""
+SLOW_ZYGOTE = """
+import sys, time
+if "worker.zygote" in sys.orig_argv:
+    time.sleep({seconds})
+"""
+
+
+def halt(node: Node, seconds: float = HALTED_S) -> None:
+    """Stop the orchestrator, and let it go on later."""
+    node.kill(signal.SIGSTOP)
+    os.waitid(os.P_PID, node.process.pid, os.WSTOPPED | os.WNOWAIT)
+    time.sleep(seconds)
+    node.kill(signal.SIGCONT)
+
+
+def entered(paths: RunPaths) -> str:
+    """The phase that the launch has entered last, by its own word; empty before the first."""
+    found = list(paths.launches.rglob("phase"))
+    return found[0].read_text() if found else ""
+
+
+def in_phase(phase: Phase) -> Callable[[Node], bool]:
+    """Whether the launch is in that phase."""
+    return lambda node: entered(node.paths) == phase
+
+
+def injected(folder: Path, code: str) -> dict[str, str]:
+    """The environment of a run whose processes begin with `code`."""
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(code.format(seconds=LASTS_S))
+    return {"PYTHONPATH": f"{folder}:{ROOT}"}
+
+
+def require_told(node: Node) -> None:
+    """The cell was measured at the first attempt, and journal, log and report say for how long the run stood still."""
+    assert node.wait() == 0, node.output
+    (attempt,) = node.archive().attempts
+    assert attempt.promised is not None, attempt.failure
+    (told,) = [one for one in node.records() if isinstance(one, StoodStill)]
+    assert HALTED_S - 0.2 <= told.seconds < HALTED_S + 3
+    assert not any(isinstance(one, ClockSet) for one in node.records())
+    words = f"the orchestrator stood still for {told.seconds:.0f} s (stopped by SIGSTOP, its machine paused, or held up"
+    assert f"warning: {words}" in node.output
+    report = node.report()
+    assert [segment["stood_still_seconds"] for segment in report["metadata"]["segments"]] == [[told.seconds]]
+    assert words[:70] in " ".join(node.paths.report("txt").read_text().split())
+    assert leftovers(node.paths.folder) == NOTHING
+
+
+def test_a_halt_while_a_launch_starts_costs_nothing(tmp_path: Path) -> None:
+    """Nobody answers its first word in time, because nobody can: it gets its work when somebody can again."""
+    deadlines = Deadlines(start=HALF_S, import_=HALF_S, build=20, warm_up=20, measure=20, finish=20)
+    faults.prepare(tmp_path / "run", faults.model("one"), isolation=Isolation.EXEC, deadlines=deadlines)
+    node = Node(tmp_path / "run")
+    node.until(lambda: any(isinstance(record, Start) for record in node.records()))
+    halt(node)
+    assert entered(node.paths) in {"", Phase.IMPORT, Phase.BUILD}, "it was halted too late to show anything"
+    require_told(node)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("phase", [Phase.BUILD, Phase.WARM_UP, Phase.MEASURE])
+def test_a_halt_while_a_launch_works_costs_nothing(tmp_path: Path, phase: Phase) -> None:
+    """It is still at it when the orchestrator goes on, and has as much time left as before."""
+    slow: dict[str, Scalar] = {"do": "leave an orphan", "in": str(phase), "after": LASTS_S}
+    model = faults.model("one", **({"seconds": LASTS_S} if phase is Phase.MEASURE else slow))
+    faults.prepare(tmp_path / "run", model, deadlines=DEADLINES)
+    node = Node(tmp_path / "run")
+    node.until(lambda: in_phase(phase)(node))
+    time.sleep(0.2)  # it has told that, too
+    halt(node)
+    require_told(node)
+
+
+@pytest.mark.slow
+def test_a_halt_while_a_launch_imports_costs_nothing(tmp_path: Path) -> None:
+    """The same while it imports."""
+    environment = injected(tmp_path / "injected", SLOW_IMPORT)
+    faults.prepare(tmp_path / "run", faults.model("one"), deadlines=DEADLINES)
+    node = Node(tmp_path / "run", environment=environment)
+    node.until(lambda: in_phase(Phase.IMPORT)(node))
+    time.sleep(0.2)
+    halt(node)
+    require_told(node)
+
+
+@pytest.mark.slow
+def test_a_halt_while_the_zygote_imports_costs_nothing(tmp_path: Path) -> None:
+    """It is not taken for one that hangs."""
+    environment = injected(tmp_path / "injected", SLOW_ZYGOTE)
+    deadlines = Deadlines(start=HALF_S, import_=HALF_S, build=20, warm_up=20, measure=20, finish=20)
+    faults.prepare(tmp_path / "run", faults.model("one"), deadlines=deadlines)
+    node = Node(tmp_path / "run", environment=environment)
+    node.until(lambda: any(isinstance(record, Segment) for record in node.records()))
+    time.sleep(0.3)
+    halt(node)
+    require_told(node)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("halted_s", [HALTED_S, 9.0])
+def test_a_time_limit_goes_on_while_the_orchestrator_does_not(tmp_path: Path, halted_s: float) -> None:
+    """Nobody could end the launch in time; it is ended as soon as somebody can, and its end is waited for."""
+    model = faults.model("one", seconds=halted_s + LASTS_S - HALTED_S)
+    faults.prepare(tmp_path / "run", model, time_limit_s=CLOSING_S + 3.0)
+    node = Node(tmp_path / "run")
+    node.until(lambda: in_phase(Phase.MEASURE)(node))
+    halt(node, halted_s)
+    node.wait()
+    (attempt,) = node.archive().attempts
+    assert attempt.failure is not None, "it was measured"
+    assert attempt.failure.message == OUT_OF_TIME
+    assert node.report()["metadata"]["segments"][0]["stood_still_seconds"]
