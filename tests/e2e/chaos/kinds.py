@@ -76,8 +76,6 @@ KINDS: Final = {
         Kind("telemetry: disk full", Target.TELEMETRY, Deed.FULL_DISK, 3, said="cannot be written"),
         Kind("orchestrator: SIGKILL, resume", Target.ORCHESTRATOR, Deed.SIGNAL, 5, signal.SIGKILL, ends=True),
         Kind("orchestrator: SIGSTOP, SIGCONT", Target.ORCHESTRATOR, Deed.PAUSE, 6, pause_s=(0.02, 1.5)),
-        # Longer than the deadlines of warm-up, import and measuring in storm.py.
-        Kind("orchestrator: SIGSTOP past a deadline, SIGCONT", Target.ORCHESTRATOR, Deed.PAUSE, 1, pause_s=(3.5, 5.0)),
         Kind("orchestrator: SIGINT, resume", Target.ORCHESTRATOR, Deed.SIGNAL, 2, signal.SIGINT, STOPPED, ends=True),
         Kind(
             "orchestrator: SIGTERM twice, resume",
