@@ -13,11 +13,12 @@ to get here. A plan has a cap of its own (run_files.py), for its values take sev
 _NOT_REGULAR: Final = "not a regular file, but a pipe, a device or a socket"
 
 
-def read(path: Path, start: int = 0, *, cap_bytes: int = CAP_BYTES) -> bytes:
+def read(path: Path, start: int = 0, *, cap_bytes: int | None = None) -> bytes:
     """What is in a file, from its byte `start` on.
 
-    Raises OSError also for what is no regular file, and for a file beyond `cap_bytes`.
+    Raises OSError also for what is no regular file, and for a file beyond `cap_bytes`, CAP_BYTES where none is given.
     """
+    cap_bytes = CAP_BYTES if cap_bytes is None else cap_bytes
     with opened(path) as file:
         size = os.fstat(file.fileno()).st_size
         if size > cap_bytes:

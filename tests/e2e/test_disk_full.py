@@ -204,6 +204,9 @@ def test_a_run_for_which_there_is_no_room_leaves_no_folder(tmp_path: Path) -> No
 
 def test_without_a_temporary_folder_everybody_says_what_to_do(tmp_path: Path) -> None:
     """All of /tmp, /var/tmp and the current folder are full: `doctor` finds it, selftest and run are refused."""
+    hidden = [Path(name) for name in ("/var/tmp", "/usr/tmp", "/tmp")]
+    if {*hidden} & {*ROOT.parents, *Path(sys.prefix).parents}:
+        pytest.skip("gpubench itself lies in a temporary folder, which is hidden here")
     elsewhere = Path("/dev/shm", f"gpubench-{tmp_path.parent.name}-{tmp_path.name}")
     size = 64 * 1024
     doctor, selftest, run, mended = on_a_small_disk(tmp_path, NO_TEMPORARY, str(size), str(elsewhere), size=size)

@@ -39,7 +39,7 @@ EARLY = [
 ]
 BEGUN = [
     "orchestrator.disk.folders make_run",
-    "orchestrator.disk.archive store",
+    "orchestrator.disk.run_files store",
     "orchestrator.run left_to_do",
     "orchestrator.machine.readiness check",
     "orchestrator.run _take_over",

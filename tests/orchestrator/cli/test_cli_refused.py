@@ -26,7 +26,10 @@ ALMOST = "a" * 245
         (f"--gpu-ids cpu:0 --pythonpath {LONG}", "--pythonpath: {folder}/LONG: there is no such folder"),
         (f"--gpu-ids cpu:0 -m {LONG}.b:C", "-m/--models: LONG.b:C: there is no package 'LONG'"),
         (f"--gpu-ids cpu:0 --compare-baseline {LONG}", "--compare-baseline: there is no file LONG, and no baseline"),
-        (f"explain {LONG}", "'LONG' is neither a kind of failure nor the folder of a run."),
+        (
+            f"explain {LONG}",
+            "'LONG' is neither a kind of failure, an exit code, a signal or an Xid, nor",
+        ),
         (f"compare {LONG} {LONG}", "LONG: cannot be read: File name too long"),
         (f"make-baseline run -o {ALMOST}.json", "-o/--output: ALMOST.json: the name is too long"),
         (f"resume {LONG}", "LONG: cannot be read: File name too long"),
