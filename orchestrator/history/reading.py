@@ -14,6 +14,7 @@ from orchestrator.history.records import CellRecord, DeviceRecord, Filter, Offen
 from orchestrator.report.keys import CellKey
 
 Kept = TypeVar("Kept", bound=msgspec.Struct)
+Read = TypeVar("Read")
 
 SHOWN: Final = 5
 """So many runs are named that an id may mean."""
@@ -109,7 +110,7 @@ def in_full(connection: sqlite3.Connection, run: RunLine) -> RunRecord:
     devices = [
         _made(
             DeviceRecord,
-            device=msgspec.json.decode(row[0], type=SideDevice),
+            device=_decoded(row[0], SideDevice),
             health=row[1],
             health_words=row[2],
             burn_in=row[3],
@@ -165,8 +166,8 @@ def points(
             test_date=row[1],
             hostname=row[2],
             tainted=bool(row[3]),
-            stack=msgspec.json.decode(row[4], type=dict[str, str]),
-            device=msgspec.json.decode(row[5], type=SideDevice),
+            stack=_decoded(row[4], dict[str, str]),
+            device=_decoded(row[5], SideDevice),
             cell=_cell(row[6:]),
         )
         for row in connection.execute(_POINTS, wanted)
@@ -211,7 +212,7 @@ def _runs(connection: sqlite3.Connection, which: str, wanted: Mapping[str, objec
 def _line(connection: sqlite3.Connection, value: dict[str, object]) -> RunLine:
     counts = Counter(name for (name,) in connection.execute(_NAMES, (value["run_id"],)))
     value["devices"] = tuple(f"{number} x {name}" for name, number in counts.items())
-    value["stack"] = msgspec.json.decode(str(value["stack"]))
+    value["stack"] = _decoded(value["stack"], dict[str, str])
     # SQLite has no truth values, only 0 and 1.
     value |= {"finished": bool(value["finished"]), "tainted": bool(value["tainted"])}
     return msgspec.convert(value, RunLine)
@@ -222,15 +223,20 @@ def _made(kind: type[Kept], **values: object) -> Kept:
     return msgspec.convert(values, kind)
 
 
+def _decoded(text: object, kind: type[Read]) -> Read:
+    """What a column of JSON holds; of a text, as above, whatever else SQLite may give."""
+    return msgspec.json.decode(str(text), type=kind)
+
+
 def _cell(row: Sequence[str]) -> CellRecord:
     uuid, key, status, doubt, metric, launches, figures = row
     return _made(
         CellRecord,
         gpu_uuid=uuid,
-        key=msgspec.json.decode(key, type=CellKey),
+        key=_decoded(key, CellKey),
         status=status,
         doubt=doubt,
         metric=metric,
-        launches=msgspec.json.decode(launches, type=tuple[float, ...]),
-        figures=msgspec.json.decode(figures, type=dict[str, float]),
+        launches=_decoded(launches, tuple[float, ...]),
+        figures=_decoded(figures, dict[str, float]),
     )

@@ -137,6 +137,24 @@ def test_bytes_in_place_of_a_text_are_refused_in_words(
         ask(cast("sqlite3.Connection", opened))
 
 
+@pytest.mark.parametrize("column", ["cell_key", "launches", "figures"])
+def test_a_number_in_place_of_a_text_is_refused_in_words(tmp_path: Path, column: str) -> None:
+    """Where the damage is in the schema, SQLite makes no text of it."""
+    where = kept(tmp_path, [record(1)])
+    with closing(sqlite3.connect(where.path)) as connection:
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute(
+            f"UPDATE sqlite_master SET sql = replace(sql, '{column} TEXT', '{column}') WHERE name = 'cells'"
+        )
+        connection.commit()
+    with closing(sqlite3.connect(where.path)) as connection:
+        connection.execute(f"UPDATE cells SET {column} = 5")
+        assert connection.execute(f"SELECT {column} FROM cells").fetchone() == (5,)
+        connection.commit()
+    with pytest.raises(HistoryError, match="has not written"), store.reading(where) as opened:
+        reading.run(cast("sqlite3.Connection", opened), run_id(1))
+
+
 def test_a_run_without_end_is_refused_in_words(tmp_path: Path) -> None:
     """SQLite keeps what is infinite; no run has taken that long."""
     where = kept(tmp_path, [record(1)])
