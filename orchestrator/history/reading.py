@@ -23,6 +23,7 @@ SELECT run_id, test_date, folder, hostname, profile, seconds, verdict, exit_code
     planned, ok, stack
 FROM runs
 """
+_OF_A_RUN: Final = tuple(_RUNS.partition("FROM")[0].removeprefix("\nSELECT").replace(",", " ").split())
 _OF_ID: Final = "WHERE run_id = :run_id"
 _WANTED: Final = """
 WHERE (:run_id IS NULL OR substr(run_id, 1, length(:run_id)) = :run_id)
@@ -204,9 +205,8 @@ def offences(connection: sqlite3.Connection, uuids: Sequence[str]) -> list[Offen
 
 
 def _runs(connection: sqlite3.Connection, which: str, wanted: Mapping[str, object]) -> list[RunLine]:
-    found = connection.execute(_RUNS + which, wanted)
-    names = [column[0] for column in found.description]
-    return [_line(connection, dict(zip(names, row, strict=True))) for row in found.fetchall()]
+    found = connection.execute(_RUNS + which, wanted).fetchall()
+    return [_line(connection, dict(zip(_OF_A_RUN, row, strict=True))) for row in found]
 
 
 def _line(connection: sqlite3.Connection, value: dict[str, object]) -> RunLine:

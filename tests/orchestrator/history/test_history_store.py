@@ -155,6 +155,17 @@ def test_a_number_in_place_of_a_text_is_refused_in_words(tmp_path: Path, column:
         reading.run(cast("sqlite3.Connection", opened), run_id(1))
 
 
+def test_a_column_may_be_written_in_other_letters(tmp_path: Path) -> None:
+    """SQLite finds it all the same, and calls it as the schema does."""
+    where = kept(tmp_path, [record(1)])
+    before = runs(where)
+    with closing(sqlite3.connect(where.path)) as connection:
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute("UPDATE sqlite_master SET sql = replace(sql, 'tainted', 'tAinted') WHERE name = 'runs'")
+        connection.commit()
+    assert runs(where) == before
+
+
 def test_a_run_without_end_is_refused_in_words(tmp_path: Path) -> None:
     """SQLite keeps what is infinite; no run has taken that long."""
     where = kept(tmp_path, [record(1)])
