@@ -184,7 +184,7 @@ def _require_ours(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _require_whole(connection: sqlite3.Connection, path: Path) -> None:
-    found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+    found = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
     if found != "ok":
         raise DamagedError(f"{path}: the history is damaged ({found.splitlines()[-1]})")
 

@@ -42,6 +42,15 @@ def schema(path: Path) -> None:
     path.write_bytes(data.replace(b"CREATE TABLE cells", b"CREATE TABL\xec cells"))
 
 
+def index(path: Path) -> None:
+    """The tables are whole, and an index of one is that of another: what is asked for by it would not be found."""
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA writable_schema = ON")
+        roots = "SELECT max(rootpage) FROM sqlite_master WHERE name = 'devices_by_uuid'"
+        connection.execute(f"UPDATE sqlite_master SET rootpage = ({roots}) WHERE name = 'cells_of_model'")
+        connection.commit()
+
+
 @pytest.mark.parametrize("damage", [truncated, scribbled, random_bytes, text, schema])
 def test_a_damaged_history_is_set_aside_and_told(tmp_path: Path, damage: Callable[[Path], None]) -> None:
     """Byte for byte, under a name of its own, twice if need be; the run is recorded in a new one."""
@@ -59,6 +68,17 @@ def test_a_damaged_history_is_set_aside_and_told(tmp_path: Path, damage: Callabl
         assert runs(where) == [run_id(28)]
         assert [f"set aside as history.damaged-{number}.db" in note for note in notes] == [True]
         assert "\n" not in notes[0]
+
+
+def test_an_index_of_something_else_is_damage(tmp_path: Path) -> None:
+    """Who records looks at indexes too: by this one nothing would be found of what is there."""
+    where = kept(tmp_path, [record(day) for day in range(1, 4)])
+    index(where.path)
+    before = where.path.read_bytes()
+    with store.writing(where, []) as connection:
+        writing.record(connection, record(28))
+    assert (tmp_path / "history.damaged-1.db").read_bytes() == before
+    assert runs(where) == [run_id(28)]
 
 
 def test_damage_is_told_to_those_who_meet_it(tmp_path: Path) -> None:
