@@ -8,7 +8,7 @@ import click
 from orchestrator.cli import formats
 from orchestrator.cli.lists import ListOption
 from orchestrator.cli.program import RunCommand
-from orchestrator.cli.shared_options import HISTORY_DB, a_file
+from orchestrator.cli.shared_options import HISTORY_DB
 from orchestrator.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -43,14 +43,7 @@ FORMATS: Final = ("text", "json", "md", "html")
     help="text, json, md (for a pull request) or html (a page that works offline). [default: by the suffix of "
     "--output, else text]",
 )
-@click.option(
-    "-o",
-    "--output",
-    metavar="FILE",
-    type=click.Path(),
-    callback=a_file,
-    help=f"Write into this file; {formats.OLDER_KEPT}. [default: standard output]",
-)
+@formats.OUTPUT
 @click.option("--junit", metavar="FILE", type=click.Path(), help="Also write JUnit XML, a test case for each cell.")
 @click.option(
     "--fail-on",

@@ -4,11 +4,22 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+import click
+
+from orchestrator.cli.shared_options import a_file
 from orchestrator.cli.streams import say
 from orchestrator.errors import ConfigError
 
 OLDER_KEPT: Final = "an older one is kept beside it"
 """What -o does with a file that is there already, for --help."""
+OUTPUT: Final = click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    type=click.Path(),
+    callback=a_file,
+    help=f"Write into this file; {OLDER_KEPT}. [default: standard output]",
+)
 _TEXT: Final = {".txt": "text"}
 """Suffixes that are no names of formats; any other format is a suffix itself."""
 

@@ -119,14 +119,7 @@ def show(*, run: str, history_db: str | None, as_json: bool) -> None:
     metavar="NAME",
     help="text, json or html (a page that works offline). [default: by the suffix of --output, else text]",
 )
-@click.option(
-    "-o",
-    "--output",
-    metavar="FILE",
-    type=click.Path(),
-    callback=a_file,
-    help=f"Write into this file; {formats.OLDER_KEPT}. [default: standard output]",
-)
+@formats.OUTPUT
 @click.option("--json", "kind", flag_value="json", help="The same as --format json.")
 @HISTORY_DB
 def trend(

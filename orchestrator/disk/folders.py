@@ -22,7 +22,6 @@ from protocol.paths import RunPaths
 
 _LARGEST_PID: Final = 4_194_304
 _DEVICES: Final = Path("/dev")
-_TEMPORARY: Final = Path("/tmp")  # noqa: S108 - named, where nothing is written
 _SECOND: Final = len("20260401-213000")
 
 
@@ -38,7 +37,7 @@ def default_cache(environment: Mapping[str, str], uid: int) -> Path:
     home = Path(environment.get("HOME", ""))
     if home.is_absolute() and home.is_dir():
         return home / ".cache" / "gpubench"
-    return (temporary_files.folder() or _TEMPORARY) / f"gpubench-cache-{uid}"
+    return (temporary_files.folder() or temporary_files.USUAL) / f"gpubench-cache-{uid}"
 
 
 def require_writable(configuration: Configuration, said: Said, *, make: bool) -> None:

@@ -9,6 +9,7 @@ from typing import Final
 
 from orchestrator.errors import ConfigError
 
+USUAL: Final = Path("/tmp")  # noqa: S108 - a name alone: who would write there checks first whose it is, and whether it can
 NONE: Final = "no temporary folder can be written"
 REMEDY: Final = "free space, or set TMPDIR to a folder that can be written"
 

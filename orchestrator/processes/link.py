@@ -113,7 +113,7 @@ def _base() -> Path:
     name = f"gpubench-{os.getuid()}"
     longest = f"/{'n' * _NAME_LENGTH}-4194304/link"
     runtime = os.environ.get("XDG_RUNTIME_DIR")
-    for parent in (Path(runtime) if runtime else None, temporary.folder(), Path("/tmp")):  # noqa: S108 - checked below
+    for parent in (Path(runtime) if runtime else None, temporary.folder(), temporary.USUAL):
         if parent is None:
             continue
         base = parent / name

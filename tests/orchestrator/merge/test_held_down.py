@@ -90,7 +90,7 @@ def test_a_gpu_that_cannot_be_judged_is_named_all_the_same(tmp_path: Path) -> No
         assert text.count("next: look at its cooling") == len(hot)
         assert "SLOWED DOWN: GPU 1, at 00000000:19:00.0, serial" in text
         of_page = next(section for section in page(report, NOTHING_KEPT).sections if section.id == "spread")
-        shown = [row[1].text for row in of_page.tables[0].rows]  # type: ignore[union-attr]  # a badge
+        shown = [row[1].text for row in of_page.tables[0].rows]  # type: ignore[union-attr]  # the column of badges
         assert shown == [one.word for one in report.stragglers]
 
 
