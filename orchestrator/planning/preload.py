@@ -5,9 +5,13 @@ moved launch-bound cells by percents (docs/measurements.md).
 """
 
 from collections.abc import Iterable
+from typing import Final
 
 from orchestrator.configuration.resolved import StoredRun
-from protocol.cell import OF_NO_MODEL, Cell
+from protocol.cell import OF_NO_MODEL, Cell, DeviceKind, Workload
+
+_DIGESTING: Final = frozenset({Workload.SOAK, Workload.STEPS, Workload.REPLAY})
+_FOR_DIGESTS_ON_GPUS: Final = "worker.verify.triton_ahead"
 
 
 def modules(stored: StoredRun, cells: Iterable[Cell]) -> tuple[str, ...]:
@@ -18,4 +22,7 @@ def modules(stored: StoredRun, cells: Iterable[Cell]) -> tuple[str, ...]:
     for model in (by_name[cell.model] for cell in measured if cell.workload not in OF_NO_MODEL):
         named += [f"worker.models.{model.family}"] if model.family else []
         named += model.preload
+    gpus = {device.uuid for device in stored.devices if device.kind is DeviceKind.CUDA}
+    if any(cell.workload in _DIGESTING and not gpus.isdisjoint(cell.devices) for cell in measured):
+        named.append(_FOR_DIGESTS_ON_GPUS)
     return tuple(dict.fromkeys(named))

@@ -3,7 +3,10 @@
 import json
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
+
+import pytest
 
 from tests.fakes.assignments import ROOT
 
@@ -47,6 +50,33 @@ def test_launch_after_the_preload_imports_a_handful_of_modules(tmp_path: Path) -
     assert {case: names for case, names in report["late"].items() if len(names) > HANDFUL} == {}
     assert report["threads"] == 1
     assert not report["cuda"]
+
+
+AHEAD = """
+import json, os, sys
+from worker.verify import triton_ahead
+import torch, triton
+from triton.runtime.cache import triton_key
+threads = len(os.listdir("/proc/self/task"))
+before, known = set(sys.modules), triton_key.cache_info().currsize
+import triton.experimental.gluon
+print(json.dumps([threads, known, sorted(set(sys.modules) - before), torch.cuda.is_initialized()]))
+"""
+
+
+@pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
+def test_triton_is_ready_before_a_launch_and_touches_no_gpu() -> None:
+    """The key of its cache is known, Gluon is there, and the zygote can be forked: one thread, no CUDA."""
+    done = subprocess.run(
+        [sys.executable, "-c", AHEAD],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+        timeout=120,
+        cwd=ROOT,
+        env={"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+    )
+    assert json.loads(done.stdout) == [1, 1, [], False]
 
 
 def test_made_up_work_leaves_torch_alone() -> None:

@@ -47,10 +47,10 @@ from worker.verify.slow import slowed
 from worker.workloads import common
 
 _MIB: Final = 1024 * 1024
-CHUNK: Final = {"cuda": 64 * _MIB, "cpu": _MIB}
+CHUNK: Final = {"cuda": 128 * _MIB, "cpu": _MIB}
 """Bytes. Of a GPU, as many as keep it busy for longer than the host takes to ask for them."""
 GROUP: Final = 16
-"""Chunks that are checked before the host looks: once in two milliseconds or so."""
+"""Chunks that are checked before the host looks: once in four milliseconds or so."""
 CPU_MIB: Final = 64
 SHARE: Final = 0.92
 """Of what is free. The rest is for scratch, and for what libraries take later."""
