@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from protocol.verification import Mismatch
-from worker.verify import evidence
+from worker.verify import bits, evidence
 from worker.verify.evidence import REPETITIONS, examine
 
 SIDE = 4
@@ -150,6 +150,26 @@ def test_whether_rounding_explains_it(by: dict[str, float], beyond: bool) -> Non
     """One element that it does not explain is enough."""
     products = Tiny()
     assert found(products, wrong(products, 1, **by)).beyond_rounding is beyond
+
+
+def test_of_very_many_elements_those_that_are_farthest_off_are_computed_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first of them may be within rounding, as where the lowest bits of many are wrong and a high one of few."""
+    monkeypatch.setattr(bits, "KEPT_ELEMENTS", 2)
+    monkeypatch.setattr(evidence, "KEPT_ELEMENTS", 2)
+    little = {f"e{row}{column}": 0.01 for row in range(SIDE) for column in range(SIDE)}
+    assert found(Tiny(), wrong(Tiny(), 1, **little)).beyond_rounding is False
+    far = found(Tiny(), wrong(Tiny(), 1, **little | {"e22": 5.0}))
+    assert ([one.offset for one in far.first], far.beyond_rounding) == ([0, 1], True)
+
+
+def test_the_farthest_elements(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is not finite first, over all chunks; the same bits are no difference, be they those of an infinity."""
+    monkeypatch.setattr(bits, "_CHUNK", 3)
+    expected = torch.tensor([[1.0, 2, 3, torch.inf], [5, 6, 7, 8]])
+    output = torch.tensor([[1.0, 2.5, -3, torch.inf], [torch.nan, 6, 8, torch.inf]])
+    assert bits.farthest(output, expected, 3) in ([4, 7, 2], [7, 4, 2])
+    assert set(bits.farthest(output, expected, 9)) == {1, 2, 4, 6, 7}
+    assert bits.farthest(expected, expected, 9) == []
 
 
 def test_elements_are_computed_anew_from_their_own_row_and_column() -> None:

@@ -23,6 +23,8 @@ CPU = torch.device("cpu")
 SIDE = 64
 ITERATIONS = 60
 WARM_UP = 4
+MADE = 6 + WARM_UP + ITERATIONS
+"""Products of a launch: six tell what verifying costs."""
 FIXED = msgspec.structs.replace(SHORT, iterations=ITERATIONS, warm_up_iterations=WARM_UP)
 BOTH = pytest.mark.parametrize("workload", [Workload.SOAK, Workload.TRUTH])
 PRECISIONS = pytest.mark.parametrize("precision", list(Precision))
@@ -65,7 +67,7 @@ def test_a_healthy_launch_has_nothing_wrong(tmp_path: Path, workload: Workload, 
     found = verified(result)
     assert listener.phases == [Phase.IMPORT, Phase.BUILD, Phase.WARM_UP, Phase.MEASURE]
     assert (found.mismatches, found.kept) == (0, ())
-    assert found.checks == ITERATIONS + WARM_UP
+    assert found.checks == MADE
     assert result.warm_up.iterations == WARM_UP
     assert sum(block.iterations for block in result.blocks) == ITERATIONS
     assert result.flops_per_iteration == 2 * SIDE**3
@@ -82,7 +84,7 @@ def test_a_healthy_launch_has_nothing_wrong(tmp_path: Path, workload: Workload, 
 def test_a_transient_flip_is_found(tmp_path: Path, workload: Workload, precision: Precision, count: int) -> None:
     """Once, where it is and which bits it has; it is there when read again, and does not come back."""
     found = verified(run_here(launch(tmp_path, workload, precision, injection=Injection(flip_bits=count))))
-    assert (found.mismatches, found.checks) == (1, ITERATIONS + WARM_UP)
+    assert (found.mismatches, found.checks) == (1, MADE)
     (mismatch,) = found.kept
     wanted = places(precision, count)
     assert (mismatch.elements, mismatch.bits) == (len(wanted), count)
@@ -176,6 +178,29 @@ def test_a_product_that_is_not_written_is_found(
     monkeypatch.setattr(made, "make", lambda *_: None)
     work.block(HostClock(), 11)
     assert watch.verification((), "").mismatches == 11
+
+
+@BOTH
+def test_products_that_tell_the_cost_of_verifying_are_verified_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workload: Workload
+) -> None:
+    """All six, though their times are all that is asked for."""
+    kind = soak.RandomProducts if workload is Workload.SOAK else truth.WholeProducts
+    made = kind(launch(tmp_path, workload).cell, CPU)
+    listener = Listener()
+    watch = Watch(made, launch(tmp_path, workload), listener.stage)
+    listener.stage.enter(Phase.WARM_UP)
+    make = made.make
+
+    def wrong(pair: int, output: torch.Tensor) -> None:
+        make(pair, output)
+        output[3, 5] += 1
+
+    monkeypatch.setattr(made, "make", wrong)
+    assert 0 < watch.cost(HostClock()) < 1
+    found = watch.verification((), "")
+    assert (found.checks, found.mismatches) == (6, 6)
+    assert found.kept[0].what.endswith(", while warming up")
 
 
 def test_an_error_of_reading_is_told_from_one_of_the_product(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

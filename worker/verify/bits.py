@@ -55,6 +55,22 @@ def differences(found: torch.Tensor, expected: torch.Tensor) -> Differences:
     return Differences(elements, changed, tuple(first))
 
 
+def farthest(found: torch.Tensor, expected: torch.Tensor, most: int) -> list[int]:
+    """Offsets of the elements, at most so many, that are farthest from what they had to be; what is not finite first.
+
+    Elements whose bits are the same are left out. Waits for the device.
+    """
+    flat, right = found.flatten(), expected.flatten()
+    apart: list[tuple[float, int]] = []
+    for at in range(0, flat.numel(), _CHUNK):
+        some, others = flat[at : at + _CHUNK], right[at : at + _CHUNK]
+        distances = (some.double() - others.double()).abs().nan_to_num(nan=torch.inf, posinf=torch.inf)
+        distances.masked_fill_(integers(some) == integers(others), -1)
+        values, places = distances.topk(min(most, len(distances)))
+        apart += [(value, place + at) for value, place in zip(values.tolist(), places.tolist(), strict=True)]
+    return [place for value, place in sorted(apart, key=lambda one: -one[0])[:most] if value >= 0]
+
+
 def _element(offset: int, expected: int, found: int, size: int) -> Element:
     digits, mask = size // 4, (1 << size) - 1
     return Element(offset=offset, expected=f"{expected & mask:0{digits}x}", found=f"{found & mask:0{digits}x}")

@@ -11,8 +11,9 @@ from typing import Final
 
 import torch
 
-from protocol.verification import Element, Mismatch
+from protocol.verification import KEPT_ELEMENTS, Mismatch
 from worker.verify import bits, rounding
+from worker.verify.bits import Differences
 from worker.verify.products import Products
 
 REPETITIONS: Final = 10
@@ -42,7 +43,7 @@ def examine(
         same_when_read_again=again == [verdict],
         repeated=REPETITIONS,
         wrong_again=_wrong_again(products, number, pair, strike),
-        beyond_rounding=_beyond_rounding(products, pair, output, found.first),
+        beyond_rounding=_beyond_rounding(products, pair, output, found),
     )
 
 
@@ -66,12 +67,17 @@ def _verdicts(products: Products, number: int, pair: int, outputs: list[torch.Te
     return said
 
 
-def _beyond_rounding(products: Products, pair: int, output: torch.Tensor, elements: tuple[Element, ...]) -> bool | None:
-    """Whether any of the elements is too far from what the CPU makes of it in fp64; None where there are none."""
-    if not elements:
+def _beyond_rounding(products: Products, pair: int, output: torch.Tensor, found: Differences) -> bool | None:
+    """Whether any element is too far from what the CPU makes of it in fp64; None where none differs.
+
+    Of very many the first are computed anew, and those that are farthest off: what is within rounding may be anywhere.
+    """
+    if not found.elements:
         return None
     left, right = products.operands(pair)
-    return any(_is_beyond(products, left, right, output, element.offset) for element in elements)
+    farthest = bits.farthest(output, products.expected(pair), KEPT_ELEMENTS)
+    offsets = dict.fromkeys((*(element.offset for element in found.first), *farthest))
+    return any(_is_beyond(products, left, right, output, offset) for offset in offsets)
 
 
 def _is_beyond(products: Products, left: torch.Tensor, right: torch.Tensor, output: torch.Tensor, offset: int) -> bool:

@@ -8,7 +8,8 @@ comes to look, and reading it again really reads that memory: no copy is made of
 every product, or hide an error of the memory. All wrong outputs of a block are there, not the first alone.
 
 An output never gets the same product twice in a row: one that was not written at all would look right otherwise.
-Products of the warm-up are verified like all others; a Mismatch counts its iteration within its phase.
+Products of the warm-up, and those before it that tell what verifying costs, are verified like all others; a Mismatch
+counts its iteration within its phase.
 """
 
 import time
@@ -33,7 +34,7 @@ from worker.verify.products import Products, flops, outputs_for
 _WARMING_UP: Final = ", while warming up"
 _BEFORE: Final = ", before warming up"
 _COSTED: Final = 5
-"""Products that are timed with and without verification, before the warm-up."""
+"""Products of which making and verifying are timed apart, before the warm-up, as far as there are outputs for them."""
 
 
 @dataclass(frozen=True)
@@ -76,18 +77,8 @@ class Watch:
 
     def step(self) -> None:
         """One product, and its verification. Does not wait for the device."""
-        slot, done = len(self._made), self._done[self._stage.phase]
-        pair = self._number % self._products.pairs
-        if pair == self._held[slot]:
-            pair = (pair + 1) % self._products.pairs
-        made, output = _Made(self._number, pair, done + slot), self.outputs[slot]
-        self._products.make(pair, output)
-        if self._flips.stuck or slot == self._strike_at:
-            self._flips.strike(output)
-        self._products.judge(made.number, pair, output, self._verdicts, slot)
-        self._held[slot] = pair
-        self._made.append(made)
-        self._number += 1
+        self._make()
+        self._judge()
 
     def look(self) -> None:
         """The block is over: look at what its verifications said."""
@@ -121,19 +112,35 @@ class Watch:
 
     def cost(self, clock: Clock) -> float:
         """Share of an iteration's time that its verification takes, 0 to 1, on a device that is not warm yet."""
-        output = self.outputs[0]
-
-        def make() -> None:
-            self._products.make(0, output)
-
-        def judge() -> None:
-            self._products.judge(0, 0, output, self._verdicts, 0)
-
-        timing.time_block(clock, (make, judge), 1)  # loads what is loaded when it is first used
-        spans_ms = timing.time_block(clock, (make, judge), _COSTED).spans_ms
-        self._held[0] = 0
+        self._timed(clock, 1)  # loads what is loaded when it is first used
+        spans_ms = self._timed(clock, min(_COSTED, len(self.outputs))).spans_ms
         make_ms, judge_ms = median(spans_ms[::2]), median(spans_ms[1::2])
         return judge_ms / (make_ms + judge_ms)
+
+    def _timed(self, clock: Clock, products: int) -> TimedBlock:
+        self.begin(products)
+        block = timing.time_block(clock, (self._make, self._judge), products)
+        self.look()
+        return block
+
+    def _make(self) -> None:
+        """The next product, into the next output."""
+        slot = len(self._made)
+        pair = self._number % self._products.pairs
+        if pair == self._held[slot]:
+            pair = (pair + 1) % self._products.pairs
+        output = self.outputs[slot]
+        self._products.make(pair, output)
+        if self._flips.stuck or slot == self._strike_at:
+            self._flips.strike(output)
+        self._held[slot] = pair
+        self._made.append(_Made(self._number, pair, self._done[self._stage.phase] + slot))
+        self._number += 1
+
+    def _judge(self) -> None:
+        """The verification of the product that was made last."""
+        slot, made = len(self._made) - 1, self._made[-1]
+        self._products.judge(made.number, made.pair, self.outputs[slot], self._verdicts, slot)
 
     def _is_middle(self, iterations: int) -> bool:
         """Whether the block that begins now is to have the middle of the measurement in it, as far as can be told."""
