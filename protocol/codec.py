@@ -53,16 +53,18 @@ def decode(data: bytes, kind: type[T]) -> T:
     return Decoder[T](kind).decode(data)
 
 
-_EXPONENT_OF_ONES: Final = re.compile(rb"\xcb[\x7f\xff][\xf0-\xff]|\xca[\x7f\xff][\x80-\xff]")
+_DOUBLE_OF_ONES: Final = re.compile(rb"\xcb[\x7f\xff][\xf0-\xff]")
+_SINGLE_OF_ONES: Final = re.compile(rb"\xca[\x7f\xff][\x80-\xff]")
 """How MessagePack writes NaN and the infinities, in either size. Other bytes may look alike, so a match proves nothing.
 
 To look for it takes microseconds; to look at every value took more than half of the time of reading 100,000 results.
+Two patterns, because one that begins with a certain byte is looked for five times as fast as one of two beginnings.
 """
 
 
 def _require_finite(message: object, data: bytes) -> None:
     """Raise ProtocolError when a message holds a float that is not finite, at any depth. data: the message in bytes."""
-    if _EXPONENT_OF_ONES.search(data):
+    if _DOUBLE_OF_ONES.search(data) or _SINGLE_OF_ONES.search(data):
         _look_for_finite(message)
 
 

@@ -4,8 +4,10 @@ Plain Python, because the worker may not wait for an import and the orchestrator
 take less than two milliseconds.
 """
 
+import functools
 import itertools
 import math
+import operator
 from collections.abc import Sequence
 from statistics import fmean
 from typing import Final
@@ -34,10 +36,10 @@ def relative_half_width(times_ms: Sequence[float], batches: int = BATCHES) -> fl
     if not centre > 0:
         raise ValueError(f"the mean of a series of times must be above zero, got {centre}")
     deviations = [mean - centre for mean in means]
-    squares = sum(deviation * deviation for deviation in deviations)
+    squares = sum(map(operator.mul, deviations, deviations))
     if squares == 0:
         return 0.0
-    products = sum(a * b for a, b in itertools.pairwise(deviations))
+    products = sum(map(operator.mul, deviations, deviations[1:]))
     # So few batches show an autocorrelation r as too small by about (1 + 3 r) / batches (Kendall 1954). Without giving
     # that back, intervals at which measuring stopped were right 89 % of the time, not 92 %, where iterations had an
     # autocorrelation of 0.9, standard profile [sim].
@@ -54,6 +56,7 @@ def _batch_means(values: Sequence[float], batches: int) -> list[float]:
     return [math.fsum(values[begin:end]) / (end - begin) for begin, end in itertools.pairwise(edges)]
 
 
+@functools.cache
 def student_t_975(degrees: int) -> float:
     """The 97.5 % point of Student's t, by Hill's expansion: right to 0.3 % from 4 degrees of freedom on."""
     z3, z5, z7 = _Z**3, _Z**5, _Z**7

@@ -165,11 +165,12 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         The sender may be anybody's code, the file another machine's: figures are made of sound results alone.
         """
         try:
-            below = next((name for name, times_ms in self._times_ms.items() if min(times_ms, default=0.0) < 0), None)
+            unpacked = self._times_ms
         except ProtocolError as error:
             return str(error)
-        if below is not None:
-            return f"{below}: a time is below zero"
+        for name, data in self.series.items():
+            if floats.has_sign(data) and min(unpacked[name]) < 0:
+                return f"{name}: a time is below zero"
         if any(block.end_ns < block.start_ns or block.iterations < 0 for block in self.blocks):
             return "a block ends before it begins, or counts backwards"
         if self.group < 1 or self.items_per_iteration < 0:

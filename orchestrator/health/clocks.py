@@ -1,5 +1,6 @@
 """What the ten readings a second say of a GPU's clocks over a whole run. Pure."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -29,20 +30,23 @@ class ClockUse:
 def over(boots: Iterable[Sequence[Sample]]) -> ClockUse:
     """The use over the samples of each boot, in order of time."""
     known = [[sample for sample in samples if sample.reasons is not None] for samples in boots]
-    masks = [sample.reasons or 0 for samples in known for sample in samples]
+    masks = Counter([sample.reasons or 0 for samples in known for sample in samples])
     if not masks:
         return ClockUse()
+    readings = masks.total()
     return ClockUse(
-        readings=len(masks),
-        slowed=sum(bool(mask & clock_events.SLOWDOWN) for mask in masks) / len(masks),
+        readings=readings,
+        slowed=sum(times for mask, times in masks.items() if mask & clock_events.SLOWDOWN) / readings,
         slowed_worst=max((share for share in map(_worst, known) if share is not None), default=None),
-        capped=sum(bool(mask & POWER_CAP) for mask in masks) / len(masks),
+        capped=sum(times for mask, times in masks.items() if mask & POWER_CAP) / readings,
     )
 
 
 def _worst(samples: Sequence[Sample]) -> float | None:
     """The highest share of slowed readings within any window that the readings fill."""
-    total = [0, *accumulate(int(bool((sample.reasons or 0) & clock_events.SLOWDOWN)) for sample in samples)]
+    total = [0, *accumulate([bool((sample.reasons or 0) & clock_events.SLOWDOWN) for sample in samples])]
+    if not total[-1]:
+        return 0.0 if samples and samples[-1].at_ns - samples[0].at_ns >= WINDOW_NS else None
     worst: float | None = None
     begin = 0
     for end, sample in enumerate(samples):

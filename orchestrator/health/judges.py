@@ -33,6 +33,8 @@ class Action(enum.StrEnum):
     """What to do, mildest first."""
 
     NOTHING = ""
+    RESUME = "go on with `resume`"
+    AGAIN = "burn it in again"
     MONITOR = "keep an eye on it"
     RESET = "reset the GPU"
     REBOOT = "reboot the machine"

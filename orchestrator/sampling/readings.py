@@ -7,9 +7,9 @@ measurement was shorter than the time between two samples, from the nearest one.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from statistics import fmean
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -60,56 +60,81 @@ class Readings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     @property
     def slowdown(self) -> float | None:
         """Fraction of the measured time in which heat or a brake held clocks down, by whichever sign says more."""
-        return max((part for part in (self.thermal_violation, self.slowdown_samples) if part is not None), default=None)
+        if self.thermal_violation is None or self.slowdown_samples is None:
+            return self.slowdown_samples if self.thermal_violation is None else self.thermal_violation
+        return max(self.thermal_violation, self.slowdown_samples)
+
+
+class Track:
+    """Samples of one GPU during one boot, by time: made once where many measurements are looked for among them."""
+
+    def __init__(self, samples: Sequence[Sample]) -> None:
+        self._samples = samples
+        self._times_ns = [sample.at_ns for sample in samples]
+
+    def over(self, windows: Sequence[Window]) -> Readings:
+        """Readings over the measured windows (blocks), ordered by time."""
+        if not windows:
+            return Readings(note="nothing was measured")
+        if not self._samples:
+            return Readings(note="no telemetry was recorded")
+        first = bisect_left(self._times_ns, windows[0][0] - NEAR_NS)
+        behind = bisect_right(self._times_ns, windows[-1][1] + NEAR_NS)
+        return _readings(self._samples[first:behind], self._times_ns[first:behind], windows)
 
 
 def over(samples: Sequence[Sample], windows: Sequence[Window]) -> Readings:
     """Readings over the measured windows (blocks), both ordered by time."""
-    if not windows:
-        return Readings(note="nothing was measured")
-    if not samples:
-        return Readings(note="no telemetry was recorded")
-    around = samples[_from(samples, windows[0][0] - NEAR_NS) : _after(samples, windows[-1][1] + NEAR_NS)]
-    inside = _inside(around, windows)
+    return Track(samples).over(windows)
+
+
+def _readings(around: Sequence[Sample], times_ns: Sequence[int], windows: Sequence[Window]) -> Readings:
+    """around: the samples near the windows, taken at times_ns."""
+    inside = [
+        sample
+        for begin, end in windows
+        for sample in around[bisect_left(times_ns, begin) : bisect_right(times_ns, end)]
+    ]
     near = inside or _nearest(around, windows)
     if not near:
         return Readings(note="no telemetry within 1 s of the measurement")
-    measured_s = sum(end - begin for begin, end in windows) / 1e9
-    averaged = _averaged(around, windows, inside) if measured_s >= MIN_MEASURED_S else {}
-    temperatures = _known(sample.temperature_c for sample in near)
-    reasons = _known(sample.reasons for sample in near)
+    measured_ns = sum([end - begin for begin, end in windows])
+    measured_s = measured_ns / 1e9
+    counters = _Counters(times_ns, _moments(times_ns, windows), windows)
+    averaged = _averaged(around, counters, inside) if measured_s >= MIN_MEASURED_S else {}
+    temperatures = _known([sample.temperature_c for sample in near])
     values: dict[str, float | None] = {
         **averaged,
         "temperature_c": _mean(temperatures),
         "temperature_max_c": max(temperatures, default=None),
-        "sm_clock_mhz": _mean(_known(sample.sm_clock_mhz for sample in near)),
-        "memory_clock_mhz": _mean(_known(sample.memory_clock_mhz for sample in near)),
-        "memory_used_bytes": max(_known(sample.memory_used_bytes for sample in near), default=None),
-        "reasons": _all_bits(reasons),
-        "thermal_violation": _held(around, windows, lambda sample: sample.thermal_violation_ns),
-        "power_violation": _held(around, windows, lambda sample: sample.power_violation_ns),
+        "sm_clock_mhz": _mean(_known([sample.sm_clock_mhz for sample in near])),
+        "memory_clock_mhz": _mean(_known([sample.memory_clock_mhz for sample in near])),
+        "memory_used_bytes": max(_known([sample.memory_used_bytes for sample in near]), default=None),
+        "reasons": _all_bits(_known([sample.reasons for sample in near])),
+        "thermal_violation": counters.held([sample.thermal_violation_ns for sample in around], measured_ns),
+        "power_violation": counters.held([sample.power_violation_ns for sample in around], measured_ns),
     }
-    slowdown = _mean([bool(mask & clock_events.SLOWDOWN) for mask in _known(sample.reasons for sample in inside)])
+    slowdown = _mean([bool(mask & clock_events.SLOWDOWN) for mask in _known([sample.reasons for sample in inside])])
     derived = {"slowdown_samples": slowdown, "sm_clock_drift_percent": _drift(inside)}
     return msgspec.convert({**values, **derived, "note": _note(values, measured_s)}, Readings)
 
 
 def _drift(inside: Sequence[Sample]) -> float | None:
     """Percent by which the SM clock moved from one half to the other; None for too few samples to tell."""
-    clocks = _known(sample.sm_clock_mhz for sample in inside)
+    clocks = _known([sample.sm_clock_mhz for sample in inside])
     if len(clocks) < MIN_FOR_CLOCK_DRIFT:
         return None
     before, after = fmean(clocks[: len(clocks) // 2]), fmean(clocks[len(clocks) // 2 :])
     return (after / before - 1) * 100 if before > 0 else None
 
 
-def _averaged(around: Sequence[Sample], windows: Sequence[Window], inside: Sequence[Sample]) -> dict[str, float | None]:
+def _averaged(around: Sequence[Sample], counters: "_Counters", inside: Sequence[Sample]) -> dict[str, float | None]:
     """What boards average over a second: known only for long measurements. inside: the samples in the windows."""
-    energy_mj = _increase(around, windows, lambda sample: sample.energy_mj)
-    power_mw = _mean(_known(sample.power_mw for sample in inside))
+    energy_mj = counters.increase([sample.energy_mj for sample in around])
+    power_mw = _mean(_known([sample.power_mw for sample in inside]))
     return {
-        "gpu_utilization_percent": _mean(_known(sample.gpu_percent for sample in inside)),
-        "memory_utilization_percent": _mean(_known(sample.memory_percent for sample in inside)),
+        "gpu_utilization_percent": _mean(_known([sample.gpu_percent for sample in inside])),
+        "memory_utilization_percent": _mean(_known([sample.memory_percent for sample in inside])),
         "power_draw_w": None if power_mw is None else power_mw / 1000,
         "energy_j": None if energy_mj is None else energy_mj / 1000,
     }
@@ -133,15 +158,6 @@ def of_slice(readings: Readings) -> Readings:
     return msgspec.structs.replace(readings, energy_j=None, note=note)
 
 
-def _inside(samples: Sequence[Sample], windows: Sequence[Window]) -> list[Sample]:
-    times_ns = [sample.at_ns for sample in samples]
-    return [
-        sample
-        for begin, end in windows
-        for sample in samples[bisect_left(times_ns, begin) : bisect_right(times_ns, end)]
-    ]
-
-
 def _nearest(around: Sequence[Sample], windows: Sequence[Window]) -> list[Sample]:
     """The sample nearest to a window, if any is near."""
 
@@ -152,52 +168,69 @@ def _nearest(around: Sequence[Sample], windows: Sequence[Window]) -> list[Sample
     return [] if nearest is None or distance_ns(nearest) > NEAR_NS else [nearest]
 
 
-def _increase(
-    around: Sequence[Sample], windows: Sequence[Window], counter: Callable[[Sample], int | None]
-) -> float | None:
-    """By how much a cumulative counter rose within the windows. None where samples are missing or it fell."""
-    known = [(sample.at_ns, value) for sample in around if (value := counter(sample)) is not None]
-    times_ns, values = [at_ns for at_ns, _ in known], [value for _, value in known]
-    if values != sorted(values):
-        return None
-    total = 0.0
-    for begin, end in windows:
-        at_begin, at_end = _interpolated(times_ns, values, begin), _interpolated(times_ns, values, end)
-        if at_begin is None or at_end is None:
+class _Moment(NamedTuple):
+    """A moment between two samples: their places, how long after the first it is, and how far they are apart."""
+
+    before: int
+    after: int
+    since_ns: int
+    apart_ns: int
+
+
+def _moments(times_ns: Sequence[int], windows: Sequence[Window]) -> list[_Moment] | None:
+    """Begin and end of each window. None where one of them is not between two samples, or these are far apart."""
+    found: list[_Moment] = []
+    last = len(times_ns) - 1
+    for window in windows:
+        for at_ns in window:
+            after = bisect_right(times_ns, at_ns)
+            if after == 0 or (after > last and times_ns[-1] < at_ns):
+                return None
+            before, after = after - 1, min(after, last)
+            apart_ns = times_ns[after] - times_ns[before]
+            if apart_ns > NEAR_NS:
+                return None
+            found.append(_Moment(before, after, at_ns - times_ns[before], apart_ns))
+    return found
+
+
+class _Counters(NamedTuple):
+    """Reads cumulative counters between samples. moments: of the windows, the same for every counter that was read."""
+
+    times_ns: Sequence[int]
+    moments: list[_Moment] | None
+    windows: Sequence[Window]
+
+    def increase(self, values: Sequence[int | None]) -> float | None:
+        """By how much a counter rose within the windows. None where samples are missing or it fell."""
+        known, moments = _known(values), self.moments
+        if len(known) < len(values):
+            kept = [at_ns for at_ns, value in zip(self.times_ns, values, strict=True) if value is not None]
+            moments = _moments(kept, self.windows)
+        if moments is None or known != sorted(known):
             return None
-        total += at_end - at_begin
-    return total
+        if known[0] == known[-1]:
+            return 0.0  # it stood still, as most do: nothing to be read between
+        at = [_between(known[one.before], known[one.after], one) for one in moments]
+        total = 0.0
+        for begin, end in zip(at[::2], at[1::2], strict=True):
+            total += end - begin
+        return total
+
+    def held(self, values: Sequence[int | None], measured_ns: int) -> float | None:
+        """Fraction of the measured time by which a counter of nanoseconds rose; None where it says nothing."""
+        held_ns = self.increase(values)
+        return None if held_ns is None or not measured_ns else min(1.0, held_ns / measured_ns)
 
 
-def _held(around: Sequence[Sample], windows: Sequence[Window], counter: Callable[[Sample], int | None]) -> float | None:
-    """Fraction of the measured time by which a counter of nanoseconds rose; None where it says nothing."""
-    held_ns, measured_ns = _increase(around, windows, counter), sum(end - begin for begin, end in windows)
-    return None if held_ns is None or not measured_ns else min(1.0, held_ns / measured_ns)
-
-
-def _interpolated(times_ns: Sequence[int], values: Sequence[int], at_ns: int) -> float | None:
-    """Value of a counter at a moment between two samples that are not further apart than NEAR_NS."""
-    index = bisect_right(times_ns, at_ns)
-    if index == 0 or (index == len(times_ns) and times_ns[-1] < at_ns):
-        return None
-    later = min(index, len(times_ns) - 1)
-    before_ns, before, after_ns, after = times_ns[index - 1], values[index - 1], times_ns[later], values[later]
-    if after_ns - before_ns > NEAR_NS:
-        return None
-    if after_ns == before_ns:
+def _between(before: int, after: int, moment: _Moment) -> float:
+    """Value of a counter at a moment between two samples."""
+    if moment.apart_ns == 0:
         return float(before)
-    return before + (after - before) * (at_ns - before_ns) / (after_ns - before_ns)
+    return before + (after - before) * moment.since_ns / moment.apart_ns
 
 
-def _from(samples: Sequence[Sample], at_ns: int) -> int:
-    return bisect_left(samples, at_ns, key=lambda sample: sample.at_ns)
-
-
-def _after(samples: Sequence[Sample], at_ns: int) -> int:
-    return bisect_right(samples, at_ns, key=lambda sample: sample.at_ns)
-
-
-def _known(values: Iterable[int | None]) -> list[int]:
+def _known(values: Sequence[int | None]) -> list[int]:
     return [value for value in values if value is not None]
 
 

@@ -5,8 +5,10 @@
 The extremes are kept, so that a spike of a tenth of a second is still seen. Pure.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from statistics import fmean
 from typing import Final
 
@@ -19,11 +21,11 @@ ALL_POINTS: Final = 3200
 LEAST_POINTS: Final = 40
 
 READINGS: Final[Mapping[str, Callable[[Sample], float | None]]] = {
-    "utilization_percent": lambda sample: sample.gpu_percent,
+    "utilization_percent": attrgetter("gpu_percent"),
     "power_w": lambda sample: None if sample.power_mw is None else sample.power_mw / 1000,
-    "temperature_c": lambda sample: sample.temperature_c,
-    "sm_clock_mhz": lambda sample: sample.sm_clock_mhz,
-    "memory_clock_mhz": lambda sample: sample.memory_clock_mhz,
+    "temperature_c": attrgetter("temperature_c"),
+    "sm_clock_mhz": attrgetter("sm_clock_mhz"),
+    "memory_clock_mhz": attrgetter("memory_clock_mhz"),
 }
 """What is followed, by names that give the unit."""
 
@@ -59,20 +61,24 @@ def trace(samples: Sequence[Sample], most: int) -> Trace:
     )
 
 
-def _stretches(samples: Sequence[Sample], most: int) -> list[list[Sample]]:
+def _stretches(samples: Sequence[Sample], most: int) -> list[Sequence[Sample]]:
     """The samples by stretch of time; stretches without any are left out."""
     if len(samples) <= most:
         return [[sample] for sample in samples]
     first_ns = samples[0].at_ns
     length_ns = (samples[-1].at_ns - first_ns) // most + 1
-    found: dict[int, list[Sample]] = {}
-    for sample in samples:
-        found.setdefault((sample.at_ns - first_ns) // length_ns, []).append(sample)
-    return list(found.values())
+    found: list[Sequence[Sample]] = []
+    begin = 0
+    while begin < len(samples):
+        number = (samples[begin].at_ns - first_ns) // length_ns
+        end = bisect_left(samples, first_ns + (number + 1) * length_ns, lo=begin, key=attrgetter("at_ns"))
+        found.append(samples[begin:end])
+        begin = end
+    return found
 
 
 def _curve(stretches: Sequence[Sequence[Sample]], read: Callable[[Sample], float | None]) -> Curve:
-    known = [[value for sample in inside if (value := read(sample)) is not None] for inside in stretches]
+    known = [[value for value in map(read, inside) if value is not None] for inside in stretches]
     return Curve(
         low=tuple(min(values, default=None) for values in known),
         mean=tuple(fmean(values) if values else None for values in known),

@@ -6,6 +6,7 @@ launches are thrown together only to show their shape (`pooled`); nothing is con
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import chain
 from statistics import fmean, median
 
 import msgspec
@@ -93,7 +94,9 @@ def of_cell(results: Sequence[Result], launches: Sequence[LaunchFigures]) -> Cel
     """The figures of a cell from its launches, all at one batch size, at least one. launches: of_launch of each."""
     names = [name for name in launches[0].means_ms if all(name in launch.means_ms for launch in launches)]
     throughputs = [launch.throughput for launch in launches if launch.throughput is not None]
-    pooled = {name: series.summarise([time for result in results for time in result.times_ms(name)]) for name in names}
+    pooled = {
+        name: series.summarise(list(chain.from_iterable(result.times_ms(name) for result in results))) for name in names
+    }
     return CellFigures(
         launches=len(launches),
         means_ms={name: median(launch.means_ms[name] for launch in launches) for name in names},

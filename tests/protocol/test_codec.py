@@ -118,6 +118,20 @@ def test_series_survive(values: list[float]) -> None:
     assert floats.unpack(floats.pack(values)) == values
 
 
+@given(st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False)))
+def test_signs_are_seen_without_unpacking(values: list[float]) -> None:
+    """Of any value, also of a nought below zero."""
+    assert floats.has_sign(floats.pack(values)) == any(math.copysign(1, value) < 0 for value in values)
+
+
+def test_a_time_below_zero_is_a_flaw_and_a_signed_nought_is_none() -> None:
+    """Wherever in the series it stands, and in whichever series."""
+    for values, flaw in (([1.0, -1e-30], "a time is below zero"), ([-0.0, 0.0, 2.0], None), ([], None)):
+        series = {"forward": floats.pack([1.0]), "iteration": floats.pack(values)}
+        found = result(CELL, series=series).flaw
+        assert found == (None if flaw is None else f"iteration: {flaw}")
+
+
 def test_series_that_are_not_whole_or_not_finite_are_refused() -> None:
     """A torn series, or one with NaN or an infinity in it, is an error; one of values as large as can be is none."""
     with pytest.raises(ProtocolError, match="multiple of 4"):

@@ -60,6 +60,17 @@ def test_ten_minutes_are_looked_for_in_the_whole_run() -> None:
     assert clocks.over([[]]).readings == 0
 
 
+def test_clocks_that_nothing_held_down_were_not_in_the_worst_ten_minutes_either() -> None:
+    """Nought, where ten minutes were watched; of less nothing is said."""
+
+    def samples(seconds: int) -> list[Sample]:
+        return [Sample(at_ns=second * SECOND_NS, reasons=0x4) for second in range(seconds)]
+
+    assert (clocks.over([samples(601)]).slowed_worst, clocks.over([samples(600)]).slowed_worst) == (0.0, None)
+    both = clocks.over([samples(601), [Sample(at_ns=0, reasons=0x40)]])
+    assert (both.readings, both.slowed, both.capped) == (602, 1 / 602, 601 / 602)
+
+
 def test_counters_that_begin_anew_are_all_new() -> None:
     """A reset or a reboot sets counters back: what they show afterwards came since."""
     looks = [

@@ -284,7 +284,7 @@ def test_lines_of_a_run_pass_no_escapes_on(monkeypatch: pytest.MonkeyPatch) -> N
     idle = DeviceLine(uuid=HOSTILE, label=HOSTILE, name=HOSTILE, note=HOSTILE)
     failure = Failure(category=Category.EXCEPTION, message=HOSTILE, phase=Phase.BUILD, evidence={HOSTILE: HOSTILE})
     shown = terminal.make(tty.stream, verbose=True)
-    shown.show(Snapshot(devices=(line, idle), done=0, total=1, failed=0, elapsed_s=1, eta_s=None))
+    shown.show(Snapshot(devices=(line, idle), done=0, total=1, share=0.0, failed=0, elapsed_s=1, eta_s=None))
     shown.tell(Notice(level="warning", message=HOSTILE))
     shown.tell(CellEnded(label=HOSTILE, cell=HOSTILE, batch_size=1, attempt=1, summary=HOSTILE, failure=failure))
     shown.close()

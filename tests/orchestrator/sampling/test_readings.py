@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.sampling.readings import Readings, Window, over
+from orchestrator.sampling.readings import Readings, Track, Window, over
 from protocol.messages import Sample
 
 SECOND = 1_000_000_000
 
 
-def at(second: float, **values: int) -> Sample:
+def at(second: float, **values: int | None) -> Sample:
     """A sample at a moment given in seconds."""
     return Sample(at_ns=round(second * SECOND), **values)
 
@@ -107,6 +107,33 @@ def test_a_counter_that_fell_is_not_used() -> None:
     """A driver that was loaded again starts its counters at zero."""
     samples = [*steady(10), *(at(10 + tick / 10, energy_mj=tick) for tick in range(1, 51))]
     assert over(samples, [window(5, 14)]).energy_j is None
+
+
+def test_a_counter_is_read_between_the_samples_that_have_it() -> None:
+    """Where every third sample lacks it, its neighbours tell what it was; another counter is not concerned."""
+    samples = [
+        at(tick / 10, energy_mj=None if tick % 3 == 0 else 70_000 * tick, temperature_c=60) for tick in range(201)
+    ]
+    assert over(samples, [window(6, 14.95)]).energy_j == pytest.approx(70 * 89.5)
+    assert over(steady(20), [window(6, 14.95)]).energy_j == pytest.approx(70 * 89.5)
+
+
+def test_a_counter_that_stood_still_beside_a_gap_is_unknown() -> None:
+    """Nobody looked: it may have stood still, or begun anew."""
+    watched = steady(20)
+    assert over(watched, [window(1, 12)]).thermal_violation == 0.0
+    gap = [sample for sample in watched if not 11.5 * SECOND < sample.at_ns < 13 * SECOND]
+    assert over(gap, [window(1, 12)]).thermal_violation is None
+
+
+def test_one_track_tells_of_every_measurement_what_it_would_alone() -> None:
+    """Samples that are far from a measurement change nothing, however many there are."""
+    samples = [*steady(100), *(at(300 + tick / 10, temperature_c=80) for tick in range(100))]
+    track = Track(samples)
+    for begin in (3, 50, 94, 305, 500):
+        windows = [window(begin, begin + 2), window(begin + 2.1, begin + 5.7)]
+        near = [sample for sample in samples if (begin - 2) * SECOND < sample.at_ns < (begin + 8) * SECOND]
+        assert track.over(windows) == over(near or samples, windows)
 
 
 def test_thermal_violation_is_a_fraction_of_the_measured_time() -> None:

@@ -114,6 +114,23 @@ def test_rows_of_another_kind_are_a_gap(path: Path) -> None:
     assert read_samples(path) == tuple(samples(1, 5))
 
 
+def test_every_field_comes_back_as_itself(path: Path) -> None:
+    """No reading is taken for another one."""
+    written = Sample(**{name: place for place, name in enumerate(Sample.__struct_fields__, start=1)})
+    write(path, [written])
+    assert read_samples(path) == (written,)
+
+
+def test_rows_of_this_version_that_are_none_are_a_gap(path: Path) -> None:
+    """One without a time, one too short and one too long cost themselves alone."""
+    fields = Sample.__struct_fields__
+    good, untimed = (7, *[None] * (len(fields) - 1)), (None, *[1] * (len(fields) - 1))
+    file = FrameFile(path)
+    file.append(codec.encode(Batch(boot_id="boot", fields=fields, rows=(untimed, good[:-1], (*good, 1), good))))
+    file.close()
+    assert read_samples(path) == (Sample(at_ns=7),)
+
+
 def test_boots_are_kept_apart(path: Path) -> None:
     """Monotonic time begins anew with a boot: a sample of another one would speak for the wrong measurement."""
     write(path, samples(50, 60), boot="first")

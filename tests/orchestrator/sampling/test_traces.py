@@ -43,6 +43,21 @@ def test_a_pause_has_no_points() -> None:
     assert made.curves["power_w"].mean == (1.0, 2.0)
 
 
+@given(st.lists(st.integers(0, 2_000), min_size=1, max_size=200).map(sorted), st.integers(1, 20))
+def test_every_sample_is_in_the_stretch_of_its_time(times_ns: list[int], most: int) -> None:
+    """Stretches are of one length from the first sample on; each has all the samples of its time."""
+    made = trace([Sample(at_ns=at_ns, power_mw=at_ns * 1000) for at_ns in times_ns], most)
+    if len(times_ns) <= most:
+        assert made.at_ns == tuple(times_ns)
+        return
+    length_ns = (times_ns[-1] - times_ns[0]) // most + 1
+    stretches: dict[int, list[int]] = {}
+    for at_ns in times_ns:
+        stretches.setdefault((at_ns - times_ns[0]) // length_ns, []).append(at_ns)
+    assert made.at_ns == tuple(inside[0] for inside in stretches.values())
+    assert made.curves["power_w"].high == tuple(inside[-1] for inside in stretches.values())
+
+
 def test_nothing_makes_an_empty_trace() -> None:
     """A GPU that was never read has no curves."""
     assert trace([], 100) == Trace()
