@@ -26,6 +26,8 @@ from protocol.exit_codes import MEANING, ExitCode
 from protocol.paths import RunPaths
 
 MISSED: Final = "threshold missed"
+MOST_PRICE: Final = 1e9
+"""Of an hour, in any currency. What is made of it stays a number that every format can tell."""
 _WITHOUT: Final = "Without the file, the run is held against nothing."
 
 
@@ -34,7 +36,7 @@ class Against(Part, frozen=True, kw_only=True):
 
     baseline: Side | None = None
     thresholds: tuple[Threshold, ...] = ()
-    price_per_hour: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    price_per_hour: Annotated[float, msgspec.Meta(gt=0, le=MOST_PRICE)] | None = None
 
     def __bool__(self) -> bool:
         """Whether anything was asked for."""

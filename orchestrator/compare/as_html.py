@@ -1,6 +1,6 @@
 """Comparisons as one HTML file that needs no network, in the look of the report.
 
-Comparison, several ── Page (report/html/view.py) ── report/html/binding.py ──▶ bytes
+Comparison, several ── Page (report/html/view.py) ── report/html/fitting.py ──▶ bytes
 
 Verdict and exit code come first, then what changed, the speed of each cell on the band of what counts as the same, what
 has no verdict and why, and all cells. Of several runs against one, the reader chooses which is drawn.
@@ -13,8 +13,8 @@ from orchestrator.compare import wording
 from orchestrator.compare.as_text import LEGEND, MEANS
 from orchestrator.compare.comparison import ComparedCell, Comparison
 from orchestrator.configuration.naming import counted
-from orchestrator.report.html.binding import bound
 from orchestrator.report.html.cells import MOST_CELLS, batch
+from orchestrator.report.html.fitting import fitted
 from orchestrator.report.html.view import (
     Badge,
     Card,
@@ -30,7 +30,6 @@ from orchestrator.report.html.view import (
     Table,
     Tone,
     numbers,
-    said,
     table,
     texts,
 )
@@ -87,7 +86,7 @@ _FILTERED: Final = ("Second run", "GPU", "Phase", "Mode", "Verdict")
 
 def to_html(comparisons: Sequence[Comparison], code: ExitCode) -> bytes:
     """The whole page, of one comparison or more."""
-    return bound(page(comparisons, code))
+    return fitted(page(comparisons, code))
 
 
 def page(comparisons: Sequence[Comparison], code: ExitCode) -> Page:
@@ -241,7 +240,7 @@ def _without_verdict(comparisons: Sequence[Comparison]) -> Section:
         for verdict in _WITHOUT_VERDICT
         for words, names in wording.grouped(one, verdict).items()
     ]
-    apart = tuple(f"{words}." for one in comparisons for words in wording.apart(one))
+    apart = tuple(f"{words}." for one in comparisons for words in wording.apart(one, MOST_NAMES))
     header = (*texts(*(("Runs",) if several else ()), "Verdict", "Fact"), *numbers("Cells"), *texts("Which"))
     tables = (table("Cells without a verdict, and why", header, rows, elsewhere=_ELSEWHERE),) if rows else ()
     words = apart if rows or apart else ("Every cell has a verdict.",)
@@ -262,18 +261,20 @@ def _cells(comparisons: Sequence[Comparison]) -> Cells:
     left_out = {"Second run"} if len(comparisons) == 1 else set()
     titles = [title for title in _COLUMNS if title not in left_out]
     found = [(one, cell) for one in comparisons for cell in wording.ordered(one.cells)]
-    note = ""
     if len(found) > MOST_CELLS:
-        found.sort(key=lambda each: wording.GRAVEST_FIRST.index(each[1].verdict))
-        note = f"{len(found) - MOST_CELLS} more cells are in {_ELSEWHERE}; what matters is here first."
-    entries = [_row(one, cell) for one, cell in found[:MOST_CELLS]]
+        found.sort(key=lambda each: _rank(each[1]))
+    kept = found[:MOST_CELLS]
+    entries = [_row(one, cell) for one, cell in kept]
     rows = tuple(tuple(row[title] for title in titles) for row in entries)
-    chosen = tuple(
-        (titles.index(title), tuple(dict.fromkeys(said(row[title]) for row in entries)))
-        for title in _FILTERED
-        if title not in left_out
-    )
-    return Cells(Table("All cells", tuple(Column(title, _COLUMNS[title]) for title in titles), rows, note), chosen)
+    columns = tuple(Column(title, _COLUMNS[title]) for title in titles)
+    more = f"{{}} more cells are in {_ELSEWHERE}; what matters is here first."
+    narrowed = tuple(titles.index(title) for title in _FILTERED if title not in left_out)
+    whole = Table("All cells", columns, rows, beyond=len(found) - len(kept), more=more)
+    return Cells(whole, narrowed, tuple(_rank(cell) for _, cell in kept))
+
+
+def _rank(cell: ComparedCell) -> int:
+    return wording.GRAVEST_FIRST.index(cell.verdict)
 
 
 def _row(one: Comparison, cell: ComparedCell) -> dict[str, Entry]:

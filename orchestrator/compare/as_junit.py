@@ -3,9 +3,11 @@
 a verdict of --fail-on        failure
 no verdict (INCONCLUSIVE, NOT COMPARABLE)   skipped, with the reason
 any other                     passed
+a cell that the second run lacks            as one that is NOT COMPARABLE; one that it has alone: skipped
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple
 from xml.etree.ElementTree import Element, SubElement, tostring  # XML is written here and never read
 
 from orchestrator.compare import wording
@@ -14,31 +16,50 @@ from orchestrator.report.plain import plain
 from orchestrator.stats.two_runs import Verdict
 
 
+class _Case(NamedTuple):
+    """outcome: failure, skipped, or nothing for one that passed."""
+
+    name: str
+    model_name: str
+    outcome: str
+    message: str
+
+
 def to_junit(comparisons: Sequence[Comparison], fail_on: Collection[Verdict]) -> bytes:
     """The file."""
     root = Element("testsuites", name="gpubench compare")
     for one in comparisons:
         suite = SubElement(root, "testsuite", name=plain(f"{one.before} -> {one.after}: {one.title}"))
-        counts = {"failure": 0, "skipped": 0}
-        name = wording.naming(one)
-        for cell in one.cells:
-            outcome = _outcome(cell, fail_on)
-            case = SubElement(suite, "testcase", name=plain(name(cell)), classname=plain(cell.model_name))
-            if outcome:
-                counts[outcome] += 1
-                SubElement(case, outcome, message=plain(_message(cell)))
-            SubElement(case, "system-out").text = plain(_message(cell))
-        suite.set("tests", str(len(one.cells)))
-        suite.set("failures", str(counts["failure"]))
-        suite.set("skipped", str(counts["skipped"]))
+        cases = list(_cases(one, fail_on))
+        for case in cases:
+            element = SubElement(suite, "testcase", name=plain(case.name), classname=plain(case.model_name))
+            if case.outcome:
+                SubElement(element, case.outcome, message=plain(case.message))
+            SubElement(element, "system-out").text = plain(case.message)
+        suite.set("tests", str(len(cases)))
+        suite.set("failures", str(sum(case.outcome == "failure" for case in cases)))
+        suite.set("skipped", str(sum(case.outcome == "skipped" for case in cases)))
     data: bytes = tostring(root, encoding="utf-8", xml_declaration=True)
     return data + b"\n"
 
 
-def _outcome(cell: ComparedCell, fail_on: Collection[Verdict]) -> str:
-    if cell.verdict in fail_on:
+def _cases(one: Comparison, fail_on: Collection[Verdict]) -> Iterator[_Case]:
+    """The cells that both runs have, then those that one has alone."""
+    name, name_lone = wording.naming(one), wording.naming_lone(one)
+    for cell in one.cells:
+        yield _Case(name(cell), cell.model_name, _outcome(cell.verdict, fail_on), _message(cell))
+    for cells, other, outcome in (
+        (one.only_before, one.after, _outcome(Verdict.NOT_COMPARABLE, fail_on)),
+        (one.only_after, one.before, "skipped"),
+    ):
+        for lone in cells:
+            yield _Case(name_lone(lone), lone.model_name, outcome, f"not measured in {other}")
+
+
+def _outcome(verdict: Verdict, fail_on: Collection[Verdict]) -> str:
+    if verdict in fail_on:
         return "failure"
-    return "skipped" if cell.verdict in (Verdict.INCONCLUSIVE, Verdict.NOT_COMPARABLE) else ""
+    return "skipped" if verdict in (Verdict.INCONCLUSIVE, Verdict.NOT_COMPARABLE) else ""
 
 
 def _message(cell: ComparedCell) -> str:

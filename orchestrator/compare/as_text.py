@@ -27,7 +27,7 @@ def to_text(comparisons: Sequence[Comparison], code: ExitCode) -> str:
 MEANS: Final = {
     ExitCode.PASSED: "no verdict that fails the comparison",
     ExitCode.MISSED: "a verdict that fails the comparison",
-    ExitCode.INCOMPLETE: "nothing was comparable, or conclusive",
+    ExitCode.INCOMPLETE: "a comparison with nothing comparable, or conclusive",
 }
 
 
@@ -58,9 +58,10 @@ def _one(one: Comparison) -> Iterator[str]:
         yield from layout.wrap(f"Margin: {', '.join(number(margin) for margin in margins)} percent.")
         yield ""
     notes = [
+        *wording.apart(one),
+        *wording.remarks(one, Verdict.SLOWER),
         *wording.remarks(one, Verdict.INCONCLUSIVE),
         *wording.remarks(one, Verdict.NOT_COMPARABLE),
-        *wording.apart(one),
         *one.notes,
     ]
     if notes:

@@ -3,10 +3,12 @@
 Side, Side ── pairs ─┬─ an identity fact differs ──────────▶ NOT COMPARABLE
                      ├─ something stands against a verdict ─▶ INCONCLUSIVE, with the ratio and the reason
                      └─ stats/two_runs.py ─────────────────▶ FASTER | SLOWER | SAME | INCONCLUSIVE
+                          └─ nobody watched for throttling ▶ SLOWER | INCONCLUSIVE, with that as the reason
 """
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace as replaced
 from statistics import median
 from typing import Final
 
@@ -21,7 +23,7 @@ from orchestrator.report.parts import Part
 from orchestrator.stats import two_runs
 from orchestrator.stats.margins import Margins
 from orchestrator.stats.two_runs import Judged, Pair, Verdict
-from protocol.cell import Workload
+from protocol.cell import DeviceKind, Workload
 from protocol.exit_codes import ExitCode
 
 END_TO_END: Final = frozenset({Workload.LOAD, Workload.GENERATION})
@@ -72,6 +74,14 @@ class ComparedCell(Part, frozen=True, kw_only=True):
     needed_beyond: bool = False
 
 
+class LoneCell(Part, frozen=True, kw_only=True):
+    """A cell of one run that the other has not measured. gpu: the label of its device."""
+
+    cell: str
+    model_name: str
+    gpu: str
+
+
 class StackChange(Part, frozen=True, kw_only=True):
     """A fact of the stack that differs. Null where it is unknown on that side."""
 
@@ -99,8 +109,8 @@ class Comparison(Part, frozen=True, kw_only=True):
     cells: tuple[ComparedCell, ...]
     counts: dict[Verdict, int]
     mean: Mean | None
-    only_before: int
-    only_after: int
+    only_before: tuple[LoneCell, ...]
+    only_after: tuple[LoneCell, ...]
     notes: tuple[str, ...]
 
 
@@ -110,7 +120,7 @@ def compare(before: Side, after: Side, margins: Margins, percent: float | None =
     places, only_before, only_after = pairing.cells(before, after, paired)
     reasons = [facts.difference(*pair) for pair in places]
     compared = [pair for pair, reason in zip(places, reasons, strict=True) if not reason]
-    names = keys.names(place.cell.key for place, _ in places)
+    names = keys.names(one.cell.key for one in [*(first for first, _ in places), *only_before, *only_after])
     pairs = [_pair(one, other, margins, percent) for one, other in compared]
     doubts = [facts.doubt(*pair) for pair in compared]
     # What gets no verdict is no test either: it neither lends its variance nor counts for Holm.
@@ -135,15 +145,25 @@ def compare(before: Side, after: Side, margins: Margins, percent: float | None =
         cells=cells,
         counts=dict(Counter(cell.verdict for cell in cells)),
         mean=_mean(pairs),
-        only_before=only_before,
-        only_after=only_after,
-        notes=tuple(_notes(before, after, paired, changes, cells)),
+        only_before=tuple(_lone(place, names) for place in only_before),
+        only_after=tuple(_lone(place, names) for place in only_after),
+        notes=tuple(_notes(before, after, paired, changes, cells, boards=percent is None and _boards(compared))),
     )
 
 
 def exit_code(comparisons: Sequence[Comparison], fail_on: Collection[Verdict]) -> ExitCode:
-    """1 for a verdict that is not allowed, 4 where nothing was comparable or conclusive, else 0."""
-    seen = {verdict for one in comparisons for verdict, number in one.counts.items() if number}
+    """The gravest over the comparisons: 1 for a verdict that is not allowed, 4 where one said nothing, else 0.
+
+    A cell of the first run that the other has not measured counts as NOT COMPARABLE. One that is new is no loss.
+    """
+    codes = {_exit_code(one, fail_on) for one in comparisons}
+    return next((code for code in (ExitCode.MISSED, ExitCode.INCOMPLETE) if code in codes), ExitCode.PASSED)
+
+
+def _exit_code(one: Comparison, fail_on: Collection[Verdict]) -> ExitCode:
+    seen = {verdict for verdict, number in one.counts.items() if number}
+    if one.only_before:
+        seen.add(Verdict.NOT_COMPARABLE)
     if seen & set(fail_on):
         return ExitCode.MISSED
     return ExitCode.PASSED if seen & {Verdict.FASTER, Verdict.SLOWER, Verdict.SAME} else ExitCode.INCOMPLETE
@@ -170,10 +190,13 @@ def _margin(before: Place, after: Place, margins: Margins) -> float:
 
 
 def _compared(pair: tuple[Place, Place], names: _Names, rates: Pair, judged: Judged | None, doubt: str) -> ComparedCell:
+    unwatched = facts.unwatched(*pair)
     if judged is None:
         judged = two_runs.without_verdict(rates, two_runs.LEAST_LAUNCHES if doubt == facts.ONE_LAUNCH else 0)
+    elif unwatched and judged.verdict is not Verdict.SLOWER:
+        judged = replaced(judged, verdict=Verdict.INCONCLUSIVE, wanted=0)
     return replace(
-        _cell(*pair, names, judged.verdict, doubt),
+        _cell(*pair, names, judged.verdict, doubt or unwatched),
         margin_percent=rates.margin * 100,
         ratio=judged.ratio,
         low=judged.low,
@@ -211,6 +234,18 @@ def _cell(before: Place, after: Place, names: _Names, verdict: Verdict, reason: 
     )
 
 
+def _lone(place: Place, names: _Names) -> LoneCell:
+    key = place.cell.key
+    return LoneCell(cell=names[key], model_name=key.model_name, gpu=place.device.label)
+
+
+def _boards(compared: Sequence[tuple[Place, Place]]) -> bool:
+    """Whether any cell is compared on another GPU of the same model."""
+    return any(
+        one.device.gpu_uuid != other.device.gpu_uuid and other.device.kind != DeviceKind.CPU for one, other in compared
+    )
+
+
 def _mean(pairs: Sequence[Pair]) -> Mean | None:
     found = two_runs.together(pairs)
     return None if found is None else Mean(ratio=found.ratio, low=found.low, high=found.high, cells=found.cells)
@@ -226,7 +261,13 @@ def _title(changes: Sequence[Change]) -> str:
 
 
 def _notes(
-    before: Side, after: Side, paired: dict[str, str], changes: Sequence[Change], cells: Sequence[ComparedCell]
+    before: Side,
+    after: Side,
+    paired: dict[str, str],
+    changes: Sequence[Change],
+    cells: Sequence[ComparedCell],
+    *,
+    boards: bool,
 ) -> Iterator[str]:
     if len({change.name for change in changes}) > 1:
         yield "several facts of the stack differ: what is seen is their joint effect"
@@ -234,7 +275,7 @@ def _notes(
         alone = [device.label for device in side.devices if device.gpu_uuid not in set(taken)]
         if alone:
             yield f"{len(alone)} devices of {side.name} have no partner in {other.name}: {', '.join(alone[:8])}"
-    if any(old != new for old, new in paired.items()):
+    if boards:
         yield "other boards of the same model: what healthy boards differ by was added to the margin"
     if any(cell.p is not None for cell in cells):
         yield SESSIONS

@@ -2,6 +2,7 @@
 
 identity facts   must agree, or the cell is NOT COMPARABLE, with the fact that differs
 doubts           keep any verdict back: INCONCLUSIVE, with the reason
+not watched      keeps SAME and FASTER back, and is told beside SLOWER
 stack facts      are what people compare: never refused, named in the title
 """
 
@@ -54,7 +55,7 @@ _OF_THE_DEVICE: Final = (
 _FAULTS: Final = (
     _Fault("without a result", lambda one: not one.cell.values, with_status=True),
     _Fault("measured at a smaller batch than asked for", lambda one: one.cell.status != Status.OK),
-    _Fault("throttled", lambda one: one.cell.throttled),
+    _Fault("throttled", lambda one: one.cell.throttled is True),
     _Fault("contaminated by another process", lambda one: one.cell.contaminated),
 )
 
@@ -103,6 +104,13 @@ def doubt(before: Place, after: Place) -> str:
     if min(len(before.cell.values), len(after.cell.values)) < 2:
         return ONE_LAUNCH
     return ""
+
+
+def unwatched(before: Place, after: Place) -> str:
+    """Which side was perhaps throttled, because nobody watched its GPU, in words; empty where both were watched."""
+    sides = {"the first": before, "the second": after}
+    who = [name for name, one in sides.items() if one.cell.throttled is None]
+    return f"whether {' and '.join(who)} {'were' if len(who) > 1 else 'was'} throttled is not known" if who else ""
 
 
 class Change(NamedTuple):

@@ -5,7 +5,7 @@ the same UUID ──▶ else the same model of GPU, in the order of their number
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from orchestrator.compare.facts import Place
 from orchestrator.compare.side import Side, SideDevice
@@ -42,15 +42,26 @@ def places(side: Side) -> _Places:
     }
 
 
-def cells(before: Side, after: Side, paired: dict[str, str]) -> tuple[list[tuple[Place, Place]], int, int]:
-    """The pairs, in the order of the first run, and how many cells of the first and of the second have no partner."""
+class Cells(NamedTuple):
+    """The pairs, in the order of the first run, and the cells of the first and of the second that have no partner."""
+
+    pairs: list[tuple[Place, Place]]
+    only_before: list[Place]
+    only_after: list[Place]
+
+
+def cells(before: Side, after: Side, paired: dict[str, str]) -> Cells:
+    """Which cell stands beside which. paired: UUID before → UUID after."""
     first, second = places(before), places(after)
-    pairs = [
-        (place, second[paired[uuid], key])
-        for (uuid, key), place in first.items()
-        if uuid in paired and (paired[uuid], key) in second
-    ]
-    return pairs, len(first) - len(pairs), len(second) - len(pairs)
+    found = Cells([], [], [])
+    for (uuid, key), place in first.items():
+        partner = second.pop((paired[uuid], key), None) if uuid in paired else None
+        if partner is None:
+            found.only_before.append(place)
+        else:
+            found.pairs.append((place, partner))
+    found.only_after.extend(second.values())
+    return found
 
 
 def by_key(side: Side) -> dict[CellKey, list[Place]]:

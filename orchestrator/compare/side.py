@@ -23,9 +23,9 @@ from protocol.result import SteadyState
 
 VERSION: Final = 1
 
-_LEAST: Final = 1e-9
-_MOST: Final = 1e18
-Rate = Annotated[float, msgspec.Meta(ge=_LEAST, le=_MOST)]
+LEAST: Final = 1e-9
+MOST: Final = 1e18
+Rate = Annotated[float, msgspec.Meta(ge=LEAST, le=MOST)]
 """Nothing that gpubench measures lies beyond: what does was made up, and its powers would overflow."""
 
 
@@ -33,6 +33,7 @@ class SideCell(Part, frozen=True, kw_only=True):
     """A cell on one device. values: the figure of each launch; is_time: less is better; metric: its name in the report.
 
     status, reason: what became of it; ran_at: the batch size that ran. parameters: of the model, as counted.
+    throttled: None where nobody has watched.
     """
 
     gpu_uuid: str
@@ -43,7 +44,7 @@ class SideCell(Part, frozen=True, kw_only=True):
     ran_at: int | None
     parameters: int | None
     steady: bool
-    throttled: bool
+    throttled: bool | None
     contaminated: bool
     power_capped: bool
 
@@ -83,8 +84,16 @@ class Side(Part, frozen=True, kw_only=True):
     cells: tuple[SideCell, ...]
 
 
+def impossible(report: Report) -> Iterator[str]:
+    """Figures of launches that nothing has measured, each with its cell, as "1e+308 of resnet50 inference fp32 b8"."""
+    for uuid, key, metric, _ in _metrics(report):
+        for value in metric.launch_values:
+            if not LEAST <= value <= MOST:
+                yield f"{value:g} of {key.words} on {uuid}"
+
+
 def of_report(report: Report, name: str) -> Side:
-    """The run of that report. name: what people call it here, as a file or a folder."""
+    """The run of that report, without figures that are `impossible`. name: what people call it, as a file or folder."""
     return Side(
         baseline_version=VERSION,
         name=name,
@@ -93,7 +102,7 @@ def of_report(report: Report, name: str) -> Side:
         profile=report.test_configuration.profile,
         stack=_stack(report),
         devices=tuple(_device(one) for one in report.gpu_info),
-        cells=tuple(_cells(report)),
+        cells=tuple(_cell(*found) for found in _metrics(report)),
     )
 
 
@@ -139,12 +148,13 @@ def _device(gpu: GpuInfo) -> SideDevice:
     )
 
 
-def _cells(report: Report) -> Iterator[SideCell]:
+def _metrics(report: Report) -> Iterator[tuple[str, CellKey, Measured, int | None]]:
+    """Every cell on its device, with the number of its model's parameters."""
     for result in report.results:
         for key, metric in keys.of_model(result):
-            yield _cell(result.gpu_uuid, key, metric, result.parameters_count)
+            yield result.gpu_uuid, key, metric, result.parameters_count
     for probe in report.probes:
-        yield _cell(probe.gpu_uuid, keys.of_probe(probe), probe, None)
+        yield probe.gpu_uuid, keys.of_probe(probe), probe, None
 
 
 def _cell(gpu_uuid: str, key: CellKey, metric: Measured, parameters: int | None) -> SideCell:
@@ -153,12 +163,12 @@ def _cell(gpu_uuid: str, key: CellKey, metric: Measured, parameters: int | None)
         gpu_uuid=gpu_uuid,
         key=key,
         metric=next((name for name in names if getattr(metric, name) is not None), names[0]),
-        values=tuple(value for value in metric.launch_values if _LEAST <= value <= _MOST),
+        values=tuple(value for value in metric.launch_values if LEAST <= value <= MOST),
         status=metric.status,
         ran_at=metric.batch_size,
         parameters=parameters,
         steady=metric.steady_state != SteadyState.NONE,
-        throttled=metric.throttled is True,
+        throttled=metric.throttled,
         contaminated=metric.contaminated,
         power_capped=(metric.power_capped_percent or 0) > 100 * CAPPED_SHARE,
     )

@@ -1,6 +1,7 @@
 """JSON that people hand in, read with suspicion: typed, whole, and never more than memory holds."""
 
 import os
+import re
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -11,6 +12,11 @@ from orchestrator.errors import ConfigError
 
 MAX_BYTES: Final = 256 * 1024 * 1024
 """A report of 100,000 launches takes 100 MB. Numbers take up to 16 times as much in memory as in a file."""
+
+_LONE_SURROGATE: Final = re.compile(
+    rb"(?<!\\)(?:\\\\)*\\u[dD][89abAB][0-9a-fA-F]{2}(?:[^\\]|\\[^u]|\\u[^dD]|\\u[dD][^c-fC-F])"
+)
+"""The first half of a character without its second one, which msgspec takes for a file that ends there."""
 
 T = TypeVar("T")
 
@@ -35,8 +41,15 @@ def decode(data: bytes, kind: type[T], name: str) -> T:
     except msgspec.ValidationError as error:
         raise ConfigError(f"{name}: not as gpubench writes it: {error}") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        why = "it is cut off" if "truncated" in str(error) else f"it is not JSON: {error}"
-        why = why if data.strip() else "it is empty"
-        raise ConfigError(f"{name}: damaged: {why}") from error
+        raise ConfigError(f"{name}: damaged: {_damage(data, str(error))}") from error
     except RecursionError as error:
         raise ConfigError(f"{name}: nested too deeply to be a report") from error
+
+
+def _damage(data: bytes, error: str) -> str:
+    if not data.strip():
+        return "it is empty"
+    if "truncated" not in error:
+        return f"it is not JSON: {error}"
+    half = _LONE_SURROGATE.search(data)
+    return "it is cut off" if half is None else f"half a character (a lone surrogate) at byte {half.start()}"

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from orchestrator.compare.comparison import ComparedCell, Comparison
+from orchestrator.compare.comparison import ComparedCell, Comparison, LoneCell
 from orchestrator.configuration.naming import counted
 from orchestrator.stats.two_runs import MOST_LAUNCHES, Verdict
 
@@ -14,6 +14,8 @@ GRAVEST_FIRST: Final = (
     Verdict.SAME,
     Verdict.NOT_COMPARABLE,
 )
+_MOST_LONE: Final = 10
+"""Names of cells that one run alone has, where the format is read from top to bottom."""
 NOTHING: Final = "no cell was measured in both"
 
 
@@ -25,8 +27,9 @@ def ordered(cells: Sequence[ComparedCell]) -> list[ComparedCell]:
 
 
 def headline(one: Comparison) -> str:
-    """How many cells got which word, and the mean."""
-    return "; ".join([verdicts(one), *([mean(one)] if one.mean else [])])
+    """How many cells got which word, the mean, and how many cells of the first run the second has not measured."""
+    missing = f"{counted(len(one.only_before), 'cell')} of {one.before} missing" if one.only_before else ""
+    return "; ".join(filter(None, (verdicts(one), mean(one), missing)))
 
 
 def verdicts(one: Comparison) -> str:
@@ -44,8 +47,21 @@ def mean(one: Comparison) -> str:
 
 def naming(one: Comparison) -> Callable[[ComparedCell], str]:
     """How its cells are called: with the device where there are several."""
-    several = len({(cell.gpu_before, cell.gpu_after) for cell in one.cells}) > 1
+    several = _on_several(one)
     return lambda cell: f"{cell.gpu_before} {cell.cell}" if several else cell.cell
+
+
+def naming_lone(one: Comparison) -> Callable[[LoneCell], str]:
+    """How cells without a partner are called: likewise."""
+    several = _on_several(one)
+    return lambda cell: f"{cell.gpu} {cell.cell}" if several else cell.cell
+
+
+def _on_several(one: Comparison) -> bool:
+    """Whether its cells, with a partner and without, are on several devices."""
+    pairs = {(cell.gpu_before, cell.gpu_after) for cell in one.cells}
+    devices = {before for before, _ in pairs} | {cell.gpu for cell in (*one.only_before, *one.only_after)}
+    return len(pairs) > 1 or len(devices) > 1
 
 
 def ratio(cell: ComparedCell) -> str:
@@ -89,9 +105,12 @@ def grouped(one: Comparison, verdict: Verdict) -> dict[str, list[str]]:
     return found
 
 
-def apart(one: Comparison) -> Iterator[str]:
-    """Cells that have no partner."""
-    for number, side in ((one.only_before, one.before), (one.only_after, one.after)):
-        if number:
-            were = "was" if number == 1 else "were"
-            yield f"{counted(number, 'cell')} of {side} {were} not measured in the other run"
+def apart(one: Comparison, most: int = _MOST_LONE) -> Iterator[str]:
+    """Cells that have no partner, the first of them by name."""
+    name = naming_lone(one)
+    for cells, side in ((one.only_before, one.before), (one.only_after, one.after)):
+        if cells:
+            were = "was" if len(cells) == 1 else "were"
+            more = f" and {len(cells) - most} more" if len(cells) > most else ""
+            names = ", ".join(name(cell) for cell in cells[:most])
+            yield f"{counted(len(cells), 'cell')} of {side} {were} not measured in the other run: {names}{more}"

@@ -22,6 +22,11 @@ def counted(number: int, one: str, more: str = "") -> str:
     return f"{number} {one if number == 1 else more or f'{one}s'}"
 
 
+def kind_of_run(profile: str, preset: str | None, level: str | None) -> str:
+    """What was asked for in a word: the level of a burn-in, else the preset, else the profile."""
+    return f"burn-in {level}" if level is not None else preset or profile
+
+
 def by_reason(left_out: Iterable[tuple[str, str, str]]) -> Iterator[tuple[str, str, set[str]]]:
     """Each reason once, with the names of all models that it holds for, and the devices that it concerns.
 

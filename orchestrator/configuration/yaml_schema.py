@@ -18,6 +18,7 @@ _PART: Final = re.compile(r"\.([^.\[\]]+)|\[(\d+|\.\.\.)\]")
 _UNKNOWN: Final = re.compile(r"^Object contains unknown field `(.*?)`")
 _MISSING: Final = re.compile(r"^Object missing required field `(.*?)`")
 _TOO_LARGE: Final = re.compile(r"^Expected `int` <=|^Number out of range")
+_EXPONENT: Final = re.compile(r"([-+]?)(\d[\d_]*)(\.\d*)?[eE]([-+]?)(\d+)")
 _SHOWN: Final = 60
 
 
@@ -40,7 +41,7 @@ def explain(error: msgspec.ValidationError, value: object, kind: object) -> Prob
         return Problem(path, f"the key {missing.group(1)} is missing")
     if _TOO_LARGE.search(text):
         return Problem(path, f"{_shown(value)} is too large{_largest(expected)}")
-    return Problem(path, f"expected {words(expected)}, got {_shown(value)}")
+    return Problem(path, f"expected {words(expected)}, got {_shown(value)}{_as_yaml(value, expected)}")
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
@@ -80,6 +81,16 @@ def _largest(kind: inspect.Type) -> str:
     options = kind.types if isinstance(kind, inspect.UnionType) else (kind,)
     bounds = [one.le for one in options if isinstance(one, inspect.IntType) and one.le is not None]
     return f"; the largest that is allowed is {max(bounds)}" if bounds else ""
+
+
+def _as_yaml(value: object, expected: inspect.Type) -> str:
+    """How a number such as 1e3 is written, which YAML takes for a word; nothing where it is something else."""
+    options = expected.types if isinstance(expected, inspect.UnionType) else (expected,)
+    found = _EXPONENT.fullmatch(value) if isinstance(value, str) else None
+    if found is None or len(found[0]) > _SHOWN or not any(isinstance(one, inspect.FloatType) for one in options):
+        return ""
+    sign, whole, part, power_sign, power = found.groups()
+    return f": in YAML it is written {sign}{whole}{part or '.0'}e{power_sign or '+'}{power}"
 
 
 def _bound(how: str, limit: float | None) -> str:

@@ -4,7 +4,7 @@
       ├─ each cell: Welch, against the margin ── Holm over the cells ──▶ FASTER | SLOWER
       ├─ each cell: two one-sided tests, that is its 90 % interval inside the margin ──▶ SAME
       └─ neither ──▶ INCONCLUSIVE, with how many launches would be needed
-    all cells together ──▶ geometric mean of the ratios, with its interval
+    all cells together, each with its own variance ──▶ geometric mean of the ratios, with its interval
 
 The launch is the unit: iterations of one launch agree with each other far better than launches do, and a test on pooled
 iterations sees a difference 71 % of the time where there is none. The margin is the same number both ways on the
@@ -112,17 +112,21 @@ def without_verdict(pair: Pair, wanted: int) -> Judged:
 
 
 def together(pairs: Sequence[Pair]) -> Together | None:
-    """The geometric mean over the cells, each counted alike; None for no cell."""
+    """The geometric mean over the cells, each counted alike; None for no cell.
+
+    Each cell's variance is its own: the sum of so many needs no pooling, and shrunk ones share their degrees of
+    freedom, so that they may not be counted for each cell again. Degrees of the sum: Welch and Satterthwaite.
+    """
     if not pairs:
         return None
     logs = [(_logs(pair.before), _logs(pair.after)) for pair in pairs]
     middle = fmean([fmean(after) - fmean(before) for before, after in logs])
-    estimates = _estimates(logs)
-    known = [one for one in estimates if one is not None]
-    if len(known) < len(pairs):
-        return Together(math.exp(middle), None, None, len(pairs))
-    variance = math.fsum(one.variance for one in known)
-    degrees = variance**2 / math.fsum(one.variance**2 / one.degrees for one in known)
+    parts: list[Variance] = []
+    for launches in (side for both in logs for side in both):
+        if (own := pooled.of_launches(launches)) is None:
+            return Together(math.exp(middle), None, None, len(pairs))
+        parts.append(Variance(own.value / len(launches), own.degrees))
+    variance, degrees = _sum(parts)
     reach = student.quantile(1 - ALPHA / 2, degrees) * math.sqrt(variance) / len(pairs)
     return Together(math.exp(middle), math.exp(middle - reach), math.exp(middle + reach), len(pairs))
 
@@ -144,16 +148,22 @@ def _estimates(logs: Sequence[tuple[list[float], list[float]]]) -> list[_Estimat
             found.append(None)
             continue
         parts = Variance(first.value / len(old), first.degrees), Variance(second.value / len(new), second.degrees)
-        variance = math.fsum(part.value for part in parts)
+        variance, degrees = _sum(parts)
         found.append(
             _Estimate(
                 log_ratio=fmean(new) - fmean(old),
                 of_launches=first.value + second.value,
                 variance=variance,
-                degrees=_stepped(variance**2 / math.fsum(part.value**2 / part.degrees for part in parts)),
+                degrees=_stepped(degrees),
             )
         )
     return found
+
+
+def _sum(parts: Sequence[Variance]) -> tuple[float, float]:
+    """The variance of a sum of independent parts, and its degrees of freedom (Welch, Satterthwaite)."""
+    variance = math.fsum(part.value for part in parts)
+    return variance, variance**2 / math.fsum(part.value**2 / part.degrees for part in parts)
 
 
 def _stepped(degrees: float) -> float:

@@ -31,6 +31,7 @@ def made(folder: Path, *, slow: float = 1.0, seed: int = 1, driver: str = "570.8
     for queue in run.stored.plan.order.values():
         for cell, number in queue:
             run.measured(cells[cell], number=number, forward_ms=10 * slow * (1 + chance.gauss(0, 0.003)), noise=0.001)
+    run.samples()
     run.finish()
     reports.write(run.report(), run.paths, [ReportFormat.JSON])
     return folder

@@ -15,6 +15,7 @@ from orchestrator.stats import margins
 from orchestrator.stats.two_runs import Verdict
 from protocol.exit_codes import ExitCode
 from tests.fakes.sides import STACK, cell, cells, device, side
+from tests.fakes.tables import rows
 
 HOSTILE = "<script>alert(1)</script>|`x`\x1b[31m\n# [a](b) @all ]]> & \u202e"
 
@@ -50,7 +51,8 @@ def test_text_begins_with_what_changed_and_shows_what_matters_first(mixed: Compa
     assert rows == ["Verdict", "SLOWER", "INCONCLUSIVE", "SAME", "SAME", "SAME"]
     assert "NOT COMPARABLE: the second is throttled: hot inference bf16 b8" in text
     assert "launches a side would be needed" in text
-    assert "1 cell of before was not measured in the other run" in text
+    assert "1 cell of before was not measured in the other run: gone inference bf16 b8" in " ".join(text.split())
+    assert "; 1 cell of before missing" in text
     assert "1 SLOWER, 1 INCONCLUSIVE, 3 SAME, 1 NOT COMPARABLE; geometric mean" in " ".join(lines)
     assert lines[-1].startswith("Exit code 1")
     assert max(map(layout.width, lines)) <= layout.WIDTH
@@ -77,16 +79,17 @@ def test_markdown_stays_short() -> None:
 def test_junit_has_a_case_for_each_cell(mixed: Comparison) -> None:
     """What --fail-on names fails, what has no verdict is skipped."""
     suite = ET.fromstring(to_junit([mixed], {Verdict.SLOWER}))[0]
-    assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("6", "1", "2")
+    assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("7", "1", "3")
     outcomes = {case.get("name"): next(child.tag for child in case) for case in suite}
     assert outcomes["slow inference bf16 b8"] == "failure"
-    assert outcomes["noisy inference bf16 b8"] == outcomes["hot inference bf16 b8"] == "skipped"
+    assert {outcomes[f"{name} inference bf16 b8"] for name in ("noisy", "hot", "gone")} == {"skipped"}
     assert outcomes["model-0 inference bf16 b8"] == "system-out"
     message = next(case[0].get("message") for case in suite if case.get("name") == "slow inference bf16 b8")
     assert message is not None
     assert message.startswith("SLOWER, speed 0.900, 95 % interval")
     strict = ET.fromstring(to_junit([mixed], {Verdict.INCONCLUSIVE, Verdict.NOT_COMPARABLE}))[0]
-    assert (strict.get("failures"), strict.get("skipped")) == ("2", "0")
+    assert (strict.get("failures"), strict.get("skipped")) == ("3", "0")
+    assert strict.find("testcase[@name='gone inference bf16 b8']/failure[@message='not measured in after']") is not None
 
 
 def test_names_cannot_steer_what_shows_them() -> None:
@@ -146,11 +149,64 @@ def test_modes_and_sizes_are_told_apart_in_every_format() -> None:
     assert {("a", "loaded", "224"), ("a", "solo", "224"), ("b", "loaded", "512")} <= shown
 
 
+def test_long_names_are_told_apart_in_the_text() -> None:
+    """On several GPUs, solo and loaded, and at two sizes: the part that differs comes last, and is not cut off."""
+    both = [
+        cell("resnet50", gpu_uuid=gpu, mode=mode, input_size=size)
+        for gpu in ("GPU-0", "GPU-1")
+        for mode in ("solo", "loaded")
+        for size in (224, 512)
+    ]
+    two = (device(0), device(1))
+    found = compare(side(*both, devices=two), side(*both, devices=two), margins.load())
+    shown = [row[0] for row in rows(to_text([found], ExitCode.PASSED))[1:]]
+    assert sorted(shown) == sorted(
+        f"GPU {gpu} resnet50 inference bf16 b8 {mode} input {size}"
+        for gpu in (0, 1)
+        for mode in ("solo", "loaded")
+        for size in (224, 512)
+    )
+
+
 def test_nothing_in_common_is_said() -> None:
     """No table, and no mean."""
-    found = compare(side(cell("a")), side(cell("b")), margins.load())
+    found = compare(side(cell("a")), side(cell("b"), name="after"), margins.load())
     text = to_text([found], ExitCode.INCOMPLETE)
     assert "no cell was measured in both" in text
     assert "|" not in text
     assert "nothing compares" in to_markdown([found])
-    assert ET.fromstring(to_junit([found], ()))[0].get("tests") == "0"
+    suite = ET.fromstring(to_junit([found], {Verdict.NOT_COMPARABLE}))[0]
+    assert [(case.get("name"), case[0].tag, case[0].get("message")) for case in suite] == [
+        ("a inference bf16 b8", "failure", "not measured in after"),
+        ("b inference bf16 b8", "skipped", "not measured in before"),
+    ]
+
+
+def test_cells_of_one_run_alone_are_named_in_every_format() -> None:
+    """The first of them, with their device where there are several, and how many more; JSON and JUnit have all."""
+    two = (device(0), device(1))
+    both = [*cells(40), *(msgspec.structs.replace(one, gpu_uuid="GPU-1") for one in cells(40))]
+    found = compare(side(*both, devices=two), side(*cells(40), name="after"), margins.load())
+    sentence = "40 cells of before were not measured in the other run: GPU 1 model-0 inference bf16 b8, "
+    for shown, more in (
+        (to_text([found], ExitCode.PASSED), "and 30 more"),
+        (to_markdown([found]), "and 30 more"),
+        (page([found], ExitCode.PASSED).sections[-1].words[0], "and 10 more"),
+    ):
+        line = " ".join(shown.split())
+        assert sentence in line
+        assert line.count("GPU 1 model-") == 40 - int(more.split()[1])
+        assert more in line
+    assert len(msgspec.json.decode(msgspec.json.encode(found))["only_before"]) == 40
+    cases = [str(case.get("name")) for case in ET.fromstring(to_junit([found], ()))[0]]
+    assert sum(name.startswith("GPU 1 model-") for name in cases) == 40
+
+
+def test_a_regression_that_nobody_watched_says_so() -> None:
+    """In every format, beside the verdict."""
+    found = compare(side(cell(throttled=None)), side(cell("resnet50", 90.0, 90.1, 90.2)), margins.load())
+    words = "whether the first was throttled is not known"
+    assert f"SLOWER: {words}: resnet50 inference bf16 b8" in " ".join(to_text([found], ExitCode.MISSED).split())
+    assert f"SLOWER ({words})" in to_markdown([found])
+    assert words in to_junit([found], ()).decode()
+    assert words in str(page([found], ExitCode.MISSED).cells.table.rows)

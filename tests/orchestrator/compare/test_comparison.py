@@ -1,5 +1,6 @@
 """Which cells of two runs are compared, what keeps them from it, what changed, and what it means for the exit code."""
 
+import msgspec
 import pytest
 
 from orchestrator.compare.comparison import Comparison, compare, exit_code
@@ -79,7 +80,8 @@ def test_another_kind_of_gpu_is_not_comparable(changes: dict[str, object], reaso
 def test_another_cell_is_no_partner(changes: dict[str, object]) -> None:
     """What cells are found by: both are told to be without a partner."""
     one = held(side(cell()), side(cell(**changes)))  # type: ignore[arg-type]  # fields of a key
-    assert (one.cells, one.only_before, one.only_after) == ((), 1, 1)
+    assert (one.cells, len(one.only_before), len(one.only_after)) == ((), 1, 1)
+    assert one.only_before[0].cell != one.only_after[0].cell
     assert exit_code([one], ()) is ExitCode.INCOMPLETE
 
 
@@ -123,6 +125,42 @@ def test_three_launches_are_asked_for_where_there_was_one() -> None:
     assert held(side(), side(cell("resnet50", 50.0))).cells[0].launches_needed == 3
     on_cpu = (device(kind="cpu"),)
     assert held(side(devices=on_cpu), side(cell("resnet50", 50.0), devices=on_cpu)).cells[0].launches_needed is None
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "reason"),
+    [
+        (False, None, "whether the second was throttled is not known"),
+        (None, False, "whether the first was throttled is not known"),
+        (None, None, "whether the first and the second were throttled is not known"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("speed", "verdict", "code"),
+    [(1.0, Verdict.INCONCLUSIVE, 4), (1.1, Verdict.INCONCLUSIVE, 4), (0.9, Verdict.SLOWER, 1)],
+)
+def test_what_nobody_watched_is_no_evidence_for_anything_good(
+    *, first: bool | None, second: bool | None, reason: str, speed: float, verdict: Verdict, code: int
+) -> None:
+    """A GPU without telemetry may have been throttled: neither SAME nor FASTER; what is slower is told all the same."""
+    after = cell("resnet50", *(speed * rate for rate in (100.0, 100.3, 99.8)), throttled=second)
+    one = held(side(cell(throttled=first)), side(after))
+    assert only(one) == (verdict, reason)
+    assert one.cells[0].low is not None
+    assert (one.cells[0].launches_needed, one.cells[0].needed_beyond) == (None, False)
+    assert exit_code([one], {Verdict.SLOWER}) == code
+
+
+def test_more_launches_are_not_asked_for_where_nobody_watches() -> None:
+    """They would not show that it is the same."""
+    noisy = cell("resnet50", 99.0, 101.0, 100.0)
+    watched, unwatched = (
+        held(side(noisy), side(noisy)),
+        held(side(noisy), side(msgspec.structs.replace(noisy, throttled=None))),
+    )
+    assert [one.cells[0].verdict for one in (watched, unwatched)] == [Verdict.INCONCLUSIVE] * 2
+    assert watched.cells[0].launches_needed is not None
+    assert unwatched.cells[0].launches_needed is None
 
 
 # ── verdicts and margins ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -188,7 +226,7 @@ def test_gpus_find_each_other_by_their_uuid() -> None:
     assert [(found.gpu_before, found.gpu_after, found.verdict) for found in one.cells] == [
         ("GPU 1", "GPU 0", Verdict.SAME)
     ]
-    assert one.only_before == 1
+    assert [(found.gpu, found.cell) for found in one.only_before] == [("GPU 0", "m inference bf16 b8")]
     assert "1 devices of before have no partner in after: GPU 0" in one.notes
 
 
@@ -201,6 +239,17 @@ def test_other_boards_are_paired_in_order_and_named() -> None:
     assert [(found.gpu_after, found.verdict) for found in one.cells] == [("GPU 6", Verdict.SAME)]
     assert one.title == "another board"
     assert any("other boards" in note for note in one.notes)
+    assert not any("other boards" in note for note in held(before, after, 3.0).notes)
+
+
+@pytest.mark.parametrize("changes", [{"gpu_name": "NVIDIA H100"}, {"kind": "cpu"}])
+def test_what_boards_differ_by_is_no_note_where_no_board_is_compared(changes: dict[str, str]) -> None:
+    """A GPU against another model, or a CPU device of another node: nothing was added to any margin that counts."""
+    kind = changes.get("kind", "cuda")
+    before = side(cell(), devices=(device(0, kind=kind),))
+    one = held(before, side(cell(gpu_uuid="GPU-7"), devices=(device(7, **changes),)))
+    assert len(one.cells) == 1
+    assert not any("other boards" in note for note in one.notes)
 
 
 # ── what changed ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -225,6 +274,26 @@ def test_one_session_a_side_is_told_wherever_there_is_an_interval() -> None:
     """Reboots and days are in none of them."""
     assert any("one session a side" in note for note in held(side(), side()).notes)
     assert not any("one session" in note for note in held(side(), side(cell("resnet50", 1.0))).notes)
+
+
+def test_of_several_comparisons_the_gravest_decides() -> None:
+    """One that says nothing is not made up for by another one; a regression is graver still."""
+    sound, nothing = held(side(), side()), held(side(), side(devices=(device(power_limit_w=500.0),)))
+    slower = held(side(), side(cell("resnet50", 90.0, 90.2, 89.9)))
+    assert exit_code([sound, sound], {Verdict.SLOWER}) is ExitCode.PASSED
+    assert exit_code([sound, nothing], {Verdict.SLOWER}) is ExitCode.INCOMPLETE
+    assert exit_code([nothing, sound], {Verdict.SLOWER}) is ExitCode.INCOMPLETE
+    assert exit_code([sound, nothing, slower], {Verdict.SLOWER}) is ExitCode.MISSED
+
+
+def test_a_cell_that_the_second_run_lacks_counts_as_not_comparable() -> None:
+    """Half of the cells gone is no success for who fails on what cannot be compared; a new cell is no loss."""
+    fewer, more = side(cell("a")), side(cell("a"), cell("b"))
+    gone, new = held(more, fewer), held(fewer, more)
+    assert [found.cell for found in gone.only_before] == ["b inference bf16 b8"]
+    assert exit_code([gone], {Verdict.NOT_COMPARABLE}) is ExitCode.MISSED
+    assert exit_code([gone], {Verdict.SLOWER}) is ExitCode.PASSED
+    assert exit_code([new], {Verdict.NOT_COMPARABLE}) is ExitCode.PASSED
 
 
 @pytest.mark.parametrize(

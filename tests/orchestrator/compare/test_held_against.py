@@ -1,13 +1,14 @@
 """What a run is held against: baselines with their score, costs, and how both reach the report."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from orchestrator.compare import against, baselines, costs
+from orchestrator.compare import against, baselines, costs, reading
 from orchestrator.compare.against import Against
 from orchestrator.compare.thresholds import Figure, Threshold
 from orchestrator.disk import reporting
@@ -17,7 +18,7 @@ from orchestrator.report import layout
 from orchestrator.report.as_markdown import to_markdown
 from orchestrator.report.as_text import to_text
 from orchestrator.report.comparisons import Met
-from orchestrator.report.html import further
+from orchestrator.report.html import further, overview
 from protocol.cell import Mode, Workload
 from protocol.failure import Category
 from tests.fakes.runs import FakeRun, cpus, gpus, shipped
@@ -185,6 +186,15 @@ def test_a_run_is_held_against_what_its_folder_says(tmp_path: Path) -> None:
     assert "Overall Performance Score: 200.0" in text
     assert "Overall score: 200.0; overall score = 100 x" in " ".join(text.split())
     assert max(map(layout.width, text.splitlines())) <= layout.WIDTH
+
+
+def test_a_report_without_a_baseline_says_which_there_is(tmp_path: Path) -> None:
+    """What it says to do can be done: the baseline that it names ships. The page says it once in the chapter."""
+    report = made(tmp_path).report()
+    (name,) = re.findall(r"--compare-baseline ([\w-]+)", report.summary.score_note)
+    assert reading.baseline(name).cells
+    chart = overview.score(report)
+    assert chart.empty.count("--compare-baseline") == 1
 
 
 def side_of(run: FakeRun) -> "against.Side":

@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -111,7 +112,11 @@ def damaged(report: bytes) -> dict[str, tuple[bytes, str]]:
         "a list": (b"[1, 2]", "not as gpubench writes it"),
         "older": (json.dumps({**made, "schema_version": other}).encode(), f"a report of schema version {other}"),
         "newer": (json.dumps({**made, "schema_version": 99}).encode(), "a report of schema version 99"),
-        "version in words": (b'{"schema_version": "four"}', "not as gpubench writes it"),
+        "version in words": (b'{"schema_version": "99.0"}', "a report of schema version '99.0'"),
+        "no version": (b'{"schema_version": [5]}', "not as gpubench writes it"),
+        "half a character": (b'{"schema_version": 1, "x": "\\ud800"}', r"half a character \(.*\) at byte 28"),
+        "a word that looks like one": (b'{"x": "\\ud83d\\ude00 \\\\ud800!", "y": ', "it is cut off"),
+        "cut off in a character": (b'{"x": "\\ud83d\\u', "it is cut off"),
         "NaN": (report.replace(b'"test_duration_seconds": ', b'"test_duration_seconds": NaN, "x": ', 1), "damaged"),
         "too large a number": (
             report.replace(b'"test_duration_seconds": ', b'"test_duration_seconds": 1e999, "x": ', 1),
@@ -120,6 +125,7 @@ def damaged(report: bytes) -> dict[str, tuple[bytes, str]]:
         "a field more": (json.dumps({**made, "more": 1}).encode(), "unknown field `more`"),
         "a field less": (json.dumps({**made, "summary": {}}).encode(), r"missing required field .* at `\$.summary`"),
         "nesting": (b'{"schema_version": 5, "x": ' + b"[" * 1_000_000, "nested too deeply"),
+        "a baseline in words": (b'{"baseline_version": "1.0"}', "a baseline of version '1.0'"),
         "another baseline": (b'{"baseline_version": 99}', "a baseline of version 99; this gpubench reads version 1"),
         "half a baseline": (b'{"baseline_version": 1}', "missing required field"),
     }
@@ -159,19 +165,59 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
             reading.read(name, "runs")
 
 
-def test_figures_that_cannot_be_are_left_out(tmp_path: Path, report: Path) -> None:
-    """Zeros, negative and huge numbers: a cell without figures, not an overflow."""
+@pytest.mark.parametrize("throttled", [True, False, None])
+def test_whether_a_gpu_was_throttled_is_read_as_it_is_told(
+    *, tmp_path: Path, report: Path, throttled: bool | None
+) -> None:
+    """What is not known is not taken for a no, in the file of a baseline either."""
+    made = json.loads(report.read_bytes())
+    made["probes"][0]["throttled"] = throttled
+    path = tmp_path / "told.json"
+    path.write_text(json.dumps(made))
+    found = reading.read(str(path), "runs")
+    assert next(cell.throttled for cell in found.cells if cell.key.phase is Workload.PROBE) is throttled
+    path.write_bytes(msgspec.json.encode(found))
+    assert reading.read(str(path), "runs").cells == found.cells
+
+
+@pytest.mark.parametrize("value", [0, -1.0, 1e300, 1e-300])
+def test_figures_that_cannot_be_are_refused(tmp_path: Path, report: Path, value: float) -> None:
+    """Zeros, negative and huge numbers, one among others too: with the file and the cell."""
     made = json.loads(report.read_bytes())
     metric = made["results"][0]["inference_metrics"]["batch_size_1"]
-    metric["launch_values"] = [0, -1.0, 1e300, 1e-300]
+    metric["launch_values"][1] = value
     bad = tmp_path / "bad.json"
     bad.write_text(json.dumps(made))
-    found = reading.read(str(bad), "runs")
-    assert [cell.values for cell in found.cells if cell.key.phase is Workload.INFERENCE] == [()]
+    words = f"bad.json: not as gpubench measures it: .* {re.escape(f'{value:g}')} of gpt2 inference fp32 b1 on GPU-"
+    with pytest.raises(ConfigError, match=words):
+        reading.read(str(bad), "runs")
+    probe = json.loads(report.read_bytes())
+    probe["probes"][0]["launch_values"] = [value]
+    bad.write_text(json.dumps(probe))
+    with pytest.raises(ConfigError, match="of hbm probe"):
+        reading.baseline(str(bad))
+
+
+def test_figures_that_cannot_be_are_refused_in_baselines(tmp_path: Path) -> None:
+    """By the type of the file."""
+    bad = tmp_path / "bad.json"
     baseline = json.loads(msgspec.json.encode(sides.side()))
     baseline["cells"][0]["values"] = [1e300]
     bad.write_text(json.dumps(baseline))
     with pytest.raises(ConfigError, match="Expected `float` <="):
+        reading.read(str(bad), "runs")
+
+
+def test_two_devices_of_one_uuid_are_refused(tmp_path: Path, report: Path) -> None:
+    """Nobody knows which of them a cell was measured on; in a baseline either."""
+    made = json.loads(report.read_bytes())
+    made["gpu_info"].append({**made["gpu_info"][0], "gpu_id": 7})
+    bad = tmp_path / "bad.json"
+    bad.write_text(json.dumps(made))
+    with pytest.raises(ConfigError, match=r"bad\.json: not as gpubench writes it: 2 devices have the UUID GPU-"):
+        reading.read(str(bad), "runs")
+    bad.write_bytes(msgspec.json.encode(sides.side(devices=(sides.device(), sides.device()))))
+    with pytest.raises(ConfigError, match="2 devices have the UUID GPU-0"):
         reading.read(str(bad), "runs")
 
 
@@ -194,6 +240,7 @@ def test_a_baseline_that_ships_is_found_by_its_name(tmp_path: Path, monkeypatch:
     (tmp_path / "baselines" / "h200-141gb.json").write_bytes(msgspec.json.encode(sides.side(name="x")))
     monkeypatch.setattr(reading, "configs_folder", lambda: tmp_path)
     assert reading.baseline("h200-141gb").name == "h200-141gb"
+    assert reading.read("h200-141gb", "runs") == reading.baseline("h200-141gb")
     with pytest.raises(ConfigError, match=r"Did you mean h200-141gb\? There is h200-141gb\."):
         reading.baseline("h200-141g")
 
