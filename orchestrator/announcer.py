@@ -10,6 +10,7 @@ from typing import Any, Final
 from orchestrator import progress
 from orchestrator.configuration.naming import counted
 from orchestrator.configuration.resolved import StoredRun
+from orchestrator.deciding.budget import Time
 from orchestrator.deciding.slots import RunState, Slot, SlotStatus
 from orchestrator.planning import estimate
 from orchestrator.processes.live import Live
@@ -30,6 +31,7 @@ class Announcer:
         self._display = display
         self._devices = {device.uuid: device for device in stored.devices}
         self._alike = progress.sizes(stored.plan.cells)
+        self._rounds = stored.configuration.burn_in is not None
         self._expected_s = {
             cell.id: estimate.launch_s(cell, stored.configuration, self._devices[cell.devices[0]])
             for cell in stored.plan.cells
@@ -65,9 +67,9 @@ class Announcer:
         )
 
     def show(
-        self, state: RunState, live: Mapping[str, Live], samples: Mapping[str, Sample], left_s: float | None, note: str
+        self, state: RunState, live: Mapping[str, Live], samples: Mapping[str, Sample], limited: Time | None, note: str
     ) -> None:
-        """Where the run stands. left_s: until its time is up, None where it has no limit."""
+        """Where the run stands. limited: how it stands in its time, None where that has no limit."""
         now = time.monotonic()
         if now >= self._counted + COUNT_EVERY_S or not live:
             self._counted, self._cells = now, progress.cells(state)
@@ -81,7 +83,8 @@ class Announcer:
                 elapsed_s=now - self._began,
                 launch_s={device: total_s / number for device, (number, total_s) in self._durations.items()},
                 expected_s=self._expected_s,
-                left_s=left_s,
+                limited=limited,
+                rounds=self._rounds,
                 stands=self._cells,
                 note=note,
             )

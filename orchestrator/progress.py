@@ -8,6 +8,7 @@ import msgspec
 
 from orchestrator.configuration.naming import sized
 from orchestrator.deciding import placement, turns
+from orchestrator.deciding.budget import Time
 from orchestrator.deciding.placement import Blame
 from orchestrator.deciding.policy import POLICY, Reaction
 from orchestrator.deciding.slots import DeviceState, RunState, SlotStatus, is_skipped, skipped_as
@@ -48,30 +49,50 @@ def snapshot(
     elapsed_s: float,
     launch_s: Mapping[str, float],
     expected_s: Mapping[str, float],
-    left_s: float | None,
+    limited: Time | None,
+    rounds: bool,
     stands: Mapping[SlotStatus, int],
     note: str,
 ) -> Snapshot:
     """The whole run at one moment. alike: sizes(all cells). launch_s: mean duration of ended launches, by device.
 
     What waits of a skipped model needs no launch any more: it counts as done and failed before its turn comes.
-    expected_s: what a launch of each cell was estimated to take. left_s: until the time limit, None without one.
+    expected_s: what a launch of each cell was estimated to take. limited: None without a time limit. rounds: of a
+    burn-in, which has them until its time is up: what is dropped of them at its end was never to be done.
     stands: cells(state), which need not be the newest. note: what launches wait for, before which no time can be told.
     """
     by_device = {one.device.uuid: one for one in live.values()}
     in_vain = sum(state.in_vain.values())
+    done = state.settled + in_vain
+    total = None if rounds else len(state.slots)
+    left_s = None if limited is None else max(limited.left_s, 0.0)
+    eta_s = None if note else left_s if rounds else _eta_s(state, launch_s, expected_s, left_s)
     return Snapshot(
         devices=tuple(
             _line(device, state, by_device.get(device.uuid), samples.get(device.uuid), alike=alike, note=note)
             for device in devices
         ),
-        done=state.settled + in_vain,
-        total=len(state.slots),
+        done=done - state.tally[SlotStatus.DROPPED] if rounds else done,
+        total=total,
+        share=share(done, total, limited, eta_s),
         failed=state.tally[SlotStatus.FAILED] + state.tally[SlotStatus.SKIPPED] + in_vain,
         elapsed_s=elapsed_s,
-        eta_s=None if note else _eta_s(state, launch_s, expected_s, left_s),
+        eta_s=eta_s,
         cells=stands,
     )
+
+
+def share(done: int, total: int | None, limited: Time | None, eta_s: float | None) -> float:
+    """How much of a run is over, from 0 to 1: of its time where that has a limit, else of its launches.
+
+    Under a limit launches say little: a burn-in has rounds until its time is up, and a preset drops what does not fit.
+    eta_s: such a run may be through before its time is up; None where that cannot be told. total: None of a burn-in.
+    """
+    if limited is None or done == total:
+        return done / total if total else 1.0
+    spent_s, left_s = max(limited.spent_s, 0.0), max(limited.left_s, 0.0)
+    whole_s = spent_s + (left_s if eta_s is None else min(eta_s, left_s))
+    return spent_s / whole_s if whole_s else 1.0
 
 
 def cells(state: RunState) -> dict[SlotStatus, int]:

@@ -34,11 +34,16 @@ class DeviceLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole run, now. eta_s is None until it can be told. cells: how many stand where, some seconds ago."""
+    """The whole run, now.
+
+    done, total, failed: launches; of a burn-in, which goes on until its time is up, total is None. share: of the run
+    that is over, from 0 to 1. eta_s is None until it can be told. cells: how many stand where, some seconds ago.
+    """
 
     devices: tuple[DeviceLine, ...]
     done: int
-    total: int
+    total: int | None
+    share: float
     failed: int
     elapsed_s: float
     eta_s: float | None

@@ -1,6 +1,6 @@
 """Trends as one HTML file that needs no network, in the look of the report.
 
-Trend, several ── Page (report/html/view.py) ── report/html/binding.py ──▶ bytes
+Trend, several ── Page (report/html/view.py) ── report/html/fitting.py ──▶ bytes
 
 Whether anything changed comes first, then a chart for each cell with the figures as a table, those that changed before
 the others. Of several GPUs that measured a cell, the reader chooses which is drawn.
@@ -12,8 +12,8 @@ from typing import Final
 from orchestrator.configuration.naming import counted
 from orchestrator.history import wording
 from orchestrator.history.trend import Trend, TrendPoint
-from orchestrator.report.html.binding import bound
 from orchestrator.report.html.cells import MOST_CELLS
+from orchestrator.report.html.fitting import fitted
 from orchestrator.report.html.view import (
     Badge,
     Card,
@@ -28,7 +28,6 @@ from orchestrator.report.html.view import (
     Table,
     Tone,
     numbers,
-    said,
     texts,
 )
 
@@ -51,7 +50,7 @@ _AXIS: Final = (
 
 def to_html(trends: Sequence[Trend], asked: Mapping[str, str]) -> bytes:
     """The whole page. trends: one at least. asked: what was asked for, by its name, the model as "Model"."""
-    return bound(page(trends, asked))
+    return fitted(page(trends, asked))
 
 
 def page(trends: Sequence[Trend], asked: Mapping[str, str]) -> Page:
@@ -206,13 +205,18 @@ def _of_run(point: TrendPoint, began: str) -> OfRun:
 def _cells(trends: Sequence[Trend]) -> Cells:
     """Every figure of every run, what changed first where there are more than a page holds."""
     found = [(one, point) for one in trends for point in one.points]
-    note = ""
     if len(found) > MOST_CELLS:
-        found.sort(key=lambda each: (not wording.change(each[1]), not each[1].stack))
-        note = f"{len(found) - MOST_CELLS} more are in {_ELSEWHERE}; changes are here first."
-    rows = tuple(_entry(one, point) for one, point in found[:MOST_CELLS])
-    chosen = tuple((column, tuple(dict.fromkeys(said(row[column]) for row in rows))) for column in _FILTERED)
-    return Cells(Table("Every figure of every run", _COLUMNS, rows, note), chosen)
+        found.sort(key=lambda each: _rank(each[1]))
+    kept = found[:MOST_CELLS]
+    rows = tuple(_entry(one, point) for one, point in kept)
+    more = f"{{}} more are in {_ELSEWHERE}; changes are here first."
+    whole = Table("Every figure of every run", _COLUMNS, rows, beyond=len(found) - len(kept), more=more)
+    return Cells(whole, _FILTERED, tuple(_rank(point) for _, point in kept))
+
+
+def _rank(point: TrendPoint) -> int:
+    """Of what changed, then of what ran on another stack than the run before."""
+    return 2 * (not wording.change(point)) + (not point.stack)
 
 
 def _entry(trend: Trend, point: TrendPoint) -> tuple[Entry, ...]:

@@ -10,6 +10,7 @@ from typing import Final
 from orchestrator.compare import facts, side
 from orchestrator.compare.facts import Place
 from orchestrator.compare.side import Side
+from orchestrator.configuration.naming import kind_of_run
 from orchestrator.health.verdict import Verdict
 from orchestrator.history.records import CellRecord, DeviceRecord, RunLine, RunRecord
 from orchestrator.report import keys
@@ -32,7 +33,7 @@ def of_report(report: Report, folder: Path, *, tainted: bool) -> RunRecord:
         test_date=report.metadata.test_date,
         folder=os.fsencode(folder.absolute()).decode(errors="replace"),
         hostname=report.metadata.hostname,
-        profile=report.test_configuration.preset or report.test_configuration.profile,
+        profile=_profile(report),
         seconds=report.metadata.test_duration_seconds,
         verdict=report.verdict.word,
         exit_code=report.verdict.exit_code,
@@ -46,6 +47,11 @@ def of_report(report: Report, folder: Path, *, tainted: bool) -> RunRecord:
         devices=tuple(f"{number} x {name}" for name, number in counts.items()),
     )
     return RunRecord(run=line, devices=devices, cells=tuple(_cells(report, reduced)))
+
+
+def _profile(report: Report) -> str:
+    asked, night = report.test_configuration, report.burn_in
+    return kind_of_run(asked.profile, asked.preset, None if night is None else night.level)
 
 
 def _devices(report: Report, reduced: Side) -> Iterator[DeviceRecord]:
@@ -70,9 +76,13 @@ def _why_of_health(judged: DeviceHealth) -> str:
 
 
 def _why_of_night(night: GpuBurnIn) -> str:
-    if night.verdict not in OFFENCES:
-        return ""
-    return "; ".join(dict.fromkeys(one.text for one in night.reasons if one.verdict is night.verdict))
+    """What led to its verdict. Where nothing speaks against the device, also what was checked: there is no figure."""
+    reasons = dict.fromkeys(one.text for one in night.reasons if one.verdict is night.verdict)
+    if night.verdict in OFFENCES or not night.checks:
+        return "; ".join(reasons)
+    checks = ", ".join(f"{one.check} {one.checks:,}" for one in night.checks)
+    wrong = sum(one.mismatches for one in night.checks)
+    return "; ".join((*reasons, f"checks: {checks}; {wrong:,} wrong"))
 
 
 def _cells(report: Report, reduced: Side) -> Iterator[CellRecord]:

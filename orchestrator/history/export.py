@@ -1,5 +1,7 @@
 """The history for other programs: JSON with all that is kept, or CSV with a row for each cell of each run.
 
+A device without a cell, as in a burn-in, whose cells are checks and have no figure, has a row with its verdicts.
+
 Both are made in parts, a run each: nobody knows how long a history gets.
 """
 
@@ -42,7 +44,19 @@ def to_csv(runs: Iterable[RunRecord]) -> Iterator[bytes]:
     yield _written([COLUMNS])
     for made in runs:
         devices = {one.device.gpu_uuid: one for one in made.devices}
-        yield _written(map(harmless, _row(made.run, devices[cell.gpu_uuid], cell)) for cell in made.cells)
+        placed = [*((devices[cell.gpu_uuid], cell) for cell in made.cells), *((one, None) for one in _without(made))]
+        yield _written(map(harmless, _row(made.run, judged, cell)) for judged, cell in placed)
+
+
+def rows(made: RunRecord) -> int:
+    """How many rows of CSV that run has."""
+    return len(made.cells) + len(_without(made))
+
+
+def _without(made: RunRecord) -> list[DeviceRecord]:
+    """The devices without a cell."""
+    having = {cell.gpu_uuid for cell in made.cells}
+    return [one for one in made.devices if one.device.gpu_uuid not in having]
 
 
 def _written(rows: Iterable[Iterable[object]]) -> bytes:
@@ -51,11 +65,15 @@ def _written(rows: Iterable[Iterable[object]]) -> bytes:
     return text.getvalue().encode()
 
 
-def _row(run: RunLine, judged: DeviceRecord, cell: CellRecord) -> Iterator[str | int | float | bool | None]:
-    key, device = cell.key, judged.device
+def _row(run: RunLine, judged: DeviceRecord, cell: CellRecord | None) -> Iterator[str | int | float | bool | None]:
+    device = judged.device
     yield from (run.run_id, run.test_date, run.hostname, run.profile, run.verdict, run.tainted)
     yield from (run.stack.get(name) for name in ("driver", "torch", "CUDA"))
     yield from (device.gpu_uuid, device.gpu_name, judged.health, judged.burn_in)
+    if cell is None:
+        yield from [None] * (len(COLUMNS) - COLUMNS.index("Model"))
+        return
+    key = cell.key
     yield from (key.model_name, key.phase, key.precision, key.batch_size, key.input_size, key.memory_format)
     yield from (key.new_tokens, key.mode, cell.status, cell.doubt)
     yield from (cell.metric, cell.figures.get(cell.metric), ";".join(map(repr, cell.launches)))

@@ -38,7 +38,7 @@ class RunLine(Part, frozen=True, kw_only=True):
 
 
 class DeviceRecord(Part, frozen=True, kw_only=True):
-    """A device in a run, and what was said of it. *_words: why a verdict is FAIL or WARN, empty else."""
+    """A device in a run, and what was said of it. *_words: why; health_words are empty but for FAIL and WARN."""
 
     device: SideDevice
     health: str

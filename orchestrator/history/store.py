@@ -81,6 +81,24 @@ def reading(place: Place) -> Iterator[sqlite3.Connection | None]:
             raise HistoryError(f"{error}. The next run that is recorded sets it aside and begins another.") from error
 
 
+def refusal(place: Place) -> str:
+    """Why no run could be recorded there: another program's file, or a history of a newer version. Writes nothing.
+
+    Empty where that is not so: what else may go wrong is seen by who writes.
+    """
+    path = _real(place.path)
+    try:
+        with _told(path):
+            if path.exists():
+                with closing(_as_it_is(path)) as connection, _damage_named(path):
+                    _require_ours(connection, path)
+    except DamagedError:
+        return "" if _ours(path, place) else _NONE_OF_OURS.format(path=path)
+    except HistoryError as error:
+        return str(error)
+    return ""
+
+
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
     """All of it or nothing: also for a process that is killed in the middle."""
@@ -144,9 +162,7 @@ def _open(path: Path, checked_bytes: float = 0) -> sqlite3.Connection:
 
 def _open_as_is(path: Path) -> sqlite3.Connection:
     """A connection to a file, or in a folder, that we may not write; nothing is made or brought up to date."""
-    log = path.with_name(f"{path.name}-wal")
-    # Without its log, which nobody can make here either, SQLite opens the file only when told that it stays as it is.
-    connection = _connect(path, "ro" if log.exists() else "ro&immutable=1")
+    connection = _as_it_is(path)
     try:
         with _damage_named(path):
             _require_ours(connection, path)
@@ -160,6 +176,12 @@ def _open_as_is(path: Path) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def _as_it_is(path: Path) -> sqlite3.Connection:
+    log = path.with_name(f"{path.name}-wal")
+    # Without its log, which nobody can make here either, SQLite opens the file only when told that it stays as it is.
+    return _connect(path, "ro" if log.exists() else "ro&immutable=1")
 
 
 def _connect(path: Path, mode: str) -> sqlite3.Connection:

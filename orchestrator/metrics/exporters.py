@@ -103,6 +103,14 @@ def opened(file: str | None, port: int | None) -> Exporters:
     return Exporters(path, None if port is None else _bound(port))
 
 
+def require(file: str | None, port: int | None) -> None:
+    """Raises ConfigError where `opened` would, and leaves nothing behind."""
+    if file is not None:
+        _path(file)
+    if port is not None:
+        _bound(port).server_close()
+
+
 def _path(file: str) -> Path:
     path, origin = Path(file), "--metrics-file"
     if path.suffix != ".prom":

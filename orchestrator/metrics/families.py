@@ -72,10 +72,6 @@ def _stands(view: View) -> Iterator[Row]:
         yield (stands,), float(stands is view.stands)
 
 
-def _progress(shown: Snapshot) -> float:
-    return shown.done / shown.total if shown.total else 1.0
-
-
 def _cells(view: View) -> Iterator[Row]:
     if view.snapshot is not None and view.snapshot.cells:
         for status in SlotStatus:
@@ -180,7 +176,11 @@ FAMILIES: Final = (
         "gpubench_run_exit_code",
         *(_G, "How the run ended; there is none while it goes on.", (), _value(lambda view: view.exit_code)),
     ),
-    Family("gpubench_run_progress_ratio", _G, "Share of the planned launches that are done.", (), _shown(_progress)),
+    Family(
+        "gpubench_run_progress_ratio",
+        *(_G, "Share of the run that is over: of its time where that has a limit, else of its launches."),
+        *((), _shown(lambda shown: shown.share)),
+    ),
     Family(
         "gpubench_run_remaining_seconds",
         *(_G, "Until the run is over, as estimated; there is none until that can be told."),
@@ -190,7 +190,11 @@ FAMILIES: Final = (
         "gpubench_run_elapsed_seconds",
         *(_G, "Since this process began with the launches.", (), _shown(lambda shown: shown.elapsed_s)),
     ),
-    Family("gpubench_launches_planned", _G, "Launches of the plan.", (), _shown(lambda shown: shown.total)),
+    Family(
+        "gpubench_launches_planned",
+        *(_G, "Launches of the plan; there is none of a burn-in, which goes on until its time is up."),
+        *((), _shown(lambda shown: shown.total)),
+    ),
     Family("gpubench_launches_done", _G, "Launches that need nothing more.", (), _shown(lambda shown: shown.done)),
     Family(
         "gpubench_launches_failed",

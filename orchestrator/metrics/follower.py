@@ -7,7 +7,8 @@ from typing import Final
 
 import msgspec
 
-from orchestrator.configuration.resolved import StoredRun
+from orchestrator.configuration.naming import kind_of_run
+from orchestrator.configuration.resolved import Configuration, StoredRun
 from orchestrator.metrics.view import Figure, RunStands, View
 from orchestrator.report.model import Report
 from orchestrator.view import CellEnded, Display, Notice, Snapshot
@@ -31,7 +32,7 @@ class Follower:
         self._view = View(
             run_id=stored.run_id,
             tool_version=stored.tool_version,
-            profile=stored.configuration.profile,
+            profile=_profile(stored.configuration),
             devices=stored.devices,
             began=now,
             at=now,
@@ -111,3 +112,7 @@ class Follower:
     def _failed(self, category: Category, *, again: bool) -> None:
         self._failures[category] += 1
         self._retries += again
+
+
+def _profile(asked: Configuration) -> str:
+    return kind_of_run(asked.profile, asked.preset, None if asked.burn_in is None else asked.burn_in.level)

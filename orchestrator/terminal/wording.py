@@ -3,6 +3,7 @@
 import re
 from typing import Final
 
+from orchestrator.configuration.naming import counted
 from orchestrator.deciding.stopping import how_it_ended
 from orchestrator.view import CellEnded, DeviceLine, Notice, Snapshot
 from protocol.failure import Category, Failure
@@ -86,11 +87,10 @@ def device_line(line: DeviceLine, width: int, *, ascii_only: bool) -> str:
 
 def total_line(snapshot: Snapshot, width: int, *, ascii_only: bool) -> str:
     """The run as a whole in at most `width` columns."""
-    fraction = snapshot.done / snapshot.total if snapshot.total else 1.0
-    head = f"{snapshot.done}/{snapshot.total} launches"
+    head = _launches(snapshot)
     tail = [f"{snapshot.failed} failed", f"elapsed {duration(snapshot.elapsed_s)}", _eta(snapshot)]
     room = width - len(head) - sum(len(word) + 2 for word in tail) - 2
-    words = [head, bar(fraction, min(room, 24), ascii_only=ascii_only), *tail] if room >= 4 else [head, *tail]
+    words = [head, bar(snapshot.share, min(room, 24), ascii_only=ascii_only), *tail] if room >= 4 else [head, *tail]
     return "  ".join(words)[:width]
 
 
@@ -99,7 +99,7 @@ def progress_line(snapshot: Snapshot) -> str:
     working = (
         f"{clean(line.label)} {_launch(line)} {line.phase or ''}".strip() for line in snapshot.devices if line.cell
     )
-    head = f"{snapshot.done}/{snapshot.total} launches, {snapshot.failed} failed, {_eta(snapshot)}"
+    head = f"{_launches(snapshot)}, {snapshot.failed} failed, {_eta(snapshot)}"
     return "; ".join((head, *working))
 
 
@@ -131,6 +131,13 @@ def _evidence(failure: Failure) -> list[str]:
     facts = {"exception": failure.exception, "code": failure.code, "signal": failure.signal, **failure.evidence}
     lines = [f"    {clean(name)}: {clean(str(value))}" for name, value in facts.items() if value is not None]
     return lines + [f"    | {stripped(line)}" for line in (failure.traceback or "").splitlines()]
+
+
+def _launches(snapshot: Snapshot) -> str:
+    """How many are done: of how many, or of what they are a part where nobody knows how many there will be."""
+    if snapshot.total is None:
+        return f"{snapshot.share:.0%} of the time, {counted(snapshot.done, 'launch', 'launches')}"
+    return f"{snapshot.done}/{snapshot.total} launches"
 
 
 def _launch(line: DeviceLine) -> str:

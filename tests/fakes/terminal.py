@@ -26,7 +26,7 @@ BUSY = DeviceLine(
     sm_clock_mhz=1455,
 )
 IDLE = DeviceLine(uuid="cpu:0", label="cpu:0", name="two cores", note="waiting for its zygote")
-SNAPSHOT = Snapshot(devices=(BUSY, IDLE), done=12, total=24, failed=1, elapsed_s=83, eta_s=100)
+SNAPSHOT = Snapshot(devices=(BUSY, IDLE), done=12, total=24, share=0.5, failed=1, elapsed_s=83, eta_s=100)
 FAILED = CellEnded(
     label="GPU 0",
     cell="bert-base training fp32",

@@ -9,14 +9,15 @@ import pytest
 
 from orchestrator import progress
 from orchestrator.configuration.resolved import Configuration
-from orchestrator.deciding.slots import Ended, Freed, Quarantined, RunState, SlotStatus, Started, wait_in_vain
+from orchestrator.deciding.budget import Time
+from orchestrator.deciding.slots import Dropped, Ended, Freed, Quarantined, RunState, SlotStatus, Started, wait_in_vain
 from orchestrator.deciding.state import begin, next_launches, step
 from orchestrator.deciding.stopping import OUT_OF_TIME
 from orchestrator.planning import plan
 from orchestrator.processes import launches
 from orchestrator.processes.live import Live
 from orchestrator.stats.launch import of_launch
-from orchestrator.terminal.wording import event_lines
+from orchestrator.terminal.wording import event_lines, progress_line, total_line
 from orchestrator.view import CellEnded
 from protocol.cell import Device, Mode, Precision, Workload
 from protocol.failure import Category, Failure, Phase
@@ -142,10 +143,15 @@ def snapshot(
     *,
     launch_s: float | Mapping[str, float] | None = None,
     left_s: float | None = None,
+    spent_s: float = 3.0,
+    rounds: bool = False,
     devices: tuple[Device, ...] = (DEVICE,),
     note: str = "",
 ) -> progress.Snapshot:
-    """The run, now. Every launch was estimated to take two seconds. launch_s: what they took, each or by device."""
+    """The run, now. Every launch was estimated to take two seconds. launch_s: what they took, each or by device.
+
+    left_s: until its time is up, of which spent_s has gone by; None where it has no limit.
+    """
     took_s = {device.uuid: launch_s for device in devices} if isinstance(launch_s, float) else launch_s or {}
     return progress.snapshot(
         state,
@@ -156,7 +162,8 @@ def snapshot(
         elapsed_s=1.0,
         launch_s=took_s,
         expected_s=dict.fromkeys(state.cells, 2.0),
-        left_s=left_s,
+        limited=None if left_s is None else Time(spent_s, left_s),
+        rounds=rounds,
         stands=progress.cells(state),
         note=note,
     )
@@ -170,6 +177,33 @@ def test_the_time_left_is_told_from_the_beginning_and_keeps_to_the_limit() -> No
     assert snapshot(state, {}, launch_s=5.0, left_s=7.0).eta_s == 7.0
     assert snapshot(state, {}, left_s=-1.0).eta_s == 0.0
     assert snapshot(state, {}, left_s=7.0, note="loading the frameworks").eta_s is None, "it takes longer than launches"
+
+
+def test_progress_is_the_share_of_launches_or_of_the_time_that_is_limited() -> None:
+    """A run under a limit may be through before that, by what its launches take; afterwards nothing is left."""
+    state, live = begun(batch_sizes=(1, 2, 4))
+    state = step(state, Ended(live.next.launch, None))
+    assert (snapshot(state, {}).share, snapshot(state, {}).total) == (1 / 3, 3)
+    limited = snapshot(state, {}, spent_s=30.0, left_s=90.0, launch_s=35.0)
+    assert (limited.share, limited.total, limited.eta_s) == (0.3, 3, 70.0)
+    assert snapshot(state, {}, spent_s=30.0, left_s=10.0, launch_s=35.0).share == 0.75
+    assert snapshot(state, {}, spent_s=30.0, left_s=90.0, note="loading").share == 0.25, "it may take all"
+    assert snapshot(state, {}, spent_s=120.0, left_s=-1.0).share == 1.0
+
+
+def test_the_rounds_of_a_burn_in_have_no_end_but_its_time() -> None:
+    """Neither how many there will be is told, nor are those that were dropped at its end called done."""
+    state, live = begun(batch_sizes=(1, 2, 4))
+    state = step(state, Ended(live.next.launch, None))
+    for slot in state.devices[DEVICE.uuid].queue[:1]:
+        state = step(state, Dropped(slot))
+    early = snapshot(state, {}, spent_s=30.0, left_s=90.0, rounds=True)
+    assert (early.done, early.total, early.share, early.eta_s) == (1, None, 0.25, 90.0), "there will be more rounds"
+    seen = snapshot(state, {}, spent_s=30.0, left_s=0.0, rounds=True)
+    assert (seen.done, seen.total, seen.share) == (1, None, 1.0)
+    assert progress_line(seen).startswith("100% of the time, 1 launch, 0 failed, ETA 0:00")
+    assert total_line(seen, 79, ascii_only=True).startswith("100% of the time, 1 launch  ####")
+    assert snapshot(state, {}).done == 2
 
 
 PAIR = (cpu(0), cpu(1))

@@ -1,5 +1,6 @@
 """history/entry.py and earlier.py: what is kept of a report, and who is told of again."""
 
+import re
 from pathlib import Path
 
 import msgspec
@@ -84,7 +85,9 @@ def test_why_a_burn_in_failed_is_kept(tmp_path: Path, monkeypatch: pytest.Monkey
     [failed] = [one for one in made.devices if one.burn_in == "FAIL"]
     assert failed.device.label == "GPU 2"
     assert "wrong" in failed.burn_in_words
-    assert [one.burn_in_words for one in made.devices if one.burn_in == "UNKNOWN"] == [""] * 3
+    others = [one.burn_in_words for one in made.devices if one.burn_in == "UNKNOWN"]
+    assert [bool(re.search(r"checks: soak [1-9][0-9,]*, .*; 0 wrong$", words)) for words in others] == [True] * 3
+    assert made.run.profile == "burn-in quick"
 
 
 def offence(number: int = 0, day: int = 1, **changes: object) -> Offence:

@@ -21,7 +21,7 @@ from orchestrator.history import export, reading, store
 from orchestrator.history.migrations import MIGRATIONS
 from protocol.exit_codes import ExitCode
 from tests.fakes import sides
-from tests.fakes.histories import kept, record, run_id
+from tests.fakes.histories import UUID, kept, record, run_id
 from tests.fakes.nvml import ROOT
 
 Invoke = Callable[..., Result]
@@ -65,8 +65,9 @@ def test_a_long_history_is_exported_in_the_memory_of_a_run(long: Path, tmp_path:
     """60,000 cells: every one of them is in the file."""
     made = tmp_path / f"all.{kind}"
     words = ("history", "export", "-o", str(made), "--history-db", str(long))
+    rows = f", {RUNS * CELLS} rows" if kind == "csv" else ""
     ended = subprocess.run(program(*words), cwd=ROOT, capture_output=True, text=True, check=False)
-    assert (ended.returncode, ended.stdout, ended.stderr) == (0, f"{made}: {RUNS} runs\n", "")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, f"{made}: {RUNS} runs{rows}\n", "")
     with made.open(encoding="utf-8") as file:
         lines = sum(1 if kind == "csv" else line.count('"metric": ') for line in file)
     assert lines == RUNS * CELLS + (kind == "csv")
@@ -97,6 +98,19 @@ def test_json_in_parts_is_what_it_would_be_in_one(tmp_path: Path) -> None:
     with store.reading(kept(tmp_path, records)) as connection:
         assert connection is not None
         assert list(reading.each(connection)) == records
+
+
+def test_a_burn_in_has_a_row_for_each_device(invoke: Invoke, tmp_path: Path) -> None:
+    """Its cells have no figure, and its verdicts are what was found; rows are counted beside the runs."""
+    night = replace(record(2, profile="burn-in quick", burn_in="FAIL", health="PASS"), cells=())
+    history = ("--history-db", str(kept(tmp_path, [record(1), night]).path))
+    assert invoke("history", "export", "-o", "all.csv", *history).stdout == "all.csv: 2 runs, 2 rows\n"
+    with Path("all.csv").open(encoding="utf-8", newline="") as file:
+        first, second = csv.DictReader(file)
+    assert (first["Run"], first["Model"], first["Burn_In"]) == (run_id(1), "resnet50", "")
+    told = ("Run", "Profile", "GPU_UUID", "Health", "Burn_In", "Model", "Launches")
+    assert tuple(second[name] for name in told) == (run_id(2), "burn-in quick", UUID, "PASS", "FAIL", "", "")
+    assert None not in second.values(), "every column is there"
 
 
 def test_a_run_that_is_taken_out_meanwhile_is_missing(tmp_path: Path) -> None:

@@ -44,6 +44,7 @@ def view(**changes: Any) -> View:
         devices=(line,),
         done=3,
         total=12,
+        share=0.25,
         failed=1,
         elapsed_s=60.0,
         eta_s=180.0,
@@ -210,9 +211,10 @@ def test_names_follow_the_conventions(family: Family) -> None:
 # ── the dashboard ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 DASHBOARD = catalogue.configs_folder() / "grafana" / "gpubench.json"
+DOCS = Path(__file__).parents[3] / "docs" / "monitoring.md"
 EVERYWHERE = {"instance", "job", RUN}
 """Labels that every metric has once it was scraped."""
-FUNCTIONS = {"sum", "rate", "time", "by", "label_values"}
+FUNCTIONS = {"sum", "rate", "time", "by", "label_values", "label_replace", "or", "increase"}
 
 
 def queries() -> list[tuple[str, str]]:
@@ -220,6 +222,11 @@ def queries() -> list[tuple[str, str]]:
     made = json.loads(DASHBOARD.read_text(encoding="utf-8"))
     found = [(target["expr"], target["legendFormat"]) for panel in made["panels"] for target in panel["targets"]]
     return found + [(one["query"]["query"], "") for one in made["templating"]["list"] if one["type"] == "query"]
+
+
+def places(x: int, y: int, w: int, h: int) -> list[tuple[int, int]]:
+    """The fields of the page that a panel takes."""
+    return [(x + column, y + row) for column in range(w) for row in range(h)]
 
 
 def wrong(query: str, legend: str) -> list[str]:
@@ -248,17 +255,36 @@ def test_a_query_for_what_there_is_not_would_be_found() -> None:
     assert wrong("time()", "") == ["no metric"]
 
 
-def test_the_dashboard_shows_all_that_matters() -> None:
-    """Each metric of the table but what another one says too is asked for somewhere."""
-    asked = {name for query, _ in queries() for name in re.findall(r"gpubench_\w+", query)}
-    elsewhere = {
-        *("gpubench_run_start_timestamp_seconds", "gpubench_run_elapsed_seconds", "gpubench_gpu_info"),
-        *("gpubench_launches_planned", "gpubench_launches_done", "gpubench_launches_failed"),
-        *("gpubench_cell_iteration_seconds", "gpubench_node_health"),
-    }
-    assert BY_NAME.keys() - asked == elsewhere
+def test_the_dashboard_shows_every_metric_or_the_docs_say_which_it_does_not() -> None:
+    """A new one is shown, or named as not shown; one that has come onto the dashboard is no longer named so."""
+    panels = json.loads(DASHBOARD.read_text(encoding="utf-8"))["panels"]
+    shown = {name for panel in panels for one in panel["targets"] for name in re.findall(r"gpubench_\w+", one["expr"])}
+    (unshown,) = re.findall(r"Not shown: ([^.]*)\.", DOCS.read_text(encoding="utf-8"))
+    assert set(re.findall(r"`(\w+)`", unshown)) == BY_NAME.keys() - shown
+
+
+def test_a_table_of_the_dashboard_has_one_query() -> None:
+    """Of several, Grafana shows the first, and the others when somebody asks for them."""
+    panels = json.loads(DASHBOARD.read_text(encoding="utf-8"))["panels"]
+    assert {len(panel["targets"]) for panel in panels if panel["type"] == "table"} == {1}
+
+
+def test_each_verdict_has_an_alert() -> None:
+    """On the machine too: else a FAIL shows as an exit code alone. Each alert asks for what there is."""
+    alerts = DOCS.read_text(encoding="utf-8").partition("## Alerts\n")[2].partition("\n## ")[0].splitlines()
+    asked = [line.strip() for line in alerts if line.startswith("    ")]
+    assert [wrong(query, "") for query in asked] == [[]] * len(asked)
+    told = {name for query in asked for name in re.findall(r'(gpubench_\w+){verdict="FAIL"}', query)}
+    assert told == {family.name for family in FAMILIES if "verdict" in family.labels}
+
+
+def test_panels_have_ids_and_places_of_their_own() -> None:
+    """None hides another one, and none reaches beyond the page."""
     panels = json.loads(DASHBOARD.read_text(encoding="utf-8"))["panels"]
     assert len({panel["id"] for panel in panels}) == len(panels)
+    taken = [place for panel in panels for place in places(**panel["gridPos"])]
+    assert len(set(taken)) == len(taken)
+    assert max(x for x, _ in taken) < 24
 
 
 def test_the_table_of_metrics_is_the_code() -> None:
@@ -267,5 +293,5 @@ def test_the_table_of_metrics_is_the_code() -> None:
     for family in FAMILIES:
         labels = ", ".join(f"`{label}`" for label in (RUN, *family.labels))
         rows.append(f"| `{family.name}` | {family.kind} | {labels} | {family.help} |")
-    text = (Path(__file__).parents[3] / "docs" / "monitoring.md").read_text(encoding="utf-8")
+    text = DOCS.read_text(encoding="utf-8")
     assert text.partition("<!-- metrics: begin -->\n")[2].partition("\n<!-- metrics: end -->")[0] == "\n".join(rows)

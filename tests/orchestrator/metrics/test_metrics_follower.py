@@ -13,7 +13,7 @@ from tests.fakes import faults
 from tests.fakes.runs import FakeRun
 from tests.fakes.steps import failure
 
-SNAPSHOT = Snapshot(devices=(), done=1, total=2, failed=0, elapsed_s=1.0, eta_s=None)
+SNAPSHOT = Snapshot(devices=(), done=1, total=2, share=0.5, failed=0, elapsed_s=1.0, eta_s=None)
 
 
 class People:
