@@ -14,7 +14,8 @@ class CheckReport(Part, frozen=True, kw_only=True):
 
     verified_operations: floating-point operations whose results were compared. verified_bytes: of memory, or
     of transfers.
-    error_bound: the share of wrong checks that is excluded with 95 % confidence, 3/n; null where something was found.
+    error_bound: the share of wrong checks that is excluded with 95 % confidence, 3/n; error_bound_per_hour: how many in
+    an hour of these checks. null where something was found.
     method: how outputs were compared.
     covered_share: by the test of memory, of what was free (on a CPU: planned), 0 to 1; covered: the same in words. null
     and empty for other checks.
@@ -28,6 +29,7 @@ class CheckReport(Part, frozen=True, kw_only=True):
     measured_seconds: float
     mismatches: int
     error_bound: float | None
+    error_bound_per_hour: float | None
     method: str
     covered_share: float | None = None
     covered: str = ""

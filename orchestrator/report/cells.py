@@ -54,7 +54,7 @@ class Measured(CellReport, frozen=True, kw_only=True):
     sm_clock_drift_percent: mean SM clock of the second half of the measured time against the first.
     clock_event_reasons: why the clock was below its maximum, as NVML gives it. power_capped_percent,
     slowdown_percent: share of the measured time in which clocks were held down for power, or for heat or by a brake of
-    the hardware; throttled: the latter for more than 1 %.
+    the hardware; throttled: the latter for more than 1 %, in any launch; null where one was not watched.
     contaminated: another process computed on the GPU when the run began or during a launch, and --allow-busy was given.
     launch_values: of each launch, the figure that cells are compared by, of which the one below is the median: samples
     a second, of generation tokens a second, of loading milliseconds, of probes TFLOP/s or GB/s.

@@ -118,10 +118,10 @@ class Standing(Part, frozen=True, kw_only=True):
 class FullNode(Part, frozen=True, kw_only=True):
     """A cell of one device alone on the node (solo) beside the same with all devices at work (loaded).
 
-    solo, loaded: medians over the launches, in the unit of `metric`; null where nothing was measured. ratio: of the
-    speed, solo over loaded, so that 1.05 is 5 % faster alone; lost_percent: what the full node takes of the speed that
-    the device has alone. low, high: the 95 % interval of the ratio; null where a side has one launch. not_comparable:
-    why there is no ratio.
+    solo, loaded: geometric means over the launches, in the unit of `metric`; null where nothing was measured. ratio: of
+    the speed, solo over loaded, so that 1.05 is 5 % faster alone: that of the two figures. lost_percent: what the full
+    node takes of the speed that the device has alone. low, high: the 95 % interval of the ratio; null where a side has
+    one launch. not_comparable: why there is no ratio.
     """
 
     gpu_uuid: str

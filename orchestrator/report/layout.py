@@ -2,6 +2,7 @@
 
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, zip_longest
 from typing import Final
 
 from orchestrator.report.plain import plain
@@ -11,6 +12,9 @@ RULE: Final = "=" * WIDTH
 THIN_RULE: Final = "-" * WIDTH
 LEAST: Final = (16, 11)
 """Widths of the columns in the requirements document: the first, the others."""
+MOST_LINES: Final = 5
+"""Of one field. What tells two names apart may stand anywhere in them, but no name is a page long."""
+_HANGING: Final = "  "
 
 
 def width(text: str) -> int:
@@ -32,21 +36,21 @@ def cut(text: str, columns: int) -> str:
     return f"{kept}..."
 
 
-def wrap(text: str, indent: str = "", hanging: str = "") -> Iterator[str]:
+def wrap(text: str, indent: str = "", hanging: str = "", columns: int = WIDTH) -> Iterator[str]:
     """`text` as lines that begin with `indent`, later ones with `hanging` too. A word too long for a line is broken."""
     line, start = indent, indent
     for word in plain(text).split(" "):
         rest = word
         while rest:
             joined = rest if line == start else f" {rest}"
-            if width(line) + width(joined) <= WIDTH:
+            if width(line) + width(joined) <= columns:
                 line += joined
                 break
             if line != start:
                 yield line
                 line = start = indent + hanging
                 continue
-            fitting = _head(rest, WIDTH - width(line))
+            fitting = _head(rest, columns - width(line))
             yield line + fitting
             rest = rest[len(fitting) :]
             line = start = indent + hanging
@@ -56,8 +60,14 @@ def wrap(text: str, indent: str = "", hanging: str = "") -> Iterator[str]:
 
 def pad(text: str, columns: int) -> str:
     """`text` on one line, cut or filled with blanks to exactly so many columns."""
-    text = cut(text, columns)
-    return text + " " * (columns - width(text))
+    return _filled(cut(text, columns), columns)
+
+
+def beside(name: str, columns: int, rest: str, indent: str = "") -> Iterator[str]:
+    """A line of a name in so many columns, with `rest` behind it; what is left of the name stands below."""
+    first, *more = _folded(plain(name), columns)
+    yield f"{indent}{_filled(first, columns)}{rest}"
+    yield from (f"{indent}{line}" for line in more)
 
 
 def bullets(notes: Iterable[str], limit: int) -> Iterator[str]:
@@ -86,7 +96,7 @@ def table(
     """A table in a frame of ASCII.
 
     Columns are as wide as their text, but at least `least` (the first column, the others). Where the whole would not
-    fit, the widest are cut; some ten columns are the most that a line holds.
+    fit, the widest are made narrower, and their text goes on below; some ten columns are the most that a line holds.
     """
     lines = [[plain(text) for text in row] for row in (header, *rows)]
     widths = [max(width(row[column]) for row in lines) for column in range(len(header))]
@@ -96,11 +106,26 @@ def table(
         widest = max(range(len(widths)), key=lambda column: widths[column])
         widths[widest] -= 1
     frame = f"{indent}+{'+'.join('-' * (columns + 2) for columns in widths)}+"
-    drawn = [
-        f"{indent}|{'|'.join(f' {pad(text, columns)} ' for text, columns in zip(row, widths, strict=True))}|"
+    header_lines, *drawn = (
+        [
+            f"{indent}|{'|'.join(f' {_filled(text, columns)} ' for text, columns in zip(line, widths, strict=True))}|"
+            for line in zip_longest(*map(_folded, row, widths), fillvalue="")
+        ]
         for row in lines
-    ]
-    return [frame, drawn[0], frame, *drawn[1:], frame]
+    )
+    return [frame, *header_lines, frame, *chain.from_iterable(drawn), frame]
+
+
+def _folded(text: str, columns: int) -> list[str]:
+    """`text` in so many columns, on as many lines as it takes; of more than MOST_LINES, those of its two ends."""
+    if width(text) <= columns:
+        return [text]
+    lines = list(wrap(text, "", _HANGING if columns > len(_HANGING) * 4 else "", columns))
+    return lines if len(lines) <= MOST_LINES else [*lines[: MOST_LINES - 2], "...", lines[-1]]
+
+
+def _filled(text: str, columns: int) -> str:
+    return text + " " * (columns - width(text))
 
 
 def _head(text: str, columns: int) -> str:

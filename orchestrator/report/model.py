@@ -222,7 +222,11 @@ class CellCounts(Part, frozen=True, kw_only=True):
 
 
 class Summary(Part, frozen=True, kw_only=True):
-    """The run in a few figures. Score and rank are null, and score_note says why."""
+    """The run in a few figures.
+
+    overall_score: null where the run is held against no baseline, and score_note says what to do. rank_among_tested:
+    always null; runs are not ranked.
+    """
 
     overall_score: float | None
     rank_among_tested: int | None

@@ -21,4 +21,4 @@ def aligned(line: str) -> str:
 
 
 def _printable(text: str) -> str:
-    return "".join(character for character in text if character.isprintable())
+    return text if text.isprintable() else "".join(character for character in text if character.isprintable())

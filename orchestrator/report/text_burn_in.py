@@ -13,6 +13,7 @@ from orchestrator.report import layout, text_health
 from orchestrator.report.burn_in import BurnInReport, CheckReport, GpuBurnIn, ReasonReport
 from orchestrator.report.model import Report
 from orchestrator.report.numbers import duration
+from orchestrator.report.text_failures import out_of_time
 from orchestrator.report.text_gpus import groups, label_of, labels
 from protocol.cell import Workload
 
@@ -86,9 +87,11 @@ def _served(night: BurnInReport) -> str:
 
 
 def short(seconds: float) -> str:
-    """A duration that fits into a column: "42 s", "7 min", "7:58 h"."""
-    if seconds < 60:
+    """A duration that fits into a column: "42 s", "1:22 min", "12 min", "7:58 h"."""
+    if round(seconds) < 60:
         return f"{seconds:.0f} s"
+    if seconds < 600 and round(seconds) % 60:
+        return f"{round(seconds) // 60}:{round(seconds) % 60:02} min"
     minutes = round(seconds / 60)
     return f"{minutes} min" if minutes < 60 else f"{minutes // 60}:{minutes % 60:02} h"
 
@@ -146,8 +149,11 @@ def _health(report: Report) -> Iterator[str]:
 
 def _without_result(report: Report) -> Iterator[str]:
     """How many launches have none; what explains them stands among the reasons, and their logs in the run's folder."""
-    if report.failures:
-        yield f"launches without a result: {len(report.failures)}; where their logs are is in the JSON report"
+    ended = sum(map(out_of_time, report.failures))
+    if ended:
+        yield f"launches ended by the time limit: {ended}"
+    if failed := len(report.failures) - ended:
+        yield f"launches without a result: {failed}; where their logs are is in the JSON report"
 
 
 def injected(night: BurnInReport) -> Iterator[str]:
@@ -170,18 +176,23 @@ def evidence(night: BurnInReport) -> Iterator[str]:
     """What the checks were, told once: they are the same on every GPU; and how fast the devices are connected."""
     for kind in dict.fromkeys(check.check for gpu in night.gpus for check in gpu.checks):
         told = [check for gpu in night.gpus for check in gpu.checks if check.check == kind]
-        bounds = [check.error_bound for check in told if check.error_bound is not None]
         wrong = sum(check.mismatches for check in told)
-        bound = f", at most {max(bounds):.1e} errors a check (95 %)" if bounds else ""
         checks = sum(check.checks for check in told)
         launches = _launches(kind, told, night)
-        found = f", {wrong:,} of them wrong" if wrong else bound
+        found = f", {wrong:,} of them wrong" if wrong else _bound(told)
         shares = [check.covered_share for check in told if check.covered_share is not None]
         moved = sum(check.verified_bytes for check in told) / 1e9
         least = "at least " if len(set(shares)) > 1 else ""
         covered = f", {moved:,.1f} GB, {least}{100 * min(shares):.0f} % of it covered" if shares else ""
         yield f"{kind}: {checks:,} checks in {counted(launches, 'launch', 'launches')}{covered}{found}"
     yield from _links(night)
+
+
+def _bound(told: Sequence[CheckReport]) -> str:
+    """What the GPU that was checked least excludes."""
+    each = [check.error_bound for check in told if check.error_bound is not None]
+    hourly = [check.error_bound_per_hour for check in told if check.error_bound_per_hour is not None]
+    return f"; errors < {max(each):.1e} a check, {max(hourly):.2g} an hour" if each and hourly else ""
 
 
 def not_tested(night: BurnInReport) -> list[str]:

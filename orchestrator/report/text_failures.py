@@ -9,7 +9,7 @@ from typing import Final
 
 from orchestrator.configuration.naming import sized
 from orchestrator.deciding.explanations import EXPLANATIONS
-from orchestrator.deciding.stopping import how_it_ended
+from orchestrator.deciding.stopping import OUT_OF_TIME, how_it_ended
 from orchestrator.disk.outcomes import Status
 from orchestrator.report import layout
 from orchestrator.report.model import FailureReport, Report
@@ -135,6 +135,11 @@ def what(failure: FailureReport, report: Report) -> str:
     cell = next(cell for cell in report.cells if cell.cell == failure.cell)
     name = sized(cell.model_name, cell.input_size, input_sizes(report)[cell.model_name, cell.workload])
     return f"{device}: {name} {failure.workload} {failure.precision} at batch size {failure.batch_size}"
+
+
+def out_of_time(failure: FailureReport) -> bool:
+    """Whether the time limit of the run ended it, which is no failure of anything."""
+    return failure.category == Category.STOPPED and failure.message == OUT_OF_TIME
 
 
 def kind(failure: FailureReport) -> str:

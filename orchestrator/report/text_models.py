@@ -40,7 +40,8 @@ def without_readings(results: Sequence[ModelResult]) -> Iterator[str]:
         cells += [*result.inference_metrics.values(), *result.training_metrics.values()]
         cells += result.generation_metrics.values()
     lacking = [metric for metric in cells if metric.gpu_utilization_percent is None or metric.power_draw_w is None]
-    reasons = dict.fromkeys(_SECONDS.sub("", metric.telemetry_note) for metric in lacking if metric.telemetry_note)
+    notes = [_SECONDS.sub("", metric.telemetry_note) for metric in lacking if metric.telemetry_note]
+    reasons = dict.fromkeys(reason for note in notes for reason in note.split("; "))
     if reasons:
         yield from layout.wrap(f"Where GPU Utilization or Power Draw is not given: {'; '.join(reasons)}.")
         yield ""

@@ -111,9 +111,9 @@ def _matrix(cells: Mapping[str, Spread], names: Mapping[str, str]) -> Iterator[s
     side_by_side = max(1, (layout.WIDTH - 2 - first) // (column + 1))
     for begin in range(0, len(uuids), side_by_side):
         shown = uuids[begin : begin + side_by_side]
-        yield _line("Cell", [names[uuid] for uuid in shown], first, column)
+        yield from _lines("Cell", [names[uuid] for uuid in shown], first, column)
         for cell, entries in differing:
-            yield _line(cell, [entries[uuid] for uuid in shown], first, column)
+            yield from _lines(cell, [entries[uuid] for uuid in shown], first, column)
     yield from _legend({entry for _, entries in differing for entry in entries.values()})
 
 
@@ -124,8 +124,8 @@ def _entry(one: Spread, value: SpreadValue) -> str:
     return "." if abs(speed - 100) <= SIMILAR_PERCENT else f"{speed:.1f}"
 
 
-def _line(cell: str, entries: Sequence[str], first: int, column: int) -> str:
-    return f"  {layout.pad(cell, first)}" + "".join(f" {entry:>{column}}" for entry in entries)
+def _lines(cell: str, entries: Sequence[str], first: int, column: int) -> Iterator[str]:
+    return layout.beside(cell, first, "".join(f" {entry:>{column}}" for entry in entries), "  ")
 
 
 def _legend(entries: set[str]) -> Iterator[str]:

@@ -5,7 +5,7 @@ Of GPUs that are OK there is one line for all; each other one is told with what 
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from statistics import median
+from statistics import geometric_mean
 from typing import Final
 
 from orchestrator.configuration.presets import TRIAGE
@@ -110,18 +110,20 @@ def full_node(report: Report) -> Iterator[str]:
 
 
 def _row(cell: str, several: Sequence[FullNode], names: Mapping[str, str]) -> tuple[float, tuple[str, ...]]:
-    """Medians over the devices, and the one that loses most; before it what the rows are sorted by."""
+    """Geometric means over the devices, of which the ratio is that of the means; and the device that loses most.
+
+    Before it what the rows are sorted by.
+    """
     lost = {one.gpu_uuid: one.lost_percent or 0.0 for one in several}
     most = max(lost, key=lost.__getitem__)
-    middle = median(lost.values())
-    alone, together = ([value for value in side if value is not None] for side in zip(*_values(several), strict=True))
-    units = UNITS[several[0].metric]
-    row = (cell, unit(median(alone), units), number(median(together)), share(middle))
+    alone, together = (_mean(side) for side in zip(*((one.solo, one.loaded) for one in several), strict=True))
+    middle = (1 - 1 / _mean(one.ratio for one in several)) * 100
+    row = (cell, unit(alone, UNITS[several[0].metric]), number(together), share(middle))
     return middle, (*row, f"{names[most]} ({share(lost[most])})")
 
 
-def _values(several: Iterable[FullNode]) -> Iterator[tuple[float | None, float | None]]:
-    return ((one.solo, one.loaded) for one in several)
+def _mean(values: Iterable[float | None]) -> float:
+    return geometric_mean(value for value in values if value is not None)
 
 
 def _without_ratio(all_of_them: Iterable[FullNode], names: Mapping[str, str]) -> Iterator[str]:

@@ -7,7 +7,7 @@ from typing import Final
 from orchestrator.disk.outcomes import Status
 from orchestrator.report import keys
 from orchestrator.report.cells import LoadMetrics, Measured
-from orchestrator.report.html.view import Badge, Cells, Column, Entry, Table, Tone, said
+from orchestrator.report.html.view import Badge, Cells, Column, Entry, Table, Tone
 from orchestrator.report.keys import CellKey
 from orchestrator.report.lines import figure, time_ms
 from orchestrator.report.model import CellEntry, Report
@@ -18,7 +18,8 @@ from orchestrator.report.text_spread import UNITS
 from protocol.cell import OF_NO_MODEL, Workload
 
 MOST_CELLS: Final = 1500
-"""Rows that fit into a page of 3 MB. What is not well comes first where there are more."""
+"""Rows that a reader scrolls through, and most pages have room for. What is not well is first where there are more."""
+_MORE: Final = "{} more cells are in report.csv and report.json; what is not ok is here first."
 LONGEST_REMARK: Final = 300
 _TONES: Final = {
     Status.OK: Tone.GOOD,
@@ -46,18 +47,26 @@ COLUMNS: Final = (
 )
 _FILTERED: Final = (0, 2, 7)
 """Device, phase and status: what a reader narrows the table down to."""
+_OF_A_NIGHT: Final = (
+    *(Column("GPU"), Column("Model"), Column("Phase"), Column("Precision"), Column("Status")),
+    *(Column("Launches", number=True), Column("Planned", number=True), Column("Attempts", number=True)),
+    Column("Remarks"),
+)
+"""A check has no figures of its own: what it found is told of each GPU."""
+_FILTERED_OF_A_NIGHT: Final = (0, 2, 4)
 
 
 def cells(report: Report) -> Cells:
     """Every planned cell, those of models and probes with their figures."""
-    found = list(_found(report))
-    note = ""
+    night = report.burn_in is not None
+    columns, narrowed = (_OF_A_NIGHT, _FILTERED_OF_A_NIGHT) if night else (COLUMNS, _FILTERED)
+    found = list(_of_a_night(report) if night else _found(report))
+    kept = found
     if len(found) > MOST_CELLS:
-        note = f"{len(found) - MOST_CELLS} more cells are in report.csv and report.json; what is not ok is here first."
-        found = sorted(found, key=lambda one: one[0] is Status.OK)[:MOST_CELLS]
-    rows = tuple(row() for _, row in found)
-    chosen = tuple((column, tuple(dict.fromkeys(said(row[column]) for row in rows))) for column in _FILTERED)
-    return Cells(Table("All cells", COLUMNS, rows, note), chosen)
+        kept = sorted(found, key=lambda one: one[0] is Status.OK)[:MOST_CELLS]
+    rows = tuple(row() for _, row in kept)
+    ranks = tuple(int(status is Status.OK) for status, _ in kept)
+    return Cells(Table("All cells", columns, rows, beyond=len(found) - len(kept), more=_MORE), narrowed, ranks)
 
 
 def _found(report: Report) -> Iterator[tuple[Status, Callable[[], tuple[Entry, ...]]]]:
@@ -74,6 +83,19 @@ def _found(report: Report) -> Iterator[tuple[Status, Callable[[], tuple[Entry, .
     for entry in report.cells:
         if entry.cell not in told:
             yield entry.status, partial(_without_figures, names[entry.gpu_uuid], entry)
+
+
+def _of_a_night(report: Report) -> Iterator[tuple[Status, Callable[[], tuple[Entry, ...]]]]:
+    """The same of a burn-in."""
+    names = {device.gpu_uuid: label(device) for device in report.gpu_info}
+    for entry in report.cells:
+        yield entry.status, partial(_check, names[entry.gpu_uuid], entry)
+
+
+def _check(device: str, entry: CellEntry) -> tuple[Entry, ...]:
+    which = (device, entry.model_name, entry.workload, entry.precision, badge(entry.status))
+    counts = (entry.launches, entry.launches_planned, entry.attempts)
+    return (*which, *map(str, counts), entry.reason[:LONGEST_REMARK])
 
 
 def _row(device: str, key: CellKey, metric: Measured) -> tuple[Entry, ...]:
@@ -107,7 +129,7 @@ def batch(phase: str, size: int) -> str:
 
 
 def _without_figures(device: str, entry: CellEntry) -> tuple[Entry, ...]:
-    """A cell of a burn-in, or of a scan that has found nothing."""
+    """Of a scan that has found nothing."""
     which = (device, entry.model_name, entry.workload, entry.precision, "", _size(entry.input_size))
     size = batch(entry.workload, entry.batch_size_requested)
     unknown = (NOT_AVAILABLE, "", *(NOT_AVAILABLE,) * 6)

@@ -42,7 +42,8 @@ def _launches(report: Report, timeline: Timeline, known: list[DeviceTimeline], n
         "launches",
         "Launches on each device",
         Kind.SPANS,
-        f"{night}, coloured by what it did; a red mark is a launch without a result. Launches that lie too close "
+        f"{night}, coloured by what it did; a red mark is a launch without a result, unless the time limit ended it. "
+        "Launches that lie too close "
         f"together to be seen are drawn as one.{_not_drawn(known)}",
         (Spans("launches", _milliseconds(timeline.began), labels, bars),) if bars else (),
         table("Launches on each device", header, rows, "Times since the run began."),

@@ -9,7 +9,7 @@ from orchestrator.disk.outcomes import Status
 from orchestrator.report.html.cells import badge
 from orchestrator.report.html.view import Badge, Finding, Section, Tone
 from orchestrator.report.model import FailureReport, Report
-from orchestrator.report.text_failures import FACTS, FILES, MEMORY, gib, kind, root, what
+from orchestrator.report.text_failures import FACTS, FILES, MEMORY, gib, kind, out_of_time, root, what
 from orchestrator.report.text_left_out import dropped_by_reason, dropped_lines, left_out
 from protocol.failure import Category
 
@@ -25,7 +25,9 @@ def failures(report: Report) -> Section:
     ordered += [one for one in report.failures if one is not first]
     findings = tuple(_finding(one, report, root_cause=one is first) for one in ordered[:MOST_FAILURES])
     more = len(ordered) - MOST_FAILURES
+    ended = sum(map(out_of_time, ordered))
     words = [f"{counted(len(ordered), 'launch', 'launches')} without a result."]
+    words += [f"Ended by the time limit, which is no failure: {ended}."] if ended else []
     words += [f"{more} more are in report.json."] if more > 0 else []
     return Section(
         "failures",

@@ -19,7 +19,6 @@ from orchestrator.report.html.view import (
     Series,
     Table,
     Tone,
-    limited,
     numbers,
     table,
     texts,
@@ -45,7 +44,6 @@ def burn_in(report: Report) -> Section | None:
         who, _, *rest = row(gpu, report)
         rows.append((who, Badge(gpu.verdict, TONES[gpu.verdict]), *rest))
     columns = tuple(Column(title, number=place > 1) for place, title in enumerate(HEADER))
-    kept, note = limited(rows)
     findings = tuple(
         Finding(
             Badge(gpu.verdict, TONES[gpu.verdict]),
@@ -63,7 +61,7 @@ def burn_in(report: Report) -> Section | None:
     }
     findings += tuple(Finding(None, title, lines, opened=True) for title, lines in stands_on.items() if lines)
     words = (f"Level {night.level}, {duration(night.duration_seconds)} asked for.", meaning(night))
-    return Section("burn-in", "Burn-in", words, tables=(Table("Each device", columns, kept, note),), findings=findings)
+    return Section("burn-in", "Burn-in", words, tables=(table("Each device", columns, rows),), findings=findings)
 
 
 def held_against(report: Report) -> Section | None:

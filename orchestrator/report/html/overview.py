@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from orchestrator.configuration.naming import counted
+from orchestrator.configuration.presets import TRIAGE
 from orchestrator.health.verdict import Verdict
 from orchestrator.report.health import DeviceHealth, NodeHealth
 from orchestrator.report.html.view import (
@@ -116,7 +117,7 @@ def cards(report: Report) -> Iterator[Card]:
         where = f", {label_of(best.gpu_uuid, report)}" if len(report.gpu_info) > 1 else ""
         of = f"{best.model}, {best.phase}, {best.precision}, batch {best.batch_size}{where}"
         yield Card("Best throughput", f"{number(best.throughput)} smp/s", of)
-    if report.burn_in is None:
+    if report.burn_in is None and (summary.overall_score is not None or report.test_configuration.preset != TRIAGE):
         yield Card("Score", number(summary.overall_score), summary.score_note)
     if summary.peak_memory_usage_mb is not None:
         yield Card("Peak memory", unit(summary.peak_memory_usage_mb, "MB"))
@@ -187,8 +188,7 @@ def score(report: Report) -> Chart:
     found = report.baseline_comparison
     says = "Throughput of each model, where the baseline has 100: further out is faster."
     if found is None or not found.improvement_percent:
-        why = f"{report.summary.score_note}. Hold the run against one with --compare-baseline."
-        return Chart("score", "Score against a baseline", Kind.RADAR, says, empty=why)
+        return Chart("score", "Score against a baseline", Kind.RADAR, says, empty=f"{report.summary.score_note}.")
     ratios = {
         name.removesuffix("_throughput"): 100 + percent
         for name, percent in found.improvement_percent.items()

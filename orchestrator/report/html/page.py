@@ -1,7 +1,7 @@
 """The report as one HTML file: what the page says.
 
     Report   ┐
-             ├── Page (view.py) ── binding.py ──▶ bytes
+             ├── Page (view.py) ── fitting.py ── binding.py ──▶ bytes
     Timeline ┘
 
 The verdict comes first, and every number is written as the text report writes it.
@@ -9,10 +9,11 @@ The verdict comes first, and every number is written as the text report writes i
 
 from typing import Final
 
-from orchestrator.report.html.binding import bound
+from orchestrator.configuration.presets import TRIAGE
 from orchestrator.report.html.cells import cells
 from orchestrator.report.html.course import course
 from orchestrator.report.html.failures import failures, not_measured
+from orchestrator.report.html.fitting import fitted
 from orchestrator.report.html.further import burn_in, held_against, overhead
 from orchestrator.report.html.overview import cards, devices, facts, heading, notices, score, verdict
 from orchestrator.report.html.performance import performance
@@ -30,15 +31,21 @@ FOOTER: Final = (
 
 def to_html(report: Report, timeline: Timeline) -> bytes:
     """The whole page."""
-    return bound(page(report, timeline))
+    return fitted(page(report, timeline))
 
 
 def page(report: Report, timeline: Timeline) -> Page:
-    """What the page says. A burn-in has its own chapter first, and none on models that it does not measure."""
-    of_models = () if report.burn_in is not None else (performance(report), spread(report))
+    """What the page says. A burn-in has its own chapter first, and none on models that it does not measure.
+
+    A triage begins with its answer, and has a score only where it was asked for.
+    """
+    asked = report.test_configuration.preset == TRIAGE
+    of_models = () if report.burn_in is not None else (performance(report), *(() if asked else (spread(report),)))
+    scored = report.burn_in is None and (report.baseline_comparison is not None or not asked)
     chapters: tuple[Section | None, ...] = (
         burn_in(report),
-        Section("score", "Score", charts=(score(report),)) if report.burn_in is None else None,
+        spread(report) if asked else None,
+        Section("score", "Score", charts=(score(report),)) if scored else None,
         held_against(report),
         devices(report),
         *of_models,

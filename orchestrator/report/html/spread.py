@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
+from orchestrator.configuration.presets import TRIAGE
 from orchestrator.report.comparisons import FullNode, Spread, SpreadValue
 from orchestrator.report.html.view import (
     Badge,
@@ -40,7 +41,7 @@ MOST_CELLS: Final = 60
 STANDS_OUT_PERCENT: Final = 3.0
 """By which a device must be slower than the median to be marked, where there are no verdicts."""
 MOST_NOTES: Final = 20
-_OF_VERDICTS: Final = "A frame marks the devices that the table below calls STRAGGLER or SUSPECT"
+_OF_VERDICTS: Final = "A frame marks the devices that are called STRAGGLER or SUSPECT"
 _OF_FIGURES: Final = f"is slower than the median by more than {STANDS_OUT_PERCENT:g} %"
 _TONES: Final = {
     Verdict.OK: Tone.GOOD,
@@ -84,6 +85,7 @@ def spread(report: Report) -> Section:
         tables=tuple(_standings(report, names)),
         findings=tuple(doubts),
         wide=True,
+        tables_first=report.test_configuration.preset == TRIAGE,
     )
 
 
@@ -115,7 +117,7 @@ def _standings(report: Report, names: dict[str, str]) -> Iterator[Table]:
         )
         for one in report.stragglers
     ]
-    if len(rows) > 1:
+    if len(rows) > 1 or (rows and report.test_configuration.preset == TRIAGE):
         columns = (
             *texts("Device", "Verdict"),
             *numbers("Of its siblings", "90% interval"),

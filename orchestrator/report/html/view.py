@@ -5,7 +5,7 @@ Page ── Section ── Table, Chart (each with the Table that says the same)
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
@@ -59,12 +59,22 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """caption: what it is, for those who do not see what stands around it. note: what is not in it."""
+    """caption: what it is, for those who do not see what stands around it. words: what to know of it.
+
+    beyond: rows that are not in it; more: where they are, in words with a place for their number.
+    """
 
     caption: str
     columns: tuple[Column, ...]
     rows: tuple[tuple[Entry, ...], ...]
-    note: str = ""
+    words: str = ""
+    beyond: int = 0
+    more: str = "{} more rows are in report.json."
+
+    @property
+    def note(self) -> str:
+        """What stands below it."""
+        return " ".join(filter(None, (self.words, self.more.format(self.beyond) if self.beyond else "")))
 
 
 class Kind(StrEnum):
@@ -266,7 +276,10 @@ class Finding:
 
 @dataclass(frozen=True)
 class Section:
-    """A chapter of the page. words: what to know first. wide: its charts take the whole width."""
+    """A chapter of the page. words: what to know first. wide: its charts take the whole width.
+
+    tables_first: before the charts, because they are the answer.
+    """
 
     id: str
     title: str
@@ -275,14 +288,22 @@ class Section:
     tables: tuple[Table, ...] = ()
     findings: tuple[Finding, ...] = ()
     wide: bool = False
+    tables_first: bool = False
 
 
 @dataclass(frozen=True)
 class Cells:
-    """The table of all cells. filters: (column, what may be chosen)."""
+    """The table of all cells. narrowed: columns that a reader chooses by. ranks: of each row, the lowest first."""
 
     table: Table
-    filters: tuple[tuple[int, tuple[str, ...]], ...]
+    narrowed: tuple[int, ...]
+    ranks: tuple[int, ...]
+
+    @property
+    def filters(self) -> tuple[tuple[int, tuple[str, ...]], ...]:
+        """Those columns, each with what may be chosen."""
+        rows = self.table.rows
+        return tuple((column, tuple(dict.fromkeys(said(row[column]) for row in rows))) for column in self.narrowed)
 
 
 @dataclass(frozen=True)
@@ -308,14 +329,6 @@ class Page:
     footer: str
 
 
-def limited(
-    rows: Sequence[tuple[Entry, ...]], note: str = "", elsewhere: str = "report.json"
-) -> tuple[tuple[tuple[Entry, ...], ...], str]:
-    """As many rows as a page holds, and the note with what is not among them."""
-    beyond = f"{len(rows) - MOST_ROWS} more rows are in {elsewhere}." if len(rows) > MOST_ROWS else ""
-    return tuple(rows[:MOST_ROWS]), " ".join(filter(None, (note, beyond)))
-
-
 def texts(*titles: str) -> tuple[Column, ...]:
     """Columns of words."""
     return tuple(Column(title) for title in titles)
@@ -334,5 +347,11 @@ def table(
     elsewhere: str = "report.json",
 ) -> Table:
     """A table of at most MOST_ROWS rows."""
-    kept, said = limited(rows, note, elsewhere)
-    return Table(caption, columns, kept, said)
+    whole = Table(caption, columns, tuple(rows), note, more=f"{{}} more rows are in {elsewhere}.")
+    return shortened(whole, MOST_ROWS)
+
+
+def shortened(one: Table, most: int) -> Table:
+    """The table with its first rows alone, at most so many."""
+    left_out = len(one.rows) - most
+    return one if left_out <= 0 else replace(one, rows=one.rows[:most], beyond=one.beyond + left_out)

@@ -7,7 +7,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from orchestrator.deciding.stopping import OUT_OF_TIME
+from orchestrator.disk import reporting
+from orchestrator.report import text_burn_in
 from orchestrator.report.as_text import to_text
+from orchestrator.report.html.page import page
+from orchestrator.report.html.view import said
 from protocol.cell import Workload
 from protocol.failure import Category
 from tests.fakes.findings import mismatch
@@ -51,16 +56,26 @@ def test_a_healthy_node_of_eight_fits_one_page(tmp_path: Path) -> None:
     assert on_one_page(lines)
     assert sum("| PASS " in line for line in lines) == 8
     whole = "\n".join(lines)
-    for words in ("soak: ", "truth: ", "memory: ", "replay: ", "errors a check (95 %)"):
+    for words in ("soak: ", "truth: ", "memory: ", "replay: ", " an hour"):
         assert words in whole
     folded = " ".join(whole.split())
     assert "Level quick, 10 minutes asked for, 10 min at work. PASS says" in folded
-    covered = "[0-9,.]+ GB, 92 % of it covered, at most"
-    assert re.search(rf"memory: [0-9,]+ checks in \d+ launches, {covered}", folded)
+    covered = "[0-9,.]+ GB, 92 % of it covered"
+    bound = r"errors < [0-9.]+e-\d+ a check, [0-9.e+]+ an hour"
+    assert re.search(rf"memory: [0-9,]+ checks in \d+ launches, {covered}; {bound}", folded)
     assert "rates: judged without 2 min of warming up, until it had taken as long as it may" in whole
     health = "health: GPU 0 to GPU 7: PASS (19 of 19 applicable signals were read); the machine: PASS"
     assert health in " ".join(whole.split())
     assert "Verdict: COMPLETE" in whole
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(42, "42 s"), (59.7, "1 min"), (82, "1:22 min"), (300, "5 min"), (599.4, "9:59 min"), (631, "11 min")],
+)
+def test_short_times_are_told_to_the_second(seconds: float, words: str) -> None:
+    """Beside a load of 35 s, 82 s at work are not "1 min"."""
+    assert text_burn_in.short(seconds) == words
 
 
 def test_a_node_with_two_bad_gpus_fits_one_page(tmp_path: Path) -> None:
@@ -133,8 +148,45 @@ def test_what_holds_for_all_is_said_once(tmp_path: Path, gpu: int) -> None:
     night.work(last=10)
     lines = text(night, interrupted=True)
     assert on_one_page(lines)
-    assert "GPU 0 to GPU 7: UNKNOWN" in lines
+    assert "GPU 0 to GPU 7: UNKNOWN (go on with `resume`)" in lines
     chapter = "\n".join(lines).partition("Verdict: ")[0]
     assert chapter.count("the night was cut short: stopped on request") == 1
     assert f"GPU {gpu}, serial" not in chapter
     assert "with rounds that are still to be done" in "\n".join(lines)
+
+
+def test_what_the_time_limit_ends_is_no_failure(tmp_path: Path) -> None:
+    """It is told for itself in text and on the page, and its bar is no red one; one that failed is told as ever."""
+    for category, message, limited in ((Category.STOPPED, OUT_OF_TIME, True), (Category.EXCEPTION, "broken", False)):
+        night = Night(tmp_path / category, gpus(1), "10m")
+        (slots,) = night.stored.plan.order.values()
+        night.work(last=len(slots) - 1)
+        cell_id, number = slots[-1]
+        cell = next(cell for cell in night.stored.plan.cells if cell.id == cell_id)
+        night.failed(cell, category, message=message, number=number, lasted_s=20.0)
+        night.well()
+        night.finish()
+        made = reporting.make_all(night.paths)
+        text = to_text(made.report)
+        assert ("launches ended by the time limit: 1" in text) is limited
+        assert ("launches without a result: 1" in text) is not limited
+        words = next(section.words for section in page(*made).sections if section.id == "failures")
+        assert ("Ended by the time limit, which is no failure: 1." in words) is limited
+        assert sum(span.failed for device in made.timeline.devices for span in device.spans) == (not limited)
+
+
+def test_the_table_of_a_night_has_what_there_is(tmp_path: Path) -> None:
+    """Checks have no figures of their own: their table has no column that is empty for all of them."""
+    night = Night(tmp_path, gpus(2), "10m")
+    night.work()
+    night.well()
+    night.finish()
+    made = reporting.make_all(night.paths)
+    table = page(*made).cells.table
+    columns = [column.title for column in table.columns]
+    assert columns == ["GPU", "Model", "Phase", "Precision", "Status", "Launches", "Planned", "Attempts", "Remarks"]
+    assert len(table.rows) == len(made.report.cells) > 8
+    assert {said(field) for row in table.rows for field in row} & {"N/A", ""} <= {""}
+    (first,) = (row for row in table.rows if row[:4] == ("GPU 1", "gemm", "soak", "bf16"))
+    (entry,) = (one for one in made.report.cells if (one.gpu_id, one.workload, one.precision) == (1, "soak", "bf16"))
+    assert first[5:8] == tuple(map(str, (entry.launches, entry.launches_planned, entry.attempts)))

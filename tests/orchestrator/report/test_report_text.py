@@ -11,9 +11,11 @@ from orchestrator.report import layout
 from orchestrator.report.as_text import to_text
 from orchestrator.report.numbers import count, duration, number
 from orchestrator.report.plain import plain
+from orchestrator.report.text_models import without_readings
 from protocol.cell import Precision, Workload
 from protocol.failure import Category, Phase
 from tests.fakes.runs import FakeRun, cpus, gpus, shipped
+from tests.fakes.tables import rows
 
 EVERYTHING = (Workload.LOAD, Workload.INFERENCE, Workload.TRAINING)
 HOSTILE = "\x1b]0;owned\x07\x1b[31m中文 " + "x" * 200 + "\r\n\u202e"
@@ -168,6 +170,20 @@ def test_the_seconds_of_each_cell_make_no_reason_of_their_own(tmp_path: Path) ->
     assert "Power Draw is not given: utilisation, power and energy need 5 s of measuring. " in text
 
 
+def test_a_reason_for_lacking_readings_is_told_once(tmp_path: Path) -> None:
+    """Cells lack readings for several reasons at once, and not all for the same: each reason is told, once."""
+    run = FakeRun(tmp_path, batch_sizes=(1, 8, 32))
+    run.everything()
+    (result,) = run.report().results
+    notes = ("short, this took 0.2 s; no driver", "short, this took 0.4 s", "no driver; no counter")
+    metrics = {
+        name: msgspec.structs.replace(metric, power_draw_w=None, telemetry_note=note)
+        for (name, metric), note in zip(result.inference_metrics.items(), notes, strict=True)
+    }
+    lacking = msgspec.structs.replace(result, inference_metrics=metrics)
+    assert "is not given: short; no driver; no counter." in " ".join(" ".join(without_readings([lacking])).split())
+
+
 def test_the_spread_between_launches_has_its_row(tmp_path: Path) -> None:
     """Of several launches, also of so few iterations that a launch has no interval."""
     run = FakeRun(tmp_path, batch_sizes=(8,), launches=3, iterations=5, warm_up_iterations=2)
@@ -202,6 +218,18 @@ def test_tables_never_leave_the_line(rows: list[list[str]]) -> None:
     lines = layout.table(("A", "B", "C", "D"), rows, "    ", (16, 11))
     assert len({layout.width(line) for line in lines}) == 1
     assert layout.width(lines[0]) <= 80
+
+
+def test_what_does_not_fit_into_a_field_goes_on_below() -> None:
+    """Names that differ in their last word, or in one in the middle, are told apart; a long one keeps both its ends."""
+    names = [f"GPU {gpu} resnet50 inference fp32 b1 input {size}" for gpu in (0, 1) for size in (224, 512)]
+    table = [(name, "< 100 ms", "12.3 ms, measured alone", "NOT COMPARABLE") for name in names]
+    lines = layout.table(("Cell", "Target", "Actual", "Status"), table, "  ")
+    assert {layout.width(line) for line in lines} == {layout.WIDTH}
+    assert rows("\n".join(lines))[1:] == table
+    first, *_, last = layout.beside(f"begins {'x' * 4000} ends", 20, " 1.0", "  ")
+    assert (first, last[-5:]) == ("  begins               1.0", " ends")
+    assert len([*layout.beside("x" * 4000, 20, "")]) == layout.MOST_LINES
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@
 
 const Charts = (() => {
   const NARROW = 560;
+  const MOST_LINES = 4;
 
   /* Like number() in report/numbers.py: both must write the same. */
   function number(value) {
@@ -83,16 +84,42 @@ const Charts = (() => {
       axisLine: { lineStyle: { color: look.line } },
       axisTick: { show: false },
       splitLine: { show: false },
-      axisLabel: { color: look.ink, fontSize: 12, interval: 0, width: width < NARROW ? 96 : Math.max(190, width / 4), overflow: "truncate" },
+      axisLabel: { color: look.ink, fontSize: 12, interval: 0, width: besides(width), overflow: "truncate" },
       ...more,
     };
   }
+
+  /* Names beside rows go on below where they are long: what tells two apart may be their end. Of a very long one both
+     ends are shown. Returns the axis, and how high a row must be. */
+  function rowAxis(look, names, width, size, room) {
+    const most = Math.floor(room / (size * 0.6));
+    const fold = (name) => {
+      const longest = most * (MOST_LINES - 1);
+      const half = Math.floor(longest / 2) - 1;
+      const lines = [""];
+      for (const word of (name.length > longest ? `${name.slice(0, half)}…${name.slice(-half)}` : name).split(" ")) {
+        const joined = lines.at(-1) ? `${lines.at(-1)} ${word}` : word;
+        if (joined.length <= most) lines[lines.length - 1] = joined;
+        else lines.push(...word.match(new RegExp(`.{1,${most}}`, "gu")));
+      }
+      return lines.filter(Boolean).join("\n");
+    };
+    const folded = names.map(fold);
+    const axis = categoryAxis(look, folded, width, {
+      inverse: true,
+      axisLabel: { color: look.ink, fontSize: size, lineHeight: size + 2, interval: 0, width: room, overflow: "break" },
+    });
+    return { axis, high: Math.max(...folded.map((name) => name.split("\n").length)) * (size + 2) + 6 };
+  }
+
+  const besides = (width) => (width < NARROW ? 96 : Math.max(190, width / 4));
 
   /* ── bars ─────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
   function barOption(plot, look, width, stacked) {
     const thick = stacked ? 18 : Math.max(9, Math.min(16, 40 / plot.series.length));
-    const each = stacked ? 30 : thick * plot.series.length * 1.25 + 12;
+    const rows = rowAxis(look, plot.categories, width, 12, besides(width));
+    const each = Math.max(rows.high, stacked ? 30 : thick * plot.series.length * 1.25 + 12);
     const total = (index) => plot.series.reduce((sum, one) => sum + (one.values[index] || 0), 0);
     const last = plot.series.length - 1;
     const says = (items) => {
@@ -109,7 +136,7 @@ const Charts = (() => {
         legend: legend(look),
         grid: { left: 4, right: width < NARROW ? 50 : 64, top: 36, bottom: 4, outerBoundsMode: "same", outerBoundsContain: "axisLabel" },
         xAxis: valueAxis(look, { splitNumber: width < NARROW ? 3 : 5 }),
-        yAxis: categoryAxis(look, plot.categories, width, { inverse: true }),
+        yAxis: rows.axis,
         series: plot.series.map((one, place) => ({
           name: one.name,
           type: "bar",
@@ -146,7 +173,7 @@ const Charts = (() => {
           indicator: plot.categories.map((name) => ({ name, max: most })),
           center: ["50%", "54%"],
           radius: width < NARROW ? "52%" : "66%",
-          axisName: { color: look.ink, fontSize: 11, width: width < NARROW ? 74 : 150, overflow: "truncate" },
+          axisName: { color: look.ink, fontSize: 11, width: width < NARROW ? 74 : 150, overflow: "break" },
           splitNumber: 4,
           splitLine: { lineStyle: { color: look.line } },
           splitArea: { show: false },
@@ -199,7 +226,8 @@ const Charts = (() => {
 
   function heat(plot, look, width) {
     const shade = shades(plot, look);
-    const high = plot.rows.length > 24 ? 24 : 30;
+    const rows = width < NARROW ? rowAxis(look, plot.rows, width, 10, 128) : rowAxis(look, plot.rows, width, 12, Math.max(210, width / 4));
+    const high = Math.max(rows.high, plot.rows.length > 24 ? 24 : 30);
     const render = (_, api) => {
       const box = plot.boxes[api.value(2)];
       const [x, y] = api.coord([box.column, box.row]);
@@ -237,11 +265,7 @@ const Charts = (() => {
           axisLine: { show: false },
           axisLabel: { color: look.muted, fontSize: 11, hideOverlap: true },
         }),
-        yAxis: categoryAxis(look, plot.rows, width, {
-          inverse: true,
-          axisLine: { show: false },
-          axisLabel: { color: look.ink, fontSize: width < NARROW ? 10 : 12, interval: 0, width: width < NARROW ? 128 : 210, overflow: "truncate" },
-        }),
+        yAxis: { ...rows.axis, axisLine: { show: false } },
         series: [
           {
             type: "custom",
@@ -289,6 +313,8 @@ const Charts = (() => {
     legend,
     valueAxis,
     categoryAxis,
+    rowAxis,
+    besides,
     kinds: {
       bars: (plot, look, width) => barOption(plot, look, width, false),
       stacked: (plot, look, width) => barOption(plot, look, width, true),

@@ -5,6 +5,8 @@
   const root = document.documentElement;
   const plots = JSON.parse(document.getElementById("plots").textContent);
   const drawn = new Map();
+  /* What a chart has on A4 and on Letter, in pixels: a browser tells that it will print before it lays out the paper. */
+  const PAPER = { width: 640, height: 800 };
 
   function look() {
     const style = getComputedStyle(root);
@@ -39,15 +41,34 @@
     boxes.forEach((box) => draw(box, colors));
   };
 
+  /* As wide as paper; what is too high for a page is drawn larger, in the shape of one, and shrunk. */
+  function onPaper(box, colors) {
+    box.style.width = `${PAPER.width}px`;
+    draw(box, colors);
+    const larger = box.clientHeight / PAPER.height;
+    if (larger > 1) {
+      box.style.width = `${Math.ceil(PAPER.width * larger)}px`;
+      draw(box, colors);
+    }
+    box.querySelector("svg").setAttribute("viewBox", `0 0 ${box.clientWidth} ${box.clientHeight}`);
+  }
+
+  function onScreen(box, colors) {
+    box.style.width = "";
+    box.querySelector("svg").removeAttribute("viewBox");
+    draw(box, colors);
+  }
+
   const print = (printing) => {
     root.toggleAttribute("data-print", printing);
-    all();
+    const colors = look();
+    boxes.forEach((box) => (printing ? onPaper : onScreen)(box, colors));
   };
 
   let width = 0;
   let waiting = 0;
   new ResizeObserver(() => {
-    if (root.clientWidth === width) return;
+    if (root.clientWidth === width || root.hasAttribute("data-print")) return;
     width = root.clientWidth;
     cancelAnimationFrame(waiting);
     waiting = requestAnimationFrame(all);

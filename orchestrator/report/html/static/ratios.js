@@ -2,8 +2,8 @@
 /* The plot of a comparison: the speed of each cell with its interval, on the band of what counts as the same. See charts.js. */
 
 (() => {
-  const { tip, tooltip, base, legend, valueAxis, categoryAxis } = Charts;
-  const HIGH = 24;
+  const { tip, tooltip, base, legend, valueAxis, rowAxis, besides } = Charts;
+  const LEAST_HIGH = 24;
   const SIZE = 5.5;
 
   /* By tone, and by shape for those who see no colours. */
@@ -29,15 +29,15 @@
     return { min: Math.max(0, least - room), max: most + room };
   }
 
-  function shapes(row, y, at, color, points, look) {
+  function shapes(row, y, at, high, color, points, look) {
     const [left, right] = [at.left, at.right];
     const line = (x1, y1, x2, y2, style) => ({ type: "line", shape: { x1, y1, x2, y2 }, style });
     const made = [];
     if (known(row.margin_low)) {
       const from = Math.max(left, at.x(row.margin_low));
-      made.push({ type: "rect", shape: { x: from, y: y - HIGH / 2, width: Math.min(right, at.x(row.margin_high)) - from, height: HIGH }, style: { fill: look.line, opacity: 0.6 } });
+      made.push({ type: "rect", shape: { x: from, y: y - high / 2, width: Math.min(right, at.x(row.margin_high)) - from, height: high }, style: { fill: look.line, opacity: 0.6 } });
     }
-    made.push(line(at.x(1), y - HIGH / 2, at.x(1), y + HIGH / 2, { stroke: look.muted, lineWidth: 1, lineDash: [3, 3] }));
+    made.push(line(at.x(1), y - high / 2, at.x(1), y + high / 2, { stroke: look.muted, lineWidth: 1, lineDash: [3, 3] }));
     if (known(row.low) && known(row.high)) {
       const [from, to] = [Math.max(left, at.x(row.low)), Math.min(right, at.x(row.high))];
       made.push(line(from, y, to, y, { stroke: color, lineWidth: 1.8 }));
@@ -55,6 +55,8 @@
   function ratios(plot, look, width) {
     const axis = range(plot.rows);
     const marks = markOf(look);
+    const rows = rowAxis(look, plot.rows.map((row) => row.name), width, 12, besides(width));
+    const high = Math.max(LEAST_HIGH, rows.high);
     const series = [...new Set(plot.rows.map((row) => row.word))].map((word) => ({
       name: word,
       type: "custom",
@@ -66,18 +68,18 @@
         const x = (value) => api.coord([value, api.value(1)])[0];
         const [, y] = api.coord([row.ratio, api.value(1)]);
         const at = { x, left: params.coordSys.x, right: params.coordSys.x + params.coordSys.width };
-        return shapes(row, y, at, marks[word].color, marks[word].points, look);
+        return shapes(row, y, at, high, marks[word].color, marks[word].points, look);
       },
     }));
     return {
-      height: 64 + HIGH * plot.rows.length,
+      height: 64 + high * plot.rows.length,
       option: {
         ...base(look),
         tooltip: tooltip(look, (item) => tip(plot.rows[item.value[1]].name, plot.rows[item.value[1]].says)),
         legend: legend(look),
-        grid: { left: 4, right: 16, top: 36, height: HIGH * plot.rows.length, outerBoundsMode: "same", outerBoundsContain: "axisLabel" },
+        grid: { left: 4, right: 16, top: 36, height: high * plot.rows.length, outerBoundsMode: "same", outerBoundsContain: "axisLabel" },
         xAxis: valueAxis(look, { ...axis, splitNumber: width < 560 ? 3 : 6, axisLabel: { color: look.muted, fontSize: 11, hideOverlap: true, showMinLabel: false, showMaxLabel: false, formatter: (value) => value.toFixed(3) } }),
-        yAxis: categoryAxis(look, plot.rows.map((row) => row.name), width, { inverse: true }),
+        yAxis: rows.axis,
         series,
       },
     };

@@ -214,6 +214,48 @@ def test_the_page_fits_phones_dark_rooms_and_paper(page: Browser) -> None:
     assert page.complaints() == []
 
 
+PAPER = 688
+"""Pixels between the margins of A4, the narrower of the usual papers."""
+DRAWN = """return [...document.querySelectorAll(".plot svg")].map((one) => {
+    const parts = [...one.querySelectorAll("text, path")].filter((part) => !part.closest("[clip-path]"));
+    const edges = parts.map((part) => part.getBoundingClientRect().right);
+    const { left, width, height } = one.getBoundingClientRect();
+    return [Math.round(width), Math.round(left + width), Math.round(Math.max(...edges)), Math.round(height)];
+})"""
+
+
+def test_paper_has_every_chart_whole(page: Browser, whole: Path) -> None:
+    """None is wider than A4 or higher than a page, nor narrower than it has to be; the screen has its own again."""
+    page.open(whole)
+    before = page.run(DRAWN)
+    page.run("addEventListener('beforeprint', () => { window.told = document.documentElement.dataset.print; })")
+    assert page.printed()[:5] == b"%PDF-"
+    assert page.run("return window.told") == ""
+    page.run("dispatchEvent(new Event('beforeprint'))")
+    page.emulate(media="print", width=PAPER)
+    drawn = page.run(DRAWN)
+    wide, room = page.run(WIDTHS)
+    page.emulate()
+    page.run("dispatchEvent(new Event('afterprint'))")
+    assert (len(drawn), wide) == (len(CHARTS), room)
+    assert [one for one in drawn if not (600 < one[0] < room and max(one[1:3]) <= room and one[3] <= 810)] == []
+    spread = drawn[page.run("return [...document.querySelectorAll('.plot')].map((one) => one.id)").index("plot-spread")]
+    assert spread[2] > spread[1] - 10  # as wide as the paper, though it is high
+    assert page.run(DRAWN) == before
+    assert page.complaints() == []
+
+
+def test_rows_of_a_chart_are_told_apart_on_a_phone(page: Browser) -> None:
+    """Names of cells stand whole beside the heat map, on as many lines as they take."""
+    page.emulate(width=375)
+    texts = page.run("return [...document.querySelectorAll('#plot-spread svg text')].map((one) => one.textContent)")
+    names = page.run("return JSON.parse(document.getElementById('plots').textContent).spread.plots[0].rows")
+    page.emulate()
+    written = "".join("".join(texts).split())
+    assert max(map(len, names)) > 23
+    assert [name for name in names if name.replace(" ", "") not in written] == []
+
+
 def test_no_table_is_longer_than_the_window(page: Browser) -> None:
     """Hundreds of rows scroll in their place, and what comes after them is near; paper has them all."""
     heights = "return [...document.querySelectorAll('.scroll')].map((one) => [one.clientHeight, one.scrollHeight])"

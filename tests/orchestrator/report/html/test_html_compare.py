@@ -173,7 +173,7 @@ def test_what_has_no_verdict_says_why(opened: Browser) -> None:
     assert rows[0] == ["NOT COMPARABLE", "the second is throttled", "1", "hot inference bf16 b8"]
     assert {row[0] for row in rows[1:]} == {"INCONCLUSIVE"}
     assert any("one launch: no verdict" in row[1] and row[3].startswith("one ") for row in rows)
-    assert "1 cell of before was not measured in the other run." in text
+    assert "1 cell of before was not measured in the other run: gone inference bf16 b8." in text
 
 
 def test_cells_are_sorted_narrowed_down_and_exported(opened: Browser) -> None:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -9,13 +10,17 @@ from typing import Any
 import msgspec
 from click.testing import Result
 
+from orchestrator.compare import against
+from orchestrator.compare.against import Against
+from orchestrator.compare.thresholds import Figure, Threshold
 from orchestrator.configuration.resolved import ReportFormat
 from orchestrator.disk.outcomes import Status
 from orchestrator.report import render
 from orchestrator.report.comparisons import Standing
 from orchestrator.report.html import cells, to_html
+from orchestrator.report.html.fitting import LEAST_CELLS, MOST_BYTES, fitted
 from orchestrator.report.html.page import page
-from orchestrator.report.html.view import MOST_ROWS, Badge, Heat, Section, Tone, said, table, texts
+from orchestrator.report.html.view import MOST_ROWS, Badge, Box, Chart, Heat, Kind, Section, Tone, said, table, texts
 from orchestrator.report.model import GpuInfo, Report
 from orchestrator.report.numbers import number
 from orchestrator.report.timeline import NOTHING_KEPT
@@ -27,7 +32,6 @@ from tests.fakes.pages import SLOW, many, timeline
 from tests.fakes.runs import FakeRun, cpus, gpus, shipped
 
 Invoke = Callable[..., Result]
-MOST_BYTES = 3_000_000
 
 
 def section(report: Report, name: str) -> Section:
@@ -57,6 +61,54 @@ def test_a_huge_run_fits_as_well(zoo: Report) -> None:
     assert "more cells are in report.csv" in made.cells.table.note
     assert said(made.cells.table.rows[0][7]) == "failed"
     assert len(to_html(huge, timeline(zoo))) < MOST_BYTES
+
+
+def test_every_chapter_at_once_fits_as_well(zoo: Report) -> None:
+    """Eight GPUs, four precisions, thresholds and costs for each cell: the table of all cells has what they leave."""
+    node = many(zoo, 8)
+    precisions = ("fp32", "tf32", "fp16", "bf16")
+    wide = msgspec.structs.replace(
+        node,
+        cells=node.cells * len(precisions),
+        results=tuple(
+            msgspec.structs.replace(one, precision=precision) for precision in precisions for one in node.results
+        ),
+    )
+    limit = Threshold(name="a limit for each cell", figure=Figure.FORWARD_TIME, phase=Workload.INFERENCE, below=5.0)
+    held = against.hold(wide, Against(thresholds=(limit,) * 3, price_per_hour=2.5))
+    made = {name: to_html(report, timeline(node)).decode() for name, report in (("plain", wide), ("held", held))}
+    rows = {name: text.partition('id="cells-table"')[2].count("<tr><td>") for name, text in made.items()}
+    assert all(len(text.encode()) <= MOST_BYTES for text in made.values())
+    assert LEAST_CELLS < rows["held"] < rows["plain"] <= cells.MOST_CELLS
+    shown = len(page(held, NOTHING_KEPT).cells.table.rows)
+    beyond = page(held, NOTHING_KEPT).cells.table.beyond + shown - rows["held"]
+    assert f"{beyond} more cells are in report.csv and report.json" in made["held"]
+    assert made["held"].partition('id="cells-table"')[2].count(">failed</span>") == 32
+    assert "more rows are in report.json" in made["held"]
+
+
+def test_long_logs_leave_room_for_the_rest(zoo: Report) -> None:
+    """A hundred failures with the longest logs there are: the first have them, and the others say where theirs lie."""
+    (failure,) = zoo.failures
+    line = "x" * 1900
+    loud = msgspec.structs.replace(failure, evidence={"stderr": f"{line}\n" * 40, "stdout": f"{line}\n" * 40})
+    several = tuple(msgspec.structs.replace(loud, launch=number) for number in range(150))
+    made = to_html(msgspec.structs.replace(zoo, failures=several), timeline(zoo))
+    assert len(made) <= MOST_BYTES
+    text = made.decode()
+    assert (line in text, "50 more are in report.json" in text) == (True, True)
+    assert text.count("There is no room for its logs on this page.") > 50
+    assert text.count("Logs: ") == 100
+
+
+def test_choices_of_a_chart_are_left_out_last(zoo: Report) -> None:
+    """Where the charts alone are too large, as many as fit are drawn, and how many there are is said."""
+    whole = page(zoo, NOTHING_KEPT)
+    heat = Heat("a map", ("a",), ("b",), tuple(Box(0, 0, 1.0, "", "x" * 1000) for _ in range(20)))
+    chart = Chart("many", "Many", Kind.HEAT, "Says.", (heat,) * 200, choice="Map")
+    made = fitted(replace(whole, sections=(*whole.sections, Section("many", "Many", charts=(chart,)))))
+    assert len(made) <= MOST_BYTES
+    assert re.search(r"Says\. Of 200 charts the first (40|12) are here\.", made.decode())
 
 
 def test_every_figure_of_the_text_report_is_on_the_page(tmp_path: Path) -> None:
@@ -108,6 +160,23 @@ def standing(device: GpuInfo, verdict: Verdict) -> Standing:
     )
 
 
+def test_a_triage_begins_with_its_answer(node: Report) -> None:
+    """Who is slow comes before any chart, and no score that nobody asked for; other runs have it where they had it."""
+    judged = msgspec.structs.replace(
+        node, stragglers=tuple(standing(device, Verdict.OK) for device in node.gpu_info), cross_gpu=node.cross_gpu[:3]
+    )
+    setup = msgspec.structs.replace(node.test_configuration, preset="triage")
+    answer, chart, score = "Who is slower than its identical", 'id="plot-spread"', "Score"
+    for report, asked in ((msgspec.structs.replace(judged, test_configuration=setup), True), (judged, False)):
+        made = page(report, NOTHING_KEPT)
+        assert (made.sections[0].id == "spread") is asked
+        assert (score in {one.title for one in (*made.sections, *made.cards)}) is not asked
+        text = to_html(report, NOTHING_KEPT).decode()
+        assert min(text.index(answer), text.index(chart)) > 0
+        assert (text.index(answer) < text.index(chart)) is asked
+        assert (text.index(answer) < text.index("Model performance</h2>")) is asked
+
+
 def framed(report: Report) -> list[set[str]]:
     """The devices that have a frame, of each heat map."""
     (chart,) = section(report, "spread").charts
@@ -136,7 +205,7 @@ def test_frames_follow_the_verdicts(node: Report) -> None:
     (plot,) = section(judged, "spread").charts[0].plots
     assert isinstance(plot, Heat)
     assert {(box.value is None, box.marked) for box in plot.boxes if box.column < 2} == {(False, True), (True, False)}
-    assert "A frame marks the devices that the table below calls STRAGGLER or SUSPECT;" in says(judged)
+    assert "A frame marks the devices that are called STRAGGLER or SUSPECT;" in says(judged)
     assert "3 %" not in says(judged)
     assert framed(told(*[Verdict.OK] * 4)) == [set()]
 
