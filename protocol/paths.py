@@ -2,7 +2,7 @@
 
     runs/<time>-<id>/
       run.yaml   plan.json   journal.gpj   lock   zygote.log   sampler.log
-      launches/<cell>/<n>/   stdout.log stderr.log fault.log phase error.json result.msgpack
+      launches/<cell>/<n>/   stdout.log stderr.log fault.log phase mismatches error.json result.msgpack
                              of several processes also steps, and rank1/ rank2/ … with the logs of the others
       telemetry/<uuid>.samples   telemetry/health.records
       report.json .csv .txt .html   held_against.json
@@ -13,8 +13,16 @@ All paths of a run are made here and nowhere else.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from protocol.cell import slug
+
+_LAUNCHES: Final = "launches"
+
+
+def attempt_name(cell_id: str, attempt: int) -> str:
+    """The folder of the n-th attempt, counted from 1, at a cell, as reports name it: within that of its run."""
+    return f"{_LAUNCHES}/{cell_id}/{attempt}"
 
 
 @dataclass(frozen=True)
@@ -51,6 +59,11 @@ class LaunchPaths:
     def phase(self) -> Path:
         """The phase that the process has reached: known also when it dies before its message is on the way."""
         return self.folder / "phase"
+
+    @property
+    def mismatches(self) -> Path:
+        """Wrong bits that the process has found, a line whenever more is known of them: protocol.verification.Seen."""
+        return self.folder / "mismatches"
 
     @property
     def error(self) -> Path:
@@ -120,11 +133,11 @@ class RunPaths:
     @property
     def launches(self) -> Path:
         """Folders of all attempts."""
-        return self.folder / "launches"
+        return self.folder / _LAUNCHES
 
     def launch(self, cell_id: str, attempt: int) -> LaunchPaths:
         """Folder of the n-th attempt, counted from 1, at a cell."""
-        return LaunchPaths(self.launches / f"{cell_id}/{attempt}")
+        return LaunchPaths(self.folder / attempt_name(cell_id, attempt))
 
     def results(self) -> Iterator[Path]:
         """The results that are there, of all attempts."""

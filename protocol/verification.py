@@ -1,6 +1,7 @@
 """What a burn-in launch verified: sums for the report, digests to compare, and every mismatch with what came of it.
 
-A launch that found a mismatch still has a result: what it found is the result. The verdict is the parent's.
+A launch that found a mismatch still has a result: what it found is the result. The verdict is the parent's. Where the
+process dies before that, its file of mismatches holds what was found (Seen).
 """
 
 from typing import Final
@@ -38,7 +39,8 @@ class Mismatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     what: the check, in words. at_ns: monotonic, when it was seen. iteration: of the measurement, counted from 0.
     elements: how many differ; bits: how many bits in all. first: some of them.
-    same_when_read_again: False is an error of reading. wrong_again: how many of `repeated` repetitions were wrong too.
+    same_when_read_again: False is an error of reading. wrong_again: how many of `repeated` repetitions were wrong too;
+    of 0 where the process ended before that was looked at, and the numbers before are 0 where it ended at once.
     beyond_rounding: whether the elements differ from a computation on the CPU in fp64 by more than rounding explains;
     None where there is nothing to compute (memory, a copy).
     sender: UUID of the other device from which it was copied; of_all: it was added up over all devices of the cell.
@@ -56,6 +58,13 @@ class Mismatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     beyond_rounding: bool | None = None
     sender: str | None = None
     of_all: bool = False
+
+
+class Seen(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A line of the file `mismatches` of a launch. at: place among those that are kept; later lines know more of it."""
+
+    at: int
+    mismatch: Mismatch
 
 
 class MemoryShare(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

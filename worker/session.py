@@ -39,6 +39,7 @@ from protocol.messages import (
 )
 from protocol.paths import LaunchPaths
 from protocol.result import Result
+from protocol.verification import Seen
 from worker import adopt, classify, preload
 from worker.stage import Stage
 
@@ -89,7 +90,10 @@ def _work(spec: LaunchSpec, assign: Assign, link: "_Link", fault_log: int) -> Ou
         if assign.measurement.fixed(phase):
             _arm(assign, phase, fault_log)
 
-    stage = Stage(announce, progressed, spec.requested_ns)
+    def keep(seen: Seen) -> None:
+        _note(seen, LaunchPaths(Path(spec.folder)))
+
+    stage = Stage(announce, progressed, keep, spec.requested_ns)
     try:
         stage.enter(Phase.IMPORT)
         with stage.timed("import"):
@@ -122,6 +126,24 @@ def _keep(failure: Failure, paths: LaunchPaths) -> None:
     except OSError as error:
         with contextlib.suppress(OSError):  # neither can stderr.log, where the disk is full: the message still goes out
             print(f"{paths.error} could not be written: {error}", file=sys.stderr)  # noqa: T201 - kept as evidence
+
+
+def _note(seen: Seen, paths: LaunchPaths) -> None:
+    """Have the disk hold wrong bits before anything else is done: a GPU that errs is one that may end this process.
+
+    A line begins behind one that was torn. A disk that is full costs the line: the result says the same in the end.
+    """
+    with contextlib.suppress(OSError):
+        is_new = not paths.mismatches.exists()
+        with paths.mismatches.open("ab", buffering=0) as file:
+            file.write(b"\n" + msgspec.json.encode(seen) + b"\n")
+            os.fsync(file.fileno())
+        if is_new:
+            folder = os.open(paths.folder, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
 
 
 def _arm(assign: Assign, phase: Phase, fault_log: int) -> None:

@@ -6,20 +6,27 @@ from contextlib import contextmanager
 
 from protocol.failure import Phase
 from protocol.result import Ledger
+from protocol.verification import Seen
 
 
 class Stage:
     """Announces phases and keeps the ledger of one launch. Durations in milliseconds.
 
     announce: called with each phase as it begins; progressed: with the phase and how far it has come, 0 to 1.
+    keep: puts wrong bits where the end of the process cannot take them away.
     requested_ns: monotonic time at which the parent asked for this process.
     """
 
     def __init__(
-        self, announce: Callable[[Phase], None], progressed: Callable[[Phase, float], None], requested_ns: int
+        self,
+        announce: Callable[[Phase], None],
+        progressed: Callable[[Phase, float], None],
+        keep: Callable[[Seen], None],
+        requested_ns: int,
     ) -> None:
         self._announce = announce
         self._progressed = progressed
+        self.keep = keep
         self.phase = Phase.START
         self._spent_ms = {"start": (time.monotonic_ns() - requested_ns) / 1e6}
 

@@ -11,7 +11,7 @@ import torch
 from protocol.failure import Phase
 from protocol.verification import Mismatch
 from tests.fakes.assignments import Listener
-from worker.verify import bits, patterns
+from worker.verify import bits, kept, patterns
 from worker.verify.patterns import PATTERNS, Content, Memory, Span, Turn
 from worker.workloads import memory
 from worker.workloads.memory import MemoryTest
@@ -89,10 +89,10 @@ def small(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     return monkeypatch
 
 
-def only(small: pytest.MonkeyPatch, pattern: str, kept: int) -> None:
+def only(small: pytest.MonkeyPatch, pattern: str, most: int) -> None:
     """Test with one pattern, and look closer once at so many chunks."""
     small.setattr(patterns, "PATTERNS", {pattern: PATTERNS[pattern]})
-    small.setattr(memory, "KEPT_MISMATCHES", kept)
+    small.setattr(kept, "KEPT_MISMATCHES", most)
     small.setattr(memory, "REPETITIONS", 1)
 
 
@@ -231,7 +231,7 @@ def test_healthy_memory_has_no_mismatch(small: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("count", [1, 2, 3, 4])
 def test_every_pattern_finds_bits_that_flip(small: pytest.MonkeyPatch, pattern: str, count: int) -> None:
     """One to four of any word, once: with its place and its bits."""
-    only(small, pattern, kept=1000)
+    only(small, pattern, most=1000)
     numbers = random.Random(f"{pattern} {count}")
     masks = {word: sum(1 << bit for bit in numbers.sample(range(64), count)) for word in range(5, WORDS, 11)}
     left = dict(masks)
@@ -252,7 +252,7 @@ def test_every_pattern_finds_bits_that_flip(small: pytest.MonkeyPatch, pattern: 
 @pytest.mark.parametrize("value", [0, 1])
 def test_every_pattern_finds_a_bit_that_is_stuck(small: pytest.MonkeyPatch, pattern: str, value: int) -> None:
     """Each of the 64, at 0 or at 1; it is wrong again when it is written again."""
-    only(small, pattern, kept=1000)
+    only(small, pattern, most=1000)
     stuck = {16 * bit + 3: 1 << bit for bit in range(64)}
     places = torch.tensor(list(stuck))
     masks = torch.tensor([bits.signed(mask, 64) for mask in stuck.values()])
@@ -269,7 +269,7 @@ def test_every_pattern_finds_a_bit_that_is_stuck(small: pytest.MonkeyPatch, patt
 @pytest.mark.parametrize("high", [False, True])
 def test_patterns_find_address_lines_that_are_stuck(small: pytest.MonkeyPatch, pattern: str, high: bool) -> None:
     """As the table of worker/verify/patterns.py says: what repeats within a group cannot tell its lines."""
-    only(small, pattern, kept=0)
+    only(small, pattern, most=0)
     found = {line for line in range(10) if march(Aliased(line, high))[0]}
     blind = {"moving inversions": set(range(8)), "walking ones and zeros": {6, 7}}
     assert found == set(range(10)) - blind.get(pattern, set())

@@ -22,13 +22,14 @@ import torch
 
 from protocol.failure import Phase
 from protocol.messages import Assign
-from protocol.verification import KEPT_MISMATCHES, Mismatch, Verification
+from protocol.verification import Verification
 from worker import timing
 from worker.measure import Work
 from worker.stage import Stage
 from worker.timing import Clock, TimedBlock
 from worker.verify import evidence
 from worker.verify.flips import Flips
+from worker.verify.kept import Kept
 from worker.verify.products import Products, flops, outputs_for
 
 _WARMING_UP: Final = ", while warming up"
@@ -62,8 +63,7 @@ class Watch:
         self._number = 0
         self._done = {Phase.WARM_UP: 0, Phase.MEASURE: 0}
         self._measuring_since: float | None = None
-        self._mismatches = 0
-        self._kept: list[Mismatch] = []
+        self._kept = Kept(stage)
         for pair, verdict, output in products.odd:
             self._wrong(_Made(0, pair, 0), output, verdict=verdict, when=_BEFORE)
 
@@ -105,8 +105,8 @@ class Watch:
             method=method,
             checks=self._number,
             operations=self._number * flops(self._products.side),
-            mismatches=self._mismatches,
-            kept=tuple(self._kept),
+            mismatches=self._kept.count,
+            kept=self._kept.all,
             not_tested=self._products.not_tested,
         )
 
@@ -154,8 +154,8 @@ class Watch:
         return 2 * (now - self._measuring_since + asked.block_s) >= asked.max_s
 
     def _wrong(self, made: _Made, output: torch.Tensor, *, verdict: int, when: str) -> None:
-        self._mismatches += 1
-        if len(self._kept) == KEPT_MISMATCHES:
+        at = self._kept.seen(self._products.what + when, made.iteration)
+        if at is None:
             return
         found = evidence.examine(
             self._products,
@@ -166,7 +166,7 @@ class Watch:
             iteration=made.iteration,
             strike=self._strike_again,
         )
-        self._kept.append(msgspec.structs.replace(found, what=found.what + when))
+        self._kept.examined(at, msgspec.structs.replace(found, what=found.what + when))
 
     def _strike_again(self, output: torch.Tensor) -> None:
         if self._flips.stuck:

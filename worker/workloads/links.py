@@ -14,7 +14,6 @@ The leader decides how many iterations there are. After a mismatch on any of the
 in a block, the last one), with the same bits, to see whether it comes back.
 """
 
-import time
 from collections import Counter
 from dataclasses import dataclass
 from typing import Final
@@ -26,7 +25,7 @@ from protocol.cell import Cell
 from protocol.failure import Phase
 from protocol.messages import Assign
 from protocol.result import Result, StopReason
-from protocol.verification import KEPT_MISMATCHES, Mismatch, Verification
+from protocol.verification import Verification
 from worker import devices
 from worker.gang import Gang
 from worker.measure import Work
@@ -35,6 +34,7 @@ from worker.timing import Clock, Step
 from worker.verify import bits, seeded
 from worker.verify.exact import LARGEST
 from worker.verify.flips import Flips
+from worker.verify.kept import Kept
 from worker.verify.key import key
 from worker.workloads import common
 
@@ -92,8 +92,8 @@ class LinksTest:
         self._flips = [Flips(assign, _words(tensor)) for tensor in (self._outgoing, self._adding)]
         self._number = 0
         self._done: Counter[Phase] = Counter()
-        self._checks = self._verified_bytes = self._mismatches = 0
-        self._kept: list[Mismatch] = []
+        self._checks = self._verified_bytes = 0
+        self._kept = Kept(stage)
         self._fresh: dict[int, tuple[int, str]] = {}
         self._again: Counter[str] | None = None
 
@@ -130,7 +130,8 @@ class LinksTest:
                 step()
         for at, (_, what) in self._fresh.items():
             wrong = self._again[what]
-            self._kept[at] = msgspec.structs.replace(self._kept[at], repeated=REPETITIONS, wrong_again=wrong)
+            repeated = msgspec.structs.replace(self._kept[at], repeated=REPETITIONS, wrong_again=wrong)
+            self._kept.examined(at, repeated)
         self._number, self._fresh, self._again = last, {}, None
 
     def verification(self, key_: tuple[str, ...]) -> Verification:
@@ -140,8 +141,8 @@ class LinksTest:
             method=f"every word of every transfer; {self._gang.words()}",
             checks=self._checks,
             verified_bytes=self._verified_bytes,
-            mismatches=self._mismatches,
-            kept=tuple(self._kept),
+            mismatches=self._kept.count,
+            kept=self._kept.all,
             not_tested=_NO_LINKS if self._device.type == "cpu" else {},
         )
 
@@ -213,28 +214,21 @@ class LinksTest:
         if self._again is not None:
             self._again[what] += 1
             return
-        self._mismatches += 1
-        if len(self._kept) == KEPT_MISMATCHES:
+        told = what if self._stage.phase is Phase.MEASURE else f"{what}, while warming up"
+        at = self._kept.seen(told, self._done[self._stage.phase], sender=sender, of_all=of_all)
+        if at is None:
             return
-        at_ns = time.monotonic_ns()
+        self._fresh[at] = self._number, what
         differences = bits.differences(_words(found), _words(expected))
         again = bits.differences(_words(found), _words(expected))
-        self._fresh[len(self._kept)] = self._number, what
-        self._kept.append(
-            Mismatch(
-                what=what if self._stage.phase is Phase.MEASURE else f"{what}, while warming up",
-                at_ns=at_ns,
-                iteration=self._done[self._stage.phase],
-                elements=differences.elements,
-                bits=differences.bits,
-                first=differences.first,
-                same_when_read_again=again == differences,
-                repeated=0,
-                wrong_again=0,
-                sender=sender,
-                of_all=of_all,
-            )
+        closer = msgspec.structs.replace(
+            self._kept[at],
+            elements=differences.elements,
+            bits=differences.bits,
+            first=differences.first,
+            same_when_read_again=again == differences,
         )
+        self._kept.examined(at, closer)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -31,7 +31,6 @@ from protocol.messages import Assign
 from protocol.result import Result
 from protocol.verification import (
     KEPT_ELEMENTS,
-    KEPT_MISMATCHES,
     Element,
     Injection,
     MemoryShare,
@@ -42,6 +41,7 @@ from worker import devices
 from worker.measure import Work
 from worker.stage import Stage
 from worker.verify import bits, flips, key, patterns
+from worker.verify.kept import Kept
 from worker.verify.patterns import WORD_BYTES, Memory, Span, Visit
 from worker.verify.slow import slowed
 from worker.workloads import common
@@ -174,6 +174,12 @@ class _Checked:
     phase: Phase
     iteration: int
 
+    @property
+    def what(self) -> str:
+        """In words."""
+        content, phase = self.visit.content, "" if self.phase is Phase.MEASURE else ", while warming up"
+        return f"memory, {content.pattern}{' inverted' if content.complement else ''}{phase}"
+
 
 @dataclass(frozen=True)
 class _Wrong:
@@ -197,9 +203,9 @@ class MemoryTest:
         self._seen = torch.zeros(GROUP, 3, dtype=torch.int64, device=memory.device)
         self._checked: list[_Checked] = []
         self._done: Counter[Phase] = Counter()
-        self._checks = self._mismatches = 0
+        self._checks = 0
         self._covered: set[int] = set()
-        self._kept: list[Mismatch] = []
+        self._kept = Kept(stage)
 
     def step(self) -> None:
         """One visit. Waits for the device where it is the last check of a group."""
@@ -220,9 +226,9 @@ class MemoryTest:
         seen = self._seen[: len(self._checked)].tolist()
         for checked, (elements, place, changed) in zip(self._checked, seen, strict=True):
             if elements:
-                self._mismatches += 1
-                if len(self._kept) < KEPT_MISMATCHES:
-                    self._kept.append(self._examined(checked, _Wrong(elements, place, changed)))
+                at = self._kept.seen(checked.what, checked.iteration)
+                if at is not None:
+                    self._kept.examined(at, self._examined(checked, _Wrong(elements, place, changed)))
         self._checks += len(self._checked)
         self._covered.update(checked.visit.chunk for checked in self._checked)
         self._checked = []
@@ -240,8 +246,8 @@ class MemoryTest:
             method="every bit compared on the device",
             checks=self._checks,
             verified_bytes=self._checks * self.chunk_bytes,
-            mismatches=self._mismatches,
-            kept=tuple(self._kept),
+            mismatches=self._kept.count,
+            kept=self._kept.all,
             not_tested=left_out,
         )
 
@@ -264,9 +270,8 @@ class MemoryTest:
         changed = self._read_again(checked.visit.chunk, words)
         same = int(changed.count_nonzero()) == wrong.elements and int(changed[wrong.place]) == wrong.changed
         places = changed.nonzero()[:KEPT_ELEMENTS, 0].tolist() if same else [wrong.place]
-        phase = "" if checked.phase is Phase.MEASURE else ", while warming up"
         return Mismatch(
-            what=f"memory, {content.pattern}{' inverted' if content.complement else ''}{phase}",
+            what=checked.what,
             at_ns=at_ns,
             iteration=checked.iteration,
             elements=wrong.elements,

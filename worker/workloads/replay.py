@@ -34,13 +34,14 @@ from protocol.cell import Precision
 from protocol.failure import Phase
 from protocol.messages import Assign
 from protocol.result import Result
-from protocol.verification import KEPT_ELEMENTS, KEPT_MISMATCHES, Mismatch, Verification
+from protocol.verification import KEPT_ELEMENTS, Mismatch, Verification
 from worker import devices, finite, flops
 from worker.errors import UnsuitableModelError
 from worker.measure import Work
 from worker.stage import Stage
 from worker.timing import Clock, TimedBlock
 from worker.verify.gradients import GradientFault, Outcome, Recorder
+from worker.verify.kept import Kept
 from worker.verify.key import key
 from worker.verify.slow import slowed
 from worker.workloads import common
@@ -164,8 +165,8 @@ class Replays:
         self._fault = GradientFault(assign, STEPS)
         self._expected: list[Outcome] = []
         self._phase, self._done = Phase.WARM_UP, 0
-        self._checks = self._mismatches = 0
-        self._kept: list[Mismatch] = []
+        self._checks = 0
+        self._kept = Kept(stage)
         self._left_s = min(assign.deadlines.warm_up, assign.deadlines.measure) / 2
         """For repetitions, which no measurement counts with: half of what a phase may take beyond it."""
 
@@ -193,9 +194,10 @@ class Replays:
             finite.total({f"step {at}": outcome.loss for at, outcome in enumerate(self._expected)})
         else:
             self._checks += wrong + 1
-            self._mismatches += 1
-            if len(self._kept) < KEPT_MISMATCHES:
-                self._kept.append(self._examined(wrong, outcomes[wrong]))
+            phase = "" if self._phase is Phase.MEASURE else ", while warming up"
+            at = self._kept.seen(f"step {wrong} of a replay{phase}", self._done + wrong)
+            if at is not None:
+                self._kept.examined(at, self._examined(wrong, outcomes[wrong], phase))
         self._done += len(outcomes)
 
     def verification(self, key: tuple[str, ...], operations: float, not_tested: dict[str, str]) -> Verification:
@@ -207,8 +209,8 @@ class Replays:
             method=_METHOD,
             checks=self._checks,
             operations=self._checks * operations,
-            mismatches=self._mismatches,
-            kept=tuple(self._kept),
+            mismatches=self._kept.count,
+            kept=self._kept.all,
             not_tested=not_tested,
         )
 
@@ -223,12 +225,11 @@ class Replays:
         self._fault.strike(self._recorder.step, self._recorder.having())
         self._recorder.record(self._parts[self._recorder.part].loss.detach())
 
-    def _examined(self, step: int, found: Outcome) -> Mismatch:
-        """All about a step that differs."""
+    def _examined(self, step: int, found: Outcome, phase: str) -> Mismatch:
+        """All about a step that differs. phase: in words."""
         at_ns, expected = time.monotonic_ns(), self._expected[step]
         differing = found.differing(expected)
         wrong = self._repeated(step)
-        phase = "" if self._phase is Phase.MEASURE else ", while warming up"
         loss = "the same loss" if found.losses == expected.losses else f"a loss of {found.loss}, not {expected.loss}"
         return Mismatch(
             what=f"step {step} of a replay: {len(differing)} of {len(found.gradients)} gradients differ, {loss}{phase}",

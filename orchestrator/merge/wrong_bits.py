@@ -1,0 +1,87 @@
+"""Wrong bits that launches of a burn-in have found, also launches whose result does not count, or that have none. Pure.
+
+    a result that counts ──────────────────────────┐
+    one that was withdrawn, complete               ├──▶ what counts against each device
+    none: what was seen before the launch was over ┘
+
+The second and the third are evidence for nothing else (disk/uncounted.py).
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from orchestrator.burn_in.compare import Sample
+from orchestrator.burn_in.verdict import Wrong, named
+from orchestrator.disk.archive import Archive, Attempt
+from orchestrator.disk.evidence import Evidence
+from orchestrator.merge import links
+from orchestrator.merge.times import iso
+from protocol.cell import Cell, Device, Workload
+from protocol.verification import Mismatch, Verification
+
+
+@dataclass(frozen=True)
+class Uncounted:
+    """A launch without a result that counts, and what it verified all the same, by device."""
+
+    attempt: Attempt
+    cell: Cell
+    seen: Mapping[str, Verification]
+
+    @property
+    def any_wrong(self) -> bool:
+        """Whether it found anything wrong, on any of its devices."""
+        return any(one.mismatches for one in self.seen.values())
+
+    @property
+    def cut_off(self) -> bool:
+        """Whether it ended before it had a result: then nothing is known of it but what was wrong."""
+        return not any(one.checks for one in self.seen.values())
+
+
+@dataclass(frozen=True)
+class Share:
+    """What of such a launch counts against one of its devices. mismatches: all, wrong: those with details."""
+
+    workload: Workload
+    mismatches: int
+    wrong: tuple[Wrong, ...]
+
+
+def uncounted(archive: Archive, evidence: Evidence) -> tuple[Uncounted, ...]:
+    """Those of a run that verified anything."""
+    cells = {cell.id: cell for cell in archive.stored.plan.cells}
+    return tuple(
+        Uncounted(attempt, cells[attempt.start.cell], evidence.uncounted[attempt.start.launch])
+        for attempt in archive.attempts
+        if attempt.start.launch in evidence.uncounted
+    )
+
+
+def shares(launches: Iterable[Uncounted], device: Device, labels: Mapping[str, str]) -> Iterator[Share]:
+    """What counts against a device in each of them. labels: device → how people call it."""
+    for one in launches:
+        if device.uuid in one.cell.devices:
+            found, doubtful = links.attributed(one.seen, one.cell, device.uuid, labels, cut_off=one.cut_off)
+            if found is not None and found.mismatches:
+                kept = (
+                    wrong(one.attempt, one.cell, mismatch, doubtful=doubtful, cut_off=one.cut_off)
+                    for mismatch in found.kept
+                )
+                yield Share(one.cell.workload, found.mismatches, tuple(kept))
+
+
+def wrong(attempt: Attempt, cell: Cell, mismatch: Mismatch, *, doubtful: bool, cut_off: bool = False) -> Wrong:
+    """A mismatch, with its place in the night."""
+    at = iso(attempt.segment.at(mismatch.at_ns))
+    return Wrong(cell.workload, cell.precision, attempt.start.round, at, mismatch, doubtful, cut_off)
+
+
+def samples(launches: Iterable[tuple[Attempt, Cell, Verification | None]]) -> Iterator[Sample]:
+    """What launches gave, to be held against each other. The first of several devices speaks for all."""
+    for attempt, cell, found in launches:
+        if found is not None:
+            start = attempt.start
+            key = (*found.key, f"batch size {start.batch_size}")  # one that was halved has other bits, and may
+            digests = (*found.digests, *found.losses)
+            yield Sample(start.device, named(cell), start.round, start.launch, key, digests, iso(attempt.started))

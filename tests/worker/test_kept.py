@@ -1,0 +1,132 @@
+"""worker/verify/kept.py: wrong bits are on the disk before anything else is done that may end the process."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from protocol.cell import Precision, Workload
+from protocol.failure import Phase
+from protocol.messages import Assign
+from protocol.paths import LaunchPaths
+from protocol.verification import KEPT_MISMATCHES, Injection, Mismatch, Seen
+from tests.fakes.assignments import LSTM, PROBE, SHORT, Listener, assignment, run_here
+from tests.fakes.findings import mismatch
+from tests.worker.test_links_repeats import alone, iterate
+from worker import session
+from worker.verify import bits, evidence
+from worker.verify.kept import Kept
+from worker.workloads import memory, replay
+
+
+class DiedError(Exception):
+    """What ends the process."""
+
+
+def dies(*_: object, **__: object) -> None:
+    """In the middle of looking closer."""
+    raise DiedError
+
+
+def launch(folder: Path, workload: Workload) -> Assign:
+    """One that flips a bit of its own."""
+    model = LSTM if workload is Workload.REPLAY else PROBE
+    steps = 2 * replay.STEPS if workload is Workload.REPLAY else 300
+    measurement = msgspec.structs.replace(SHORT, warm_up_iterations=1, iterations=steps)
+    assign = assignment(
+        model, workload, folder, precision=Precision.FP32, batch_size=2 if model is LSTM else 1, measurement=measurement
+    )
+    cell = assign.cell if model is LSTM else msgspec.structs.replace(assign.cell, input_size=16, seed=8)
+    return msgspec.structs.replace(
+        assign, cell=cell, injection=Injection(flip_bits=1, stuck=workload is Workload.MEMORY)
+    )
+
+
+CLOSER: dict[Workload, tuple[Any, str]] = {
+    Workload.SOAK: (evidence, "examine"),
+    Workload.TRUTH: (evidence, "examine"),
+    Workload.MEMORY: (memory.MemoryTest, "_examined"),
+    Workload.REPLAY: (replay.Replays, "_examined"),
+}
+
+
+@pytest.mark.parametrize("workload", list(CLOSER))
+def test_what_is_wrong_is_kept_before_it_is_looked_at_closer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workload: Workload
+) -> None:
+    """Also where that ends the process: which check it was, and when."""
+    monkeypatch.setattr(*CLOSER[workload], dies)
+    listener = Listener()
+    with pytest.raises(DiedError):
+        run_here(launch(tmp_path, workload), listener)
+    (seen,) = listener.seen
+    assert (seen.at, seen.mismatch.repeated, seen.mismatch.elements) == (0, 0, 0)
+    assert seen.mismatch.what
+    assert seen.mismatch.at_ns > 0
+
+
+@pytest.mark.parametrize("workload", list(CLOSER))
+def test_what_was_kept_in_the_end_is_what_the_result_says(tmp_path: Path, workload: Workload) -> None:
+    """The same mismatches, all that is known of them."""
+    listener = Listener()
+    result = run_here(launch(tmp_path, workload), listener)
+    assert result.verification is not None
+    assert result.verification.kept
+    assert by_place(listener) == result.verification.kept
+    assert all(one.repeated for one in by_place(listener))
+
+
+def by_place(listener: Listener) -> tuple[Mismatch, ...]:
+    """What later lines say."""
+    return tuple({one.at: one.mismatch for one in listener.seen}.values())
+
+
+def test_a_transfer_that_was_wrong_is_kept_before_it_is_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With what it was a transfer of; and when it was repeated, again."""
+    test, _ = alone(tmp_path, 2)
+    with monkeypatch.context() as patched:
+        patched.setattr(bits, "differences", dies)
+        with pytest.raises(DiedError):
+            iterate(test, 3)
+    seen: list[Seen] = []
+    test, _ = alone(tmp_path, 2)
+    test._kept._stage.keep = seen.append
+    iterate(test, 3)
+    assert [(one.at, one.mismatch.of_all, one.mismatch.elements) for one in seen] == [(0, True, 0), (0, True, 1)]
+    test.repeat(test.wrong)
+    assert seen[-1].mismatch == test.verification(()).kept[0]
+    assert seen[-1].mismatch.repeated == 10
+
+
+def test_no_more_is_kept_than_a_result_holds() -> None:
+    """All are counted."""
+    listener = Listener()
+    listener.stage.enter(Phase.MEASURE)
+    kept = Kept(listener.stage)
+    places = [kept.seen("product", number) for number in range(KEPT_MISMATCHES + 5)]
+    assert places == [*range(KEPT_MISMATCHES), *[None] * 5]
+    assert (kept.count, len(kept.all), len(listener.seen)) == (KEPT_MISMATCHES + 5, KEPT_MISMATCHES, KEPT_MISMATCHES)
+
+
+def test_a_line_is_synced_and_begins_behind_one_that_was_torn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file each time, its folder when it is new."""
+    synced: list[str] = []
+    monkeypatch.setattr(os, "fsync", lambda fd: synced.append(str(Path(f"/proc/self/fd/{fd}").readlink())))
+    paths = LaunchPaths(tmp_path)
+    session._note(Seen(at=0, mismatch=mismatch()), paths)
+    with paths.mismatches.open("ab") as file:
+        file.write(b'{"at":1,"mis')
+    session._note(Seen(at=2, mismatch=mismatch()), paths)
+    assert synced == [str(paths.mismatches), str(tmp_path), str(paths.mismatches)]
+    first, torn, last = (line for line in paths.mismatches.read_bytes().split(b"\n") if line)
+    assert [msgspec.json.decode(line, type=Seen).at for line in (first, last)] == [0, 2]
+    assert torn.startswith(b'{"at":1')
+
+
+def test_a_disk_that_refuses_costs_the_line_alone(tmp_path: Path) -> None:
+    """The launch goes on, and its result says it."""
+    session._note(Seen(at=0, mismatch=mismatch()), LaunchPaths(tmp_path / "gone"))

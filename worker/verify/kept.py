@@ -1,0 +1,58 @@
+"""The mismatches of one launch: all are counted, the first of them kept, in memory and, at once, on the disk.
+
+    wrong ──▶ seen: on the disk ──▶ read again, made again, computed anew ──▶ examined: on the disk
+                                    └ on a GPU that errs, this may end the process
+
+So the parent knows of wrong bits also where no result ever comes.
+"""
+
+import time
+
+from protocol.verification import KEPT_MISMATCHES, Mismatch, Seen
+from worker.stage import Stage
+
+
+class Kept:
+    """Those of one launch. count: all of them."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self._kept: list[Mismatch] = []
+        self.count = 0
+
+    def seen(self, what: str, iteration: int, *, sender: str | None = None, of_all: bool = False) -> int | None:
+        """Something is wrong, and nothing more is known yet. Its place among the kept; None beyond those."""
+        self.count += 1
+        at = len(self._kept)
+        if at >= KEPT_MISMATCHES:
+            return None
+        mismatch = Mismatch(
+            what=what,
+            at_ns=time.monotonic_ns(),
+            iteration=iteration,
+            elements=0,
+            bits=0,
+            first=(),
+            same_when_read_again=True,
+            repeated=0,
+            wrong_again=0,
+            sender=sender,
+            of_all=of_all,
+        )
+        self._kept.append(mismatch)
+        self._stage.keep(Seen(at=at, mismatch=mismatch))
+        return at
+
+    def examined(self, at: int, mismatch: Mismatch) -> None:
+        """More is known of the one at this place."""
+        self._kept[at] = mismatch
+        self._stage.keep(Seen(at=at, mismatch=mismatch))
+
+    def __getitem__(self, at: int) -> Mismatch:
+        """As far as it is known."""
+        return self._kept[at]
+
+    @property
+    def all(self) -> tuple[Mismatch, ...]:
+        """Those that are kept."""
+        return tuple(self._kept)
