@@ -14,7 +14,7 @@ import zmq
 
 from orchestrator.announcer import Announcer
 from orchestrator.circumstances import Circumstances
-from orchestrator.deciding import blocking, state, stopping
+from orchestrator.deciding import blocking, more_rounds, state, stopping
 from orchestrator.deciding.adding import Doubt
 from orchestrator.deciding.gates import Gates, Passed
 from orchestrator.deciding.loop_clock import LoopClock
@@ -76,6 +76,8 @@ class Conductor:
         self._waiting = Waiting()
         self._budget = around.budget
         self._second_look = SecondLook(around)
+        self._night = stored.configuration.burn_in is not None
+        self._seed = stored.configuration.seed
         for scope in begun.skipped:  # also where the one who found out was killed before it was written down
             self._skipped(scope, "")
 
@@ -95,9 +97,22 @@ class Conductor:
         self._end_what_takes_too_long()
         self._keep_to_the_budget()
         self.state, following = state.next_launches(self.state)
+        if not following and self.begin_rounds():
+            self.state, following = state.next_launches(self.state)
         for one in following:
             self._launch(one)
         return bool(following)
+
+    def begin_rounds(self) -> bool:
+        """Begin another round of a burn-in where devices are through and there is time. Says whether any was begun."""
+        if not self._night or self._budget is None or self.state.stopping:
+            return False
+        budget, left_s = self._budget, self._budget.ends - time.monotonic()
+        slots = more_rounds.more(self.state, self._seed, lambda cell: budget.expected_s(cell) <= left_s)
+        if slots:
+            self.recorder.added(slots)
+            self._step(Added(slots))
+        return bool(slots)
 
     def in_doubt(self) -> tuple[Doubt, ...]:
         """Whom those launches leave SUSPECT that have been made, and in what. It takes a while."""
@@ -198,8 +213,8 @@ class Conductor:
 
     def show(self, note: str) -> None:
         """Let the display show where the run stands. note: for devices that have nothing to do yet."""
-        left_s = None if self._budget is None else self._budget.ends - time.monotonic()
-        self._announcer.show(self.state, self.fleet.live, self.circumstances.samples, left_s, note)
+        limited = None if self._budget is None else self._budget.time(time.monotonic())
+        self._announcer.show(self.state, self.fleet.live, self.circumstances.samples, limited, note)
 
     def _launch(self, following: NextLaunch) -> None:
         self.recorder.started(following)

@@ -95,6 +95,7 @@ class Loop:
 
     def _work(self) -> None:
         """Until every launch that there is has been made, or will not be."""
+        self._conductor.begin_rounds()  # of a burn-in that is gone on with, and whose plan was through
         if self._forks and self._conductor.work_left and self._nursery.pid is None:
             self._start_zygote()
         while self._launch_what_can_be() or self._conductor.busy or self._waiting_for_zygote():
@@ -240,6 +241,8 @@ class Loop:
 
     def _greet_zygote(self, ready: Ready) -> None:
         self._conductor.recorder.zygote_started(self._nursery.start_ms, ready.failed)
+        if self._around.budget is not None:
+            self._stopping.put_off(self._around.budget.first_launch_can_begin(time.monotonic()))
         if ready.threads != 1:
             self._conductor.tell("warning", f"the zygote has {ready.threads} threads; a fork of it may hang")
         for module, error in ready.failed.items():

@@ -16,12 +16,12 @@ from pathlib import Path
 import psutil
 
 from orchestrator import TOOL_VERSION
-from orchestrator.burn_in import injections, served
+from orchestrator.burn_in import injections
 from orchestrator.configuration.resolved import StoredRun
 from orchestrator.deciding import recovery
 from orchestrator.deciding.budget import Budget
 from orchestrator.deciding.slots import RunState
-from orchestrator.disk import archive, lock, places, reporting, run_files, taking_up
+from orchestrator.disk import archive, lock, places, reporting, run_files, taking_up, unfinished
 from orchestrator.disk.journal import Journal, read, temporary
 from orchestrator.disk.records import Beside, End, Finished, Header, Record, Segment, Spawned, Start
 from orchestrator.errors import StorageError
@@ -93,13 +93,19 @@ def execute(
 def left_to_do(stored: StoredRun, paths: RunPaths) -> tuple[int, int]:
     """How many launches are still to be made, those among them whose result is not there any more, and of how many.
 
-    They are those of the plan and those that were added.
+    They are those of the plan and those that were added. A burn-in is done when its time is served, whatever of its
+    rounds there was no time for, or waits for a GPU that was taken out; and as long as it is not, there are more.
     """
     records = read(paths.journal) if paths.journal.exists() else ()
-    if not records:
+    if not any(isinstance(record, Segment) for record in records):
         return stored.plan.launches, stored.plan.launches
-    state = _stands(stored, records)
-    return len(state.slots) - state.settled + len(_lost(stored, paths)), len(state.slots)
+    if stored.configuration.burn_in is None:
+        state = _stands(stored, records)
+        return len(state.slots) - state.settled + len(_lost(stored, paths)), len(state.slots)
+    state = _stands(stored, (*records, _newest(records)))  # as it stands once it is taken up again
+    if unfinished.came_to_its_end(records) and not reporting.served(paths, stored).short:
+        return len(_lost(stored, paths)), len(state.slots)
+    return len(state.slots) - state.settled or len(stored.plan.cells), len(state.slots)
 
 
 def is_over(paths: RunPaths) -> bool:
@@ -162,14 +168,15 @@ def _stands(stored: StoredRun, records: tuple[Record, ...]) -> RunState:
 def _budget(stored: StoredRun, records: tuple[Record, ...]) -> Budget | None:
     """The time that the run may take, counted from the start of this process. records: of its journal, up to now.
 
-    Each `resume` has it anew, but for a burn-in: what was served before counts.
+    Each `resume` has it anew, but for a burn-in: what was served before counts, and its start does not.
     """
     configuration = stored.configuration
     if configuration.time_limit_s is None:
         return None
-    devices = {cell.id: cell.devices for cell in stored.plan.cells}
-    served_s = 0.0 if configuration.burn_in is None else served.before(records, devices)
-    return Budget(configuration, stored.devices, configuration.time_limit_s, time.monotonic() - host.age_s() - served_s)
+    limit_s, now = configuration.time_limit_s, time.monotonic()
+    if configuration.burn_in is not None and sum(isinstance(record, Segment) for record in records) > 1:
+        return Budget(configuration, stored.devices, limit_s, now - _newest(records).served_s, starts=now)
+    return Budget(configuration, stored.devices, limit_s, now - host.age_s())
 
 
 def _take_over(
@@ -179,7 +186,7 @@ def _take_over(
 
     changed: the environment variables that change what is measured.
     """
-    records = journal.recovered
+    records, night = journal.recovered, stored.configuration.burn_in is not None
     if not records:
         journal.append(
             Header(
@@ -200,6 +207,7 @@ def _take_over(
             wall=time.time(),
             monotonic_ns=time.monotonic_ns(),
             settings=changed,
+            served_s=reporting.served(paths, stored).seconds if night and records else 0.0,
         )
     )
     for start in _interrupted(records):
@@ -217,6 +225,11 @@ def _take_over(
         journal.append(End(launch=launch, at_ns=time.monotonic_ns(), failure=failure))
     for file in _half_written(stored, paths, records):
         file.unlink(missing_ok=True)
+
+
+def _newest(records: tuple[Record, ...]) -> Segment:
+    """The segment of a run that was begun in which it stands."""
+    return next(record for record in reversed(records) if isinstance(record, Segment))
 
 
 def _lost(stored: StoredRun, paths: RunPaths) -> list[tuple[int, Failure]]:

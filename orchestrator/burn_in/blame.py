@@ -7,6 +7,7 @@
     a sum that is wrong on one device, and no copy ─────────▶ that device, or the way to it: in a ring the last hop
     a sum that is wrong on several, and no copy ────────────▶ nobody knows: what one of them gave is in all of them
     a sum that is wrong, and copies of others too ──────────▶ nobody knows: it may follow from them, or be its own
+    a sum that is wrong, and the launch was cut off ────────▶ nobody knows: others may not have come to look at theirs
 
 With two devices there is nobody to hold them against, so that a wrong copy is always their link's.
 """
@@ -33,8 +34,8 @@ class Blamed:
     doubtful: bool = False
 
 
-def blamed(seen: Mapping[str, Verification]) -> list[Blamed]:
-    """What counts against whom in one launch. seen: device → what it has found."""
+def blamed(seen: Mapping[str, Verification], *, cut_off: bool = False) -> list[Blamed]:
+    """What counts against whom in one launch. seen: device → what it has found. cut_off: it ended before its result."""
     found: list[Blamed] = []
     pairs: dict[tuple[str, str], list[Mismatch]] = defaultdict(list)
     sums: dict[str, list[Mismatch]] = defaultdict(list)
@@ -51,7 +52,7 @@ def blamed(seen: Mapping[str, Verification]) -> list[Blamed]:
     blamed_already = {one.device for one in found}
     counted = sum(one.mismatches > 0 for one in seen.values())  # what was not kept may be a sum too
     return found + [
-        Blamed(device, mismatch, doubtful=bool(found) or counted > 1)
+        Blamed(device, mismatch, doubtful=bool(found) or counted > 1 or cut_off)
         for device, wrong in sums.items()
         if device not in blamed_already
         for mismatch in wrong

@@ -9,16 +9,18 @@ no more than the work that came of them, so that a run which is started and ende
 In a launch nothing is waited for: of a worker that stood still (stats/stalls.py) nothing counts for so long.
 """
 
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Final
 
-from orchestrator.disk.records import End, Record, Segment, Start, TakenOut
 from protocol.failure import Phase
 
 ORDINARY_S: Final = 20.0
 """Of a gap, what counts as served: the import on a node took 12 s, a first context 5 s, a launch later 0.5 to 1.3 s."""
+SHARE: Final = 0.95
+CLOSING_S: Final = 10.0
+"""Of the time that was asked for, which a device must have served, but for what is kept for the end and the reports,
+and for a last launch that there was no time for any more."""
 LONG_S: Final = 60.0
 """A gap that is longer, and which nothing explains, is named: nothing that was planned takes so long."""
 AT_WORK: Final = frozenset({Phase.WARM_UP, Phase.MEASURE, Phase.FINISH})
@@ -34,17 +36,22 @@ def seconds(segments: Iterable[tuple[int, Iterable[Span], Iterable[Span]]]) -> f
     """
     worked_s = started_s = between_s = 0.0
     for begin_ns, launches, stalls in segments:
-        if spans := _joined(launches):
+        if spans := joined(launches):
             worked_s += sum(end - start for start, end in without(spans, stalls)) / 1e9
             started_s += min((spans[0][0] - begin_ns) / 1e9, ORDINARY_S)
-            between_s += sum(min((later - end) / 1e9, ORDINARY_S) for end, later in _between(spans))
+            between_s += sum(min((later - end) / 1e9, ORDINARY_S) for end, later in between(spans))
     return worked_s + between_s + min(started_s, worked_s)
+
+
+def is_short(served_s: float, asked_s: float, cell_s: float) -> bool:
+    """Whether so much is too little of the time that was asked for, with launches of such a length."""
+    return served_s < SHARE * asked_s - CLOSING_S - cell_s
 
 
 def without(work: Iterable[Span], stalls: Iterable[Span]) -> Iterator[Span]:
     """What of the work is left when this is taken out of it."""
-    still = _joined(stalls)
-    for begin, end in _joined(work):
+    still = joined(stalls)
+    for begin, end in joined(work):
         at = begin
         for stopped, went_on in still:
             if at < stopped < end:
@@ -60,44 +67,14 @@ def idle(work: Iterable[Span], explained: Iterable[Span]) -> Iterator[tuple[int,
 
     explained: when this device, or another one for which it waited, is known not to have been ready.
     """
-    known = _joined(explained)
-    for begin, end in _between(_joined(work)):
+    known = joined(explained)
+    for begin, end in between(joined(work)):
         told_ns = sum(max(min(end, late) - max(begin, early), 0) for early, late in known)
         if (untold_s := (end - begin - told_ns) / 1e9) > LONG_S:
             yield begin, untold_s
 
 
-def before(records: Iterable[Record], devices: Mapping[str, Collection[str]]) -> float:
-    """Seconds that a burn-in has served before its newest segment, by its journal; launches from start to end.
-
-    Not those that ended before they were at work. Each device is judged by its own time, so that the one with the least
-    counts: one that was taken out is not waited for, or the others would do their night twice. devices: of each cell.
-    """
-    segments: list[tuple[int, dict[str, list[Span]]]] = []
-    started: dict[int, Start] = {}
-    out: set[str] = set()
-    for record in records:
-        match record:
-            case Segment():
-                segments.append((record.monotonic_ns, defaultdict(list)))
-                started = {}
-            case TakenOut():
-                out.add(record.device)
-            case Start():
-                started[record.launch] = record
-            case End() if record.launch in started:  # else an earlier segment's, whose clock may be another one
-                begun = started.pop(record.launch)
-                if record.failure is None or record.failure.phase in AT_WORK:
-                    for uuid in devices[begun.cell]:
-                        segments[-1][1][uuid].append((begun.at_ns, record.at_ns))
-    everyone = {uuid for own in devices.values() for uuid in own}
-    return min(
-        seconds((begin_ns, launches.get(uuid, ()), ()) for begin_ns, launches in segments[:-1])
-        for uuid in everyone - out or everyone
-    )
-
-
-def _joined(spans: Iterable[Span]) -> Sequence[Span]:
+def joined(spans: Iterable[Span]) -> Sequence[Span]:
     """In order, those that overlap as one."""
     found: list[Span] = []
     for begin, end in sorted(spans):
@@ -108,5 +85,6 @@ def _joined(spans: Iterable[Span]) -> Sequence[Span]:
     return found
 
 
-def _between(spans: Sequence[Span]) -> Iterator[Span]:
+def between(spans: Sequence[Span]) -> Iterator[Span]:
+    """What lies between those that are joined."""
     return ((end, later) for (_, end), (later, _) in pairwise(spans))

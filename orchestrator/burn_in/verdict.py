@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from orchestrator.burn_in import memory_share
+from orchestrator.burn_in import memory_share, served
 from orchestrator.burn_in.compare import Deviation
 from orchestrator.burn_in.memory_share import Covered
 from orchestrator.health.judges import Action
@@ -25,10 +25,6 @@ from orchestrator.stats.why_slower import Why
 from protocol.cell import Cell, Workload
 from protocol.verification import Mismatch
 
-SERVED_SHARE: Final = 0.95
-CLOSING_S: Final = 10.0
-"""Of the time that was asked for, which a GPU must have been at work, but for what is kept for the end and the reports,
-and for a last launch that there was no time for any more."""
 ALGORITHM_ELEMENTS: Final = 1000
 """Another algorithm rounds otherwise in a good part of all elements, and every time; fewer are flipped bits."""
 TITLES: Final = {
@@ -86,7 +82,10 @@ class Tally:
 
 @dataclass(frozen=True)
 class Wrong:
-    """A mismatch that a launch found in its own work. doubtful: it may follow from what counts against others."""
+    """A mismatch that a launch found in its own work, whether it has a result that counts or not.
+
+    doubtful: it may follow from what counts against others. cut_off: or from what others had no time to find.
+    """
 
     workload: Workload
     precision: str
@@ -94,6 +93,7 @@ class Wrong:
     at: str
     mismatch: Mismatch
     doubtful: bool = False
+    cut_off: bool = False
 
 
 @dataclass(frozen=True)
@@ -128,8 +128,8 @@ class Work:
     wrong: mismatches that were kept. deviations: of its launches from the majority. undecided: cells in which GPUs
     disagree without one, in words. failures: launches without a result, in words; made_up: those that another one of
     the same round made up for, but that are a finding all the same. paces: kind of rate → what it says.
-    not_tested: what → why. interrupted: why the run ended early, or empty. too_hot: why its load was ended for its
-    heat, or empty.
+    not_tested: what → why. lost_time: when it was not at work, and why, in words. goes_on: somebody works on the run.
+    interrupted: why the run ended early, and when, or empty. taken_out, too_hot: why the GPU was, or empty.
     """
 
     asked_s: float
@@ -148,7 +148,10 @@ class Work:
     health_reason: str = ""
     paces: Mapping[str, Told] = field(default_factory=dict)
     not_tested: Mapping[str, str] = field(default_factory=dict)
+    lost_time: str = ""
+    goes_on: bool = False
     interrupted: str = ""
+    taken_out: str = ""
     too_hot: str = ""
     reboots: int = 0
     tainted: bool = False
@@ -186,12 +189,12 @@ def judge(work: Work) -> Judged:
     return Judged(verdict, tuple(found), action)
 
 
-def bound(checks: int) -> float | None:
-    """The error rate for each check that is excluded with 95 % confidence when none of so many found one: 3/n.
+def bound(exposure: float) -> float | None:
+    """The error rate that is excluded with 95 % confidence when none was found in so many checks, or so many hours.
 
-    The rule of three (Hanley and Lippman-Hand 1983). None without a check.
+    The rule of three (Hanley and Lippman-Hand 1983): 3/n. None without any.
     """
-    return 3 / checks if checks else None
+    return 3 / exposure if exposure else None
 
 
 def _wrong_bits(work: Work) -> Iterator[Reason]:
@@ -199,12 +202,12 @@ def _wrong_bits(work: Work) -> Iterator[Reason]:
     for one in work.wrong:
         mismatch = one.mismatch
         where = f"{TITLES[one.workload]} in {one.precision}, round {one.round + 1}, {one.at}"
-        what = f"{mismatch.what}: {_counted(mismatch.elements, 'element')}, {_counted(mismatch.bits, 'bit')} wrong"
-        again = f"wrong again in {mismatch.wrong_again} of {mismatch.repeated} repetitions"
+        what, again = _seen(mismatch)
         if one.doubtful:
+            others = "were wrong too, or not looked at yet" if one.cut_off else "were wrong too"
             yield Reason(
                 Verdict.UNKNOWN,
-                f"{where}: {what}; sums or copies of others were wrong too, so it may be one of them, "
+                f"{where}: {what}; sums or copies of others {others}, so it may be one of them, "
                 f"or what lies between; {again}; test them two by two",
                 Action.MONITOR,
             )
@@ -234,6 +237,18 @@ def _wrong_bits(work: Work) -> Iterator[Reason]:
         )
 
 
+def _seen(mismatch: Mismatch) -> tuple[str, str]:
+    """What was wrong, and whether it was again; less where its launch ended before it was looked at closer."""
+    counted = f"{_counted(mismatch.elements, 'element')}, {_counted(mismatch.bits, 'bit')} wrong"
+    if mismatch.repeated:
+        return (
+            f"{mismatch.what}: {counted}",
+            f"wrong again in {mismatch.wrong_again} of {mismatch.repeated} repetitions",
+        )
+    known = counted if mismatch.elements else "wrong bits"
+    return f"{mismatch.what}: {known}", "its launch ended before it was looked at closer"
+
+
 def _another_algorithm(mismatch: Mismatch) -> bool:
     """Whether a mismatch looks like the library's choice: within rounding, in many elements, and again every time."""
     every_time = mismatch.wrong_again == mismatch.repeated
@@ -252,10 +267,7 @@ def _gaps(work: Work) -> Iterator[Reason]:
     """Why there is no PASS, though nothing wrong was found."""
     if work.tainted:
         yield Reason(Verdict.UNKNOWN, "tainted: faults were injected on purpose")
-    if work.interrupted:
-        yield Reason(Verdict.UNKNOWN, f"the night was cut short: {work.interrupted}")
-    elif work.served_s < SERVED_SHARE * work.asked_s - CLOSING_S - work.cell_s:
-        yield Reason(Verdict.UNKNOWN, f"at work for {work.served_s:.0f} s of the {work.asked_s:.0f} s asked for")
+    yield from _time(work)
     if work.idle:
         longest = max(work.idle, key=lambda gap: gap.seconds)
         others = f", the longest of {len(work.idle)} such gaps" if len(work.idle) > 1 else ""
@@ -279,6 +291,31 @@ def _gaps(work: Work) -> Iterator[Reason]:
         yield Reason(Verdict.UNKNOWN, text)
     for text in work.failures:
         yield Reason(Verdict.UNKNOWN, f"a launch has no result: {text}", Action.MONITOR)
+
+
+def _time(work: Work) -> Iterator[Reason]:
+    """Why it was not at work for as long as was asked for."""
+    action, todo = _makes_up(work)
+    if work.goes_on:
+        yield Reason(Verdict.UNKNOWN, "it still goes on")
+    elif work.taken_out:
+        told = (
+            f"the night was cut short: the GPU was taken out: {work.taken_out}; once that is mended, burn it in again"
+        )
+        yield Reason(Verdict.UNKNOWN, told, Action.AGAIN)
+    elif work.interrupted:
+        yield Reason(Verdict.UNKNOWN, f"the night was cut short: {work.interrupted}; {todo}", action)
+    elif served.is_short(work.served_s, work.asked_s, work.cell_s):
+        short = f"at work for {work.served_s:.0f} s of the {work.asked_s:.0f} s asked for"
+        why = f": {work.lost_time}" if work.lost_time else ""
+        yield Reason(Verdict.UNKNOWN, f"{short}{why}; {todo}", action)
+
+
+def _makes_up(work: Work) -> tuple[Action, str]:
+    """What makes up for time that is missing: more of it, unless something was found that more time cannot undo."""
+    if work.idle or work.beside or work.reboots or work.failures:
+        return Action.AGAIN, "`resume` makes up for the time, and not for what else is UNKNOWN here: begin again"
+    return Action.RESUME, "`gpubench-orchestrate resume` goes on until it has its time"
 
 
 def _made_up(work: Work) -> Iterator[Reason]:

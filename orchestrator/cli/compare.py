@@ -8,7 +8,7 @@ import click
 from orchestrator.cli import formats
 from orchestrator.cli.lists import ListOption
 from orchestrator.cli.program import RunCommand
-from orchestrator.cli.shared_options import HISTORY_DB
+from orchestrator.cli.shared_options import HISTORY_DB, RUNS_FOLDER
 from orchestrator.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -49,16 +49,11 @@ FORMATS: Final = ("text", "json", "md", "html")
     "--fail-on",
     cls=ListOption,
     metavar="VERDICTS",
-    help="Verdicts that end with 1: slower, faster, inconclusive, not-comparable, several with commas, or none. "
+    help="Verdicts that end with 1: slower, faster, inconclusive, not-comparable (also of cells that the second run "
+    "lacks), several with commas, or none. "
     "[default: slower]",
 )
-@click.option(
-    "--runs-folder",
-    metavar="FOLDER",
-    type=click.Path(),
-    default="runs",
-    help="Where @last looks for runs. [default: ./runs]",
-)
+@RUNS_FOLDER
 @HISTORY_DB
 @click.pass_context
 def command(
@@ -76,9 +71,9 @@ def command(
 ) -> None:
     """Hold runs against the first one, A: which cells are faster, slower, the same, and how sure that is.
 
-    Each is a report (report.json), the folder of a run, its id as `history` lists it, a baseline, or @last, @last~1
-    and so on: the newest runs.
-    Ends with 1 on a regression, with 4 where nothing was comparable or conclusive, with 0 else.
+    Each is a report (report.json), the folder of a run, its id as `history` lists it, a baseline or the name of one
+    that ships, or @last, @last~1 and so on: the newest runs.
+    Ends with 1 on a regression, with 4 where nothing of a run was comparable or conclusive, with 0 else.
     """
     from orchestrator.compare import comparison, reading
     from orchestrator.compare.as_junit import to_junit

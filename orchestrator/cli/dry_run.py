@@ -18,7 +18,7 @@ from orchestrator.planning import estimate
 from orchestrator.report.files import target
 from orchestrator.sampling.overheating import HELD_S
 from orchestrator.stats.siblings import MOST_LAUNCHES
-from protocol.cell import Cell, Device, MemoryFormat, Mode, Workload
+from protocol.cell import Cell, Device, DeviceKind, MemoryFormat, Mode, Workload
 
 NAME_WIDTH: Final = 24
 DEVICES_SHOWN: Final = 8
@@ -96,7 +96,7 @@ def _burn_in(configuration: Configuration, devices: Sequence[Device]) -> Iterabl
         apart = any(other.offset_s != first.offset_s for other in others)
         when = "one device after the other" if apart else "all devices in phase"
         lines.append(f"Steps of load: {first.on_s:g} s at work, {first.off_s:g} s at rest, {when}.")
-    if asked.max_temperature_c is not None:
+    if asked.max_temperature_c is not None and any(device.kind is DeviceKind.CUDA for device in devices):
         lines.append(f"A GPU that is at {asked.max_temperature_c} degrees C for {HELD_S:g} s is stopped, and fails.")
     by_uuid = {device.uuid: device for device in devices}
     lines += [f"Injected: {injections.told(one, by_uuid[one.device])}." for one in asked.injections]

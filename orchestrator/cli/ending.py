@@ -5,10 +5,11 @@
 Whatever ends it is told, also what was refused before anything began: a run that never started is news too.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
 
 from orchestrator.cli.shared_options import DisplayParams
 from orchestrator.cli.streams import complain, say
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
     from orchestrator.report.model import CellCounts, Report
     from orchestrator.view import Display
     from protocol.paths import RunPaths
+
+
+NAMED: Final = 3
+"""So many devices that did not pass are named for each verdict."""
 
 
 class Ending:
@@ -53,8 +58,12 @@ class Ending:
         """A run with a report in one line, for standard output and for those who are told."""
         if self.paths is None or self.report is None:
             return ""
+        from orchestrator.report.text_gpus import label_of
+
         verdict, cells = self.report.verdict.word, self.report.summary.cells
-        return in_one_line(self.paths.folder.name, verdict, cells, int(self.code), self.report_path)
+        night = self.report.burn_in
+        judged = {} if night is None else {label_of(one.gpu_uuid, self.report): one.verdict for one in night.gpus}
+        return in_one_line(self.paths.folder.name, verdict, cells, int(self.code), self.report_path, burn_in=judged)
 
     def as_told(self, error: BaseException | None) -> "End":
         """The same for a command of the user's. error: what ended it instead."""
@@ -69,15 +78,39 @@ class Ending:
         )
 
 
-def in_one_line(run: str, verdict: str, cells: "CellCounts", code: int, report: Path | str | None) -> str:
-    """How a run ended, by its report. run: the name of its folder. report: None where it is named elsewhere."""
+def in_one_line(
+    run: str,
+    verdict: str,
+    cells: "CellCounts",
+    code: int,
+    report: Path | str | None,
+    *,
+    burn_in: Mapping[str, str] = MappingProxyType({}),
+) -> str:
+    """How a run ended, by its report. run: the name of its folder. report: None where it is named elsewhere.
+
+    burn_in: its verdict on each device, by label.
+    """
     missed = {
         **{"failed": cells.failed, "missing": cells.missing},
         **{"dropped for want of time": cells.dropped, "degraded": cells.degraded},
     }
     words = [f"{cells.ok} of {cells.planned} cells ok", *(f"{n} {word}" for word, n in missed.items() if n)]
     where = "" if report is None else f"; report: {report}"
-    return f"{run}: {verdict}, {', '.join(words)}, exit code {code}{where}"
+    judged = f"; burn-in: {', '.join(_judged(burn_in))};" if burn_in else ","
+    return f"{run}: {verdict}, {', '.join(words)}{judged} exit code {code}{where}"
+
+
+def _judged(burn_in: Mapping[str, str]) -> Iterator[str]:
+    """Those that passed are counted, and the others named: "7 PASS, GPU 3 FAIL"; many alike are counted too."""
+    from orchestrator.health.verdict import GRAVEST_FIRST, Verdict
+
+    for verdict in (Verdict.PASS, *(other for other in GRAVEST_FIRST if other is not Verdict.PASS)):
+        having = [label for label, found in burn_in.items() if found == verdict]
+        if having and (verdict is Verdict.PASS or len(having) > NAMED):
+            yield f"{len(having)} {verdict}"
+        else:
+            yield from (f"{label} {verdict}" for label in having)
 
 
 @contextmanager
@@ -96,8 +129,7 @@ def announced(params: DisplayParams, *, rehearsal: bool = False) -> Iterator[End
         stop_signals.spare(0)
         ending, error = Ending(stop_signals), None
         try:
-            if not rehearsal:
-                ending.metrics = _metrics(params)
+            ending.metrics = _metrics(params, rehearsal=rehearsal)
             yield ending
         except BaseException as caught:
             error = caught
@@ -114,13 +146,16 @@ def announced(params: DisplayParams, *, rehearsal: bool = False) -> Iterator[End
                 _tell("--on-finish", on_finish, end, ending.paths)
 
 
-def _metrics(params: DisplayParams) -> "Exporters | None":
-    """What Prometheus was promised; its library is imported for that alone. Raises ConfigError."""
+def _metrics(params: DisplayParams, *, rehearsal: bool) -> "Exporters | None":
+    """What Prometheus was promised; its library is imported for that alone. Raises ConfigError, also in a rehearsal."""
     file, port = params["metrics_file"], params["metrics_port"]
     if file is None and port is None:
         return None
     from orchestrator.metrics import exporters
 
+    if rehearsal:
+        exporters.require(file, port)
+        return None
     return exporters.opened(file, port)
 
 

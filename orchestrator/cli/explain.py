@@ -18,26 +18,27 @@ if TYPE_CHECKING:
 def command(*, words: tuple[str, ...]) -> None:
     """Say what is done about each kind of failure; of one kind, also how it is seen and what helps.
 
-    WHAT is a kind of failure (out of memory), an exit code (4), a signal (SIGKILL), an Xid (79), or the folder of a
-    run: then the root cause of what went wrong there is told first, with its evidence.
+    WHAT is a kind of failure (out of memory), an exit code (4), a signal (SIGKILL), an Xid (79), or a run (its
+    folder, its id or a unique beginning of it, or @last, @last~1 and so on: the newest in ./runs): then the root cause
+    of what went wrong there is told first, with its evidence.
     """
     from pathlib import Path
 
     from orchestrator.cli import explain_codes
-    from orchestrator.disk import bounded
+    from orchestrator.disk import bounded, named
 
     what = " ".join(words)
     if not what:
         say(_overview())
     elif (category := _category(what)) is not None:
         say("\n".join(_detail(category)))
-    elif bounded.is_there(Path(what)) or "/" in what:
+    elif bounded.is_there(Path(what)) or "/" in what or what.startswith("@") or named.is_id(what):
         say(_run(what))
     elif code := explain_codes.lines(what):
         say("\n".join(code))
     else:
         raise Refusal(
-            f"'{what}' is neither a kind of failure, an exit code, a signal or an Xid, nor the folder of a run."
+            f"'{what}' is neither a kind of failure, an exit code, a signal or an Xid, nor a run."
             f"{_guess(what)} `explain` lists the kinds."
         )
 
@@ -90,10 +91,10 @@ def _detail(category: "Category") -> "Iterator[str]":
     yield f"  what helps:     {words.advice}"
 
 
-def _run(folder: str) -> str:
-    from orchestrator.disk import folders, reporting
+def _run(run: str) -> str:
+    from orchestrator.disk import named, reporting
     from orchestrator.report.text_failures import failures
 
-    report = reporting.make(folders.existing_run(folder, "runs"))
+    report = reporting.make(named.find(run, "runs"))
     lines = list(failures(report)) or ["Every launch so far has a result.", ""]
     return "\n".join([*lines, f"Verdict: {report.verdict.word}. {'; '.join(report.verdict.reasons)}"])

@@ -1,6 +1,5 @@
 """--compare-baseline, --thresholds, --price: what a run is held against, read before anything is run."""
 
-import math
 from typing import TYPE_CHECKING
 
 from orchestrator.errors import ConfigError
@@ -20,10 +19,10 @@ def read(
 
     from orchestrator.compare import reading
     from orchestrator.compare import thresholds as limits
-    from orchestrator.compare.against import Against
+    from orchestrator.compare.against import MOST_PRICE, Against
 
-    if price is not None and not (price > 0 and math.isfinite(price)):
-        raise ConfigError(f"--price: expected a price above 0, got {price:g}")
+    if price is not None and not 0 < price <= MOST_PRICE:
+        raise ConfigError(f"--price: expected a price above 0 and at most {MOST_PRICE:,.0f}, got {price:g}")
     if thresholds == "":
         raise ConfigError("--thresholds: expected a file, got an empty text")
     return Against(

@@ -193,7 +193,10 @@ def _rendered(found: "Sequence[Trend]", kind: str, asked: dict[str, str], output
 )
 @HISTORY_DB
 def export(*, kind: str | None, output: str, history_db: str | None) -> None:
-    """Write all runs into a file, oldest first: CSV has a row for each cell of each run, JSON all that is kept."""
+    """Write all runs into a file, oldest first: CSV has a row for each cell of each run, JSON all that is kept.
+
+    In CSV, a device without a cell that has figures, as in a burn-in, has a row with its verdicts.
+    """
     from orchestrator.disk import folders
     from orchestrator.disk.journal import write_parts_durably
     from orchestrator.history import export as exporting
@@ -201,19 +204,20 @@ def export(*, kind: str | None, output: str, history_db: str | None) -> None:
     from orchestrator.report.files import beside_the_old
 
     makers = {"csv": exporting.to_csv, "json": exporting.to_json}
-    make = makers[formats.chosen(kind, output, tuple(makers))]
+    chosen = formats.chosen(kind, output, tuple(makers))
     folders.require_file(Path(output), "-o/--output")
-    written = 0
+    written = rows = 0
 
     def runs() -> "Iterator[RunRecord]":
-        nonlocal written
+        nonlocal written, rows
         for made in reading.each(connection):
             yield made
-            written += 1
+            written, rows = written + 1, rows + exporting.rows(made)
 
     with _opened(history_db) as connection:
-        write_parts_durably(Path(output), make(runs()), move=beside_the_old)
-    say(f"{output}: {counted(written, 'run')}")
+        write_parts_durably(Path(output), makers[chosen](runs()), move=beside_the_old)
+    lines = f", {counted(rows, 'row')}" if chosen == "csv" else ""
+    say(f"{output}: {counted(written, 'run')}{lines}")
 
 
 @command.command("prune", cls=Command, short_help="Take old runs out.")

@@ -63,6 +63,24 @@ def record(report: "Report", stored: "StoredRun", paths: "RunPaths", given: Hist
         complain(f"note: {note}")
 
 
+def refused(configuration: "Configuration") -> tuple[str, ...]:
+    """Why a run would not be recorded, for people, before it begins: another program's file, a newer version."""
+    if not configuration.history:
+        return ()
+
+    def look() -> str:
+        from orchestrator.history import place, store
+
+        return store.refusal(place.find(configuration.history_db, os.environ))
+
+    try:
+        why = _in_time(look)
+    except (HistoryError, ImportError):
+        return ()  # who asks what earlier runs said is told
+    what = "the run will not be recorded, and what earlier runs said of these devices is not known"
+    return (f"{what}: {why.removesuffix('.')}",) if why else ()
+
+
 def earlier(configuration: "Configuration", devices: "Sequence[Device]") -> "tuple[dict[str, str], tuple[str, ...]]":
     """What earlier runs have said against these devices, by UUID; and why that is not known, for people."""
     if not configuration.history:

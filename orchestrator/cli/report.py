@@ -9,7 +9,7 @@ from orchestrator.cli import complete
 from orchestrator.cli.lists import ListOption
 from orchestrator.cli.program import Command
 from orchestrator.cli.recording import record
-from orchestrator.cli.shared_options import HistoryParams, a_file, held_options, history_options
+from orchestrator.cli.shared_options import RUNS_FOLDER, HistoryParams, a_file, held_options, history_options
 from orchestrator.cli.streams import complain, say
 from orchestrator.configuration.naming import counted
 from protocol.exit_codes import ExitCode
@@ -26,6 +26,7 @@ Examples:
 
 @click.command("report", cls=Command, short_help="Render the reports of a run again.", epilog=EXAMPLES)
 @click.argument("run", type=click.Path())
+@RUNS_FOLDER
 @click.option(
     "-o",
     "--output",
@@ -53,6 +54,7 @@ def command(
     /,
     *,
     run: str,
+    runs_folder: str,
     output: str | None,
     formats: str | None,
     compare_baseline: str | None,
@@ -61,8 +63,9 @@ def command(
     history: bool | None,
     history_db: str | None,
 ) -> None:
-    """Make the reports of RUN, the folder of a run, again from what was measured.
+    """Make the reports of RUN again from what was measured.
 
+    RUN is the folder of a run, its id or a unique beginning of it, or @last, @last~1 and so on: the newest runs.
     The run may still go on, or have died: then the report says so, and its verdict is INCOMPLETE. The run itself is not
     disturbed: its journal and its results are read, and nothing else of it is touched. While it goes on, its folder is
     its own: without -o, the report is printed as text.
@@ -79,10 +82,10 @@ def command(
     from orchestrator.cli import held_against
     from orchestrator.compare import against
     from orchestrator.configuration import resolve as config
-    from orchestrator.disk import folders, journal, reporting, run_files
+    from orchestrator.disk import folders, journal, named, reporting, run_files
     from orchestrator.merge.results import DAMAGED
 
-    paths = folders.existing_run(run, "runs")
+    paths = named.find(run, runs_folder, history_db)
     place = None if output is None else _place(output, formats)
     stored = run_files.load(paths)
     wanted = reporting.kinds(stored, paths) if formats is None else config.report_formats(formats)

@@ -30,8 +30,9 @@ def command(
     history_db: str | None,
     **params: Unpack[DisplayParams],
 ) -> None:
-    """Go on with RUN, the folder of a run; without it, with the newest one that is not over.
+    """Go on with RUN; without it, with the newest one that is not over.
 
+    RUN is the folder of a run, its id or a unique beginning of it, or @last, @last~1 and so on: the newest runs.
     What was finished is kept, and the rest is run as it was planned: a run's configuration never changes.
     """
     from orchestrator.cli.running import work
@@ -39,7 +40,7 @@ def command(
 
     require_one_voice(params)
     with announced(params) as ending:
-        paths, note = unfinished.choose(run, runs_folder)
+        paths, note = unfinished.choose(run, runs_folder, history_db)
         folders.require_ours(paths)
         ending.paths = paths
         ending.stop_signals.spare(1)  # it ends with a report, also where it is stopped before it has begun anything

@@ -91,6 +91,7 @@ def _measure(context: click.Context, params: RunParams, preset: str | None, endi
         *without_effect.sentences(everything, params, configuration, planned, devices),
         *mistaken,
         *on_cores.sentences(devices, cores.usable_cores(), Path(configuration.runs_folder)),
+        *(unrecorded := recording.refused(configuration)),
     )
     if params["dry_run"]:
         from orchestrator.cli.dry_run import describe
@@ -100,7 +101,7 @@ def _measure(context: click.Context, params: RunParams, preset: str | None, endi
         say(describe(planned, configuration, devices, (*notes, *refused)))
         return ExitCode.PASSED
     cuda_probe.require(devices)
-    said_before, unknown = recording.earlier(configuration, devices)
+    said_before, unknown = ({}, ()) if unrecorded else recording.earlier(configuration, devices)
     ending.stop_signals.spare(1)  # from here on there is a run, which ends with a report
     origin = everything.origin("run.folder", "--runs-folder")
     with folders.new_run(Path(configuration.runs_folder), origin, datetime.now()) as paths:

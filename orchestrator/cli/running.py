@@ -117,7 +117,17 @@ def _shown_again(stored: "StoredRun", paths: "RunPaths", display: "Display") -> 
     report, written = reporting.complete(stored, paths)
     if report.summary.cells.failed:
         display.tell(Notice(level="warning", message=_given_up(report.summary.cells.failed, paths)))
+    if stored.configuration.burn_in is not None and (words := _without_time(stored, report)):
+        display.tell(Notice(level="warning", message=words))
     return report, written
+
+
+def _without_time(stored: "StoredRun", report: "Report") -> str:
+    """What to do about GPUs that were taken out of a burn-in, and for which the others would do their night again."""
+    out = {gpu.gpu_uuid for gpu in report.gpu_info if gpu.taken_out}
+    labels = ", ".join(device.label for device in stored.devices if device.uuid in out)
+    rest = "taken out of this burn-in, which is over: all others had their time. Once mended, it needs a new burn-in"
+    return f"{labels}: {rest} (--burn-in, --gpu-ids)." if labels else ""
 
 
 def _given_up(cells: int, paths: "RunPaths") -> str:
@@ -147,9 +157,17 @@ def _in_full(reports: "Sequence[Path]", paths: "RunPaths", report: "Report") -> 
     from orchestrator.report.as_text import to_text
 
     lines = [to_text(report), *(f"Report: {path}" for path in reports), f"Run:    {paths.folder}"]
-    if report.metadata.interrupted:
+    if report.metadata.interrupted or _lacks_time(report):
         lines.append(f"Go on with `gpubench-orchestrate resume {paths.folder}`")
     return lines
+
+
+def _lacks_time(report: "Report") -> bool:
+    """Whether it is a burn-in, and more of it makes up for what is missing."""
+    from orchestrator.health.judges import Action
+
+    night = report.burn_in
+    return night is not None and any(one.action is Action.RESUME for gpu in night.gpus for one in gpu.reasons)
 
 
 def _summarise(reports: "Sequence[Path]", end: str, before: "Sequence[str]") -> None:
@@ -218,13 +236,17 @@ def _beginning(
 
 
 def _started(stored: "StoredRun", paths: "RunPaths", left: int, launches: int) -> "Notice":
-    """left: launches to be made yet, of all there are."""
+    """left: launches to be made yet, of all there are. Nobody knows how many of a burn-in's there will be time for."""
+    from orchestrator.burn_in.asked import written
     from orchestrator.view import Notice
 
-    cells = len(stored.plan.cells)
-    planned = f"{counted(cells, 'cell')}, {counted(launches, 'launch', 'launches')}"
-    if left < launches:
-        planned += f", {left} of them left" if left else ", nothing left to do"
+    cells, burn_in = len(stored.plan.cells), stored.configuration.burn_in
+    number = counted(launches, "launch", "launches")
+    planned = f"{counted(cells, 'cell')}, {number if burn_in is None else written(burn_in.duration_s) + ' of rounds'}"
+    if not left:
+        planned += ", nothing left to do"
+    elif left < launches and burn_in is None:
+        planned += f", {left} of them left"
     labels = ", ".join(device.label for device in stored.devices)
     return Notice(
         level="info",
@@ -235,8 +257,8 @@ def _started(stored: "StoredRun", paths: "RunPaths", left: int, launches: int) -
             "folder": str(paths.folder),
             "devices": [{"device": one.label, "uuid": one.uuid, "name": one.name} for one in stored.devices],
             "cells": cells,
-            "launches": launches,
-            "left": left,
+            "launches": launches if burn_in is None else None,
+            "left": left if burn_in is None or not left else None,
         },
     )
 

@@ -103,6 +103,13 @@ HELD_OPTIONS: Final = (
     ),
 )
 
+RUNS_FOLDER: Final = click.option(
+    "--runs-folder",
+    metavar="FOLDER",
+    type=click.Path(),
+    default="runs",
+    help="Where runs are looked for: the newest, and ids. [default: ./runs]",
+)
 HISTORY_DB: Final = click.option(
     "--history-db",
     metavar="FILE",
@@ -133,18 +140,12 @@ def history_options(command: Command) -> Command:
 
 
 def which_run(command: Command) -> Command:
-    """The folder of a run, or the newest one."""
+    """A run in the words of disk/named.py, or the newest one."""
     return decorate(
         command,
         (
             click.argument("run", required=False, type=click.Path()),
-            click.option(
-                "--runs-folder",
-                metavar="FOLDER",
-                type=click.Path(),
-                default="runs",
-                help="Where to find the newest. [default: ./runs]",
-            ),
+            RUNS_FOLDER,
         ),
     )
 

@@ -23,10 +23,13 @@ SHOWN_LOST: Final = 3
 @which_run
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def command(*, run: str | None, runs_folder: str, as_json: bool) -> None:
-    """Say where RUN, the folder of a run, stands; without it, the newest one. The run is not disturbed."""
-    from orchestrator.disk import folders, run_files, standing
+    """Say where RUN stands; without it, the newest one. The run is not disturbed.
 
-    paths = folders.existing_run(run, runs_folder)
+    RUN is the folder of a run, its id or a unique beginning of it, or @last, @last~1 and so on: the newest runs.
+    """
+    from orchestrator.disk import named, run_files, standing
+
+    paths = named.find(run, runs_folder)
     status, _ = standing.look(run_files.load(paths), paths)
     if as_json:
         import msgspec
@@ -34,6 +37,17 @@ def command(*, run: str | None, runs_folder: str, as_json: bool) -> None:
         say(msgspec.json.format(msgspec.json.encode(status), indent=2).decode())
     else:
         say(describe(status))
+
+
+def _launches(status: "Status") -> str:
+    """How many, and how far that is. Nobody knows how many a burn-in will have, or misses what it had no time for."""
+    from orchestrator.terminal.wording import duration
+
+    total = "" if status.planned is None else f" of {status.planned}"
+    dropped = f", {status.dropped} dropped for want of time" if status.dropped and status.planned is not None else ""
+    share = "" if status.share is None or status.limit_s is None else f"; {status.share:.0%} of the time is over"
+    left = "" if status.eta_s is None else f"; about {duration(status.eta_s)} left"
+    return f"{status.measured}{total} measured, {status.failed} failed{dropped}{share}{left}"
 
 
 def describe(status: "Status") -> str:
@@ -54,9 +68,7 @@ def describe(status: "Status") -> str:
     if status.limit_s is not None:
         rest = "" if status.limit_left_s is None else f"; {duration(status.limit_left_s)} of that left"
         lines.append(f"Limit     {status.preset or 'it'} ends within {status.limit_s:g} s{rest}")
-    left = "" if status.eta_s is None else f"; about {duration(status.eta_s)} left"
-    dropped = f", {status.dropped} dropped for want of time" if status.dropped else ""
-    lines.append(f"Launches  {status.measured} of {status.planned} measured, {status.failed} failed{dropped}{left}")
+    lines.append(f"Launches  {_launches(status)}")
     if status.importing_s is not None:
         lines.append(f"Now       starting: importing torch and the models, for {duration(status.importing_s)}")
     for work in status.working:
@@ -80,7 +92,9 @@ def describe(status: "Status") -> str:
     if status.outcome is not None:
         told = status.outcome
         named = told.report if not shown else None  # the one in the run's folder is the same once more
-        line = in_one_line(Path(status.folder).name, told.verdict, told.cells, told.exit_code, named)
+        line = in_one_line(
+            Path(status.folder).name, told.verdict, told.cells, told.exit_code, named, burn_in=told.burn_in
+        )
         lines.append(f"Verdict   {clean(line)}")
     elif status.no_outcome:
         lines.append(

@@ -19,13 +19,14 @@ if TYPE_CHECKING:
 def command(*, run: str | None, runs_folder: str) -> None:
     """Ask the process that works on RUN to stop; without RUN, on the newest one.
 
+    RUN is the folder of a run, its id or a unique beginning of it, or @last, @last~1 and so on: the newest runs.
     It starts no new cell, gives those that run up to 20 s, and writes the report. Asked once more, it stops now.
     """
-    from orchestrator.disk import folders, lock
+    from orchestrator.disk import lock, named
     from orchestrator.machine import host
     from orchestrator.processes import ending
 
-    paths = folders.existing_run(run, runs_folder)
+    paths = named.find(run, runs_folder)
     holder = lock.holder(paths)
     life = None if holder is None else lock.life(holder)
     if holder is None or life is lock.Life.ENDED:

@@ -33,13 +33,14 @@ SHARE: Final = 0.05
 @which_run
 @click.pass_context
 def command(context: click.Context, /, run: str | None, runs_folder: str) -> None:
-    """Tell what happens in RUN, the folder of a run, until it is over; without it, in the newest one.
+    """Tell what happens in RUN until it is over; without it, in the newest one.
 
+    RUN is the folder of a run, its id or a unique beginning of it, or @last, @last~1 and so on: the newest runs.
     Ends with the exit code that its report has. Ctrl-C leaves; the run goes on.
     """
-    from orchestrator.disk import folders, reporting, run_files, standing
+    from orchestrator.disk import named, reporting, run_files, standing
 
-    paths = folders.existing_run(run, runs_folder)
+    paths = named.find(run, runs_folder)
     stored = run_files.load(paths)
     try:
         status = _follow(stored, paths)
@@ -86,7 +87,8 @@ def _follow(stored: "StoredRun", paths: "RunPaths") -> "Status":
         if status.standing is not stood and standing.Standing.FROZEN in (status.standing, stood):
             display.tell(Notice(level="warning", message=f"the process {status.pid} is {status.standing}"))
         stood = status.standing
-        display.show(_snapshot(stored, status))
+        if status.share is not None:
+            display.show(_snapshot(stored, status, status.share))
     display.close()
     return status
 
@@ -131,8 +133,8 @@ def _news(stored: "StoredRun", attempts: "tuple[Attempt, ...]", told: set[int]) 
         )
 
 
-def _snapshot(stored: "StoredRun", status: "Status") -> "Snapshot":
-    """The status as a display of a run knows it."""
+def _snapshot(stored: "StoredRun", status: "Status", share: float) -> "Snapshot":
+    """The status as a display of a run knows it. share: that of the status."""
     from orchestrator.view import DeviceLine, Snapshot
 
     working = {work.device: work for work in status.working}
@@ -151,8 +153,9 @@ def _snapshot(stored: "StoredRun", status: "Status") -> "Snapshot":
         )
     return Snapshot(
         devices=tuple(lines),
-        done=status.settled,
+        done=status.settled if status.planned is not None else status.settled - status.dropped,
         total=status.planned,
+        share=share,
         failed=status.failed,
         elapsed_s=0.0,
         eta_s=status.eta_s,

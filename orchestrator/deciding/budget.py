@@ -16,7 +16,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from statistics import median
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -37,16 +37,35 @@ _MOST: Final = 50.0
 """Bounds of what is believed of a first measurement."""
 
 
+class Time(NamedTuple):
+    """Of a run that has a limit: what of it has gone by, and what is left."""
+
+    spent_s: float
+    left_s: float
+
+
 class Budget:
     """The time of one run. began: monotonic seconds at which its process started.
 
     ends: from then on nothing is launched and what runs is ended. latest: from then on nothing is waited for.
+    starts: since when a burn-in imports that is gone on with for the time that it lacks. There only what comes after
+    that counts, which `first_launch_can_begin` tells: else a start would cost what it is to make up for.
     """
 
-    def __init__(self, configuration: Configuration, devices: Sequence[Device], limit_s: float, began: float) -> None:
+    def __init__(
+        self,
+        configuration: Configuration,
+        devices: Sequence[Device],
+        limit_s: float,
+        began: float,
+        *,
+        starts: float | None = None,
+    ) -> None:
         self.limit_s = limit_s
+        self._began = began
         self.ends = began + limit_s - CLOSING_S
         self.latest = self.ends + PATIENCE_S
+        self._starts = starts
         self._share_s = math.inf if configuration.burn_in is not None else limit_s * SHARE
         self._configuration = configuration
         self._devices = {device.uuid: device for device in devices}
@@ -54,11 +73,24 @@ class Budget:
         self._costs: dict[str, list[float]] = defaultdict(list)
         self._too_long: set[Slot] = set()
 
+    def first_launch_can_begin(self, now: float) -> float:
+        """Everything is imported. By how many seconds the end is put off for that: at the first time, where it is."""
+        by_s = 0.0 if self._starts is None else max(now - self._starts, 0.0)
+        self._starts = None
+        self._began += by_s
+        self.ends += by_s
+        self.latest += by_s
+        return by_s
+
     def expected_s(self, cell: Cell) -> float:
         """What a launch of `cell` will take, as far as is known: the estimate, corrected by what was seen."""
         device = self._devices[cell.devices[0]]
         overhead = median([1.0, *self._costs[device.uuid]])
         return overhead * estimate.launch_s(cell, self._configuration, device, self._scale(cell))
+
+    def time(self, now: float) -> Time:
+        """Where the run stands in its time. What is left may be less than nothing."""
+        return Time(now - self._began, self.ends - now)
 
     def measured(self, result: Result) -> None:
         """A launch has a result: how long its iterations take against the estimate."""

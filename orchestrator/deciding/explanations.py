@@ -100,7 +100,8 @@ EXPLANATIONS: Final[dict[Category, Explanation]] = {
         "Look at cooling and power of the machine.",
     ),
     Category.CONTAMINATED: Explanation(
-        "another process was at work on the GPU while it was measured", "End it, or leave the GPU out with --gpu-ids."
+        "another process was at work on the GPU while it was measured",
+        "End it, or leave the GPU out with --gpu-ids. Wrong bits that a burn-in saw meanwhile count all the same.",
     ),
     Category.STOPPED: Explanation(
         "a person asked the run to stop, or its time limit was reached", "`gpubench-orchestrate resume` goes on."

@@ -1,11 +1,23 @@
 """Where a run stands after what its journal tells: for `resume`, and for every run as it begins. Pure."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
 from orchestrator.configuration.resolved import Plan
-from orchestrator.deciding.slots import Added, Dropped, Ended, Freed, RunState, Started, Withdrawn
+from orchestrator.deciding.slots import (
+    Added,
+    Dropped,
+    Ended,
+    Freed,
+    RunState,
+    Slot,
+    SlotStatus,
+    Started,
+    Withdrawn,
+    settled,
+    with_device,
+)
 from orchestrator.deciding.state import begin, step
 from orchestrator.disk.records import Added as AddedRecord
 from orchestrator.disk.records import Beside, End, Foreign, Left, Record, Segment, Start
@@ -26,14 +38,17 @@ def restore(
 
     A Start without an End was interrupted, and counts as an attempt. A second End takes a result back. What follows
     from an end (a model that is skipped, a device that is taken out) is not read but follows again. With each segment
-    devices get another chance: whoever resumes a run may have mended them, or ended what took the host's memory.
+    devices get another chance: whoever resumes a run may have mended them, or ended what took the host's memory. So do
+    the launches of a burn-in for which there was no time: with each segment it has the time that it lacks.
     """
     now = begin(plan, kinds, gpus, skips=skips)
+    order = {uuid: [*queue] for uuid, queue in plan.order.items()}
     open_launches: dict[int, Start] = {}
     for record in records:
         match record:
             case Segment():
                 now = _another_chance(now)
+                now = now if skips else _with_time(now, order)
             case Start():
                 open_launches[record.launch] = record
                 slot = (record.cell, record.round)
@@ -45,6 +60,9 @@ def restore(
                 now = step(now, Withdrawn(record.launch, record.failure))
             case AddedRecord():
                 now = step(now, Added(record.slots))
+                for slot in record.slots:
+                    for uuid in now.cells[slot[0]].devices:
+                        order[uuid].append(slot)
             case DroppedRecord():
                 now = step(now, Dropped((record.cell, record.round)))
             case _:
@@ -66,6 +84,22 @@ def _another_chance(now: RunState) -> RunState:
         uuid: msgspec.structs.replace(one, quarantined="", strikes=(), doubts=()) for uuid, one in now.devices.items()
     }
     return msgspec.structs.replace(now, devices=devices, at_once=None)
+
+
+def _with_time(now: RunState, order: Mapping[str, Sequence[Slot]]) -> RunState:
+    """The state in which what was dropped for want of time waits again, where it was in the plan or was added.
+
+    order: of every launch, as each device has them, so that all come to those on several devices in the same order.
+    """
+    dropped = {slot for slot, known in now.slots.items() if known.status is SlotStatus.DROPPED}
+    if not dropped:
+        return now
+    for slot in dropped:
+        now = settled(now, slot, SlotStatus.WAITING)
+    waits = {slot for slot, known in now.slots.items() if known.status is SlotStatus.WAITING}
+    for uuid, slots in order.items():
+        now = with_device(now, uuid, queue=tuple(slot for slot in slots if slot in waits))
+    return now
 
 
 def beside_others(plan: Plan, records: Iterable[Record]) -> dict[int, str]:

@@ -42,6 +42,10 @@ class Stopping:
         self.over_by = math.inf
         """From then on nothing is waited for that need not be."""
 
+    def put_off(self, by_s: float) -> None:
+        """The time that the run has is over so much later."""
+        self._ends += by_s
+
     def heed(self, requests: int, now: float) -> tuple[Order, ...]:
         """What `requests` so far ask for that no earlier call has said."""
         orders: list[Order] = []

@@ -56,6 +56,7 @@ class Attempt:
 
     segment: in which it was started; monotonic times of another segment do not compare with it (a reboot sets them
     back), so `lasted_ms` is None for an end that a later segment wrote. beside: who else computed on its GPU.
+    withdrawn: hash of the file of a result that was recorded and does not count; None where there is none.
     """
 
     segment: Segment
@@ -64,6 +65,7 @@ class Attempt:
     left: Left | None = None
     lasted_ms: float | None = None
     beside: str = ""
+    withdrawn: str | None = None
 
     @property
     def promised(self) -> str | None:
@@ -135,6 +137,15 @@ class Archive:
         """
         if attempt.promised is None:
             raise ValueError(f"launch {attempt.start.launch} has no result")
+        return self._result(attempt, attempt.promised)
+
+    def withdrawn_result(self, attempt: Attempt) -> Result:
+        """What an attempt measured that does not count. Raises as `result` does."""
+        if attempt.withdrawn is None:
+            raise ValueError(f"launch {attempt.start.launch} has no result that was withdrawn")
+        return self._result(attempt, attempt.withdrawn)
+
+    def _result(self, attempt: Attempt, promised: str) -> Result:
         path = self.folder(attempt).result
         try:
             with path.open("rb") as file:
@@ -143,7 +154,7 @@ class Archive:
                 data = file.read(min(size, codec.MAX_MESSAGE_BYTES) + 1)
         except OSError as error:
             raise ResultFileError(f"{path}: cannot be read: {error.strerror}") from error
-        if hashlib.sha256(data).hexdigest() != attempt.promised:
+        if hashlib.sha256(data).hexdigest() != promised:
             raise ResultFileError(f"{path}: not the result that the journal promised ({len(data)} bytes, another hash)")
         try:
             result = _RESULT.decode(data)
@@ -215,7 +226,7 @@ def _assemble(paths: RunPaths, stored: StoredRun, header: Header, records: Seque
     """Put the records together: each Start with the segment it stands in, its End and its Left."""
     segments: list[Segment] = []
     zygotes: list[ZygoteStarted] = []
-    attempts: dict[int, Attempt] = {}
+    told: dict[int, _Told] = {}
     taken_out: dict[str, str] = {}
     too_hot: dict[str, tuple[str, float]] = {}
     skipped: dict[str, str] = {}
@@ -229,12 +240,13 @@ def _assemble(paths: RunPaths, stored: StoredRun, header: Header, records: Seque
                 segments.append(record)
                 finished = None
                 taken_out = {}
+                dropped = dropped if stored.configuration.burn_in is None else {}  # as recovery.py has it
             case ZygoteStarted():
                 zygotes.append(record)
             case Start():
-                attempts[record.launch] = Attempt(segments[-1], record)
+                told[record.launch] = _Told(segments[-1], record)
             case End() | Left() | Beside():
-                attempts[record.launch] = _told(attempts[record.launch], record, segments[-1])
+                told[record.launch].take(record, segments[-1])
             case Foreign():
                 foreign[segments[-1]].append(record)
             case TelemetryEnded():
@@ -257,7 +269,7 @@ def _assemble(paths: RunPaths, stored: StoredRun, header: Header, records: Seque
         durations_s=durations_s(records),
         stood_still_s=stood_still_s(records),
         zygotes=tuple(zygotes),
-        attempts=tuple(attempts.values()),
+        attempts=tuple(one.attempt() for one in told.values()),
         taken_out=taken_out,
         too_hot=too_hot,
         skipped=skipped,
@@ -269,13 +281,32 @@ def _assemble(paths: RunPaths, stored: StoredRun, header: Header, records: Seque
     )
 
 
-def _told(attempt: Attempt, record: End | Left | Beside, segment: Segment) -> Attempt:
-    """The attempt with what the journal says of it later."""
-    match record:
-        case Left():
-            return dataclasses.replace(attempt, left=record)
-        case Beside():
-            return dataclasses.replace(attempt, beside=record.by)
-        case End():
-            lasted_ms = (record.at_ns - attempt.start.at_ns) / 1e6 if segment == attempt.segment else None
-            return dataclasses.replace(attempt, end=record, lasted_ms=lasted_ms)
+@dataclass(slots=True)
+class _Told:
+    """What the journal says of an attempt, as far as it was read. ended_in: the segment that wrote its end."""
+
+    segment: Segment
+    start: Start
+    end: End | None = None
+    ended_in: Segment | None = None
+    left: Left | None = None
+    beside: str = ""
+    withdrawn: str | None = None
+
+    def take(self, record: End | Left | Beside, segment: Segment) -> None:
+        """What the journal says of it later, and in which segment."""
+        match record:
+            case End():
+                self.withdrawn = None if self.end is None else self.end.result_sha256 or self.withdrawn
+                self.end, self.ended_in = record, segment
+            case Left():
+                self.left = record
+            case Beside():
+                self.beside = record.by
+
+    def attempt(self) -> Attempt:
+        """All of it."""
+        lasted_ms = None
+        if self.end is not None and self.ended_in == self.segment:
+            lasted_ms = (self.end.at_ns - self.start.at_ns) / 1e6
+        return Attempt(self.segment, self.start, self.end, self.left, lasted_ms, self.beside, self.withdrawn)

@@ -50,6 +50,7 @@ class _Judge:
         self._devices = {device.uuid for device in stored.devices}
         self._models = set(stored.configuration.by_name)
         self._cells = {cell.id: cell.devices for cell in stored.plan.cells}
+        self._night = stored.configuration.burn_in is not None
         self._begun: dict[int, tuple[str, ...]] = {}
         """Launch → the devices of its cell."""
         self._in_segment = False
@@ -84,14 +85,18 @@ class _Judge:
         return None
 
     def _added(self, added: Added) -> str | None:
-        """From then on the launches count as planned: of the run's next round, or of one that a GPU was out of."""
+        """From then on the launches count as planned: of the run's next round, or of one that a GPU was out of.
+
+        A burn-in has as many rounds as its time holds; else there are MOST_LAUNCHES of a cell.
+        """
         next_round = 1 + max((number for _, number in self._planned), default=0)
+        most = next_round + 1 if self._night else MOST_LAUNCHES
         for suspect in added.suspects:
             if suspect not in self._devices:
                 return f"{suspect!r} is no device of the run"
         for cell, number in added.slots:
-            later = any((cell, one) in self._planned for one in range(number, MOST_LAUNCHES))
-            if cell not in self._cells or later or not 0 < number < MOST_LAUNCHES or number > next_round:
+            later = any((cell, one) in self._planned for one in range(number, most))
+            if cell not in self._cells or later or not 0 < number < most or number > next_round:
                 return f"{cell!r}, round {number}, cannot be added"
             self._planned.add((cell, number))
             for device in self._cells[cell]:

@@ -6,20 +6,22 @@
 Raw times of one cell are held at a time, samples of one GPU: a night of both would take gigabytes.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from statistics import fmean
 from typing import Final
 
 from orchestrator.deciding import suspicion
-from orchestrator.disk import outcomes
+from orchestrator.disk import outcomes, uncounted
 from orchestrator.disk.archive import Archive, Attempt, ResultFileError
 from orchestrator.disk.outcomes import CellOutcome
 from orchestrator.health import clocks, course, records
 from orchestrator.health.clocks import ClockUse
 from orchestrator.health.course import Courses
 from orchestrator.sampling.climate import Climate, climates
-from orchestrator.sampling.readings import Readings, of_slice, over
+from orchestrator.sampling.readings import Readings, Track, of_slice
 from orchestrator.sampling.samples import read_samples
 from orchestrator.sampling.traces import Trace, points, trace
 from orchestrator.stats import launch as figures
@@ -32,6 +34,7 @@ from protocol.messages import Sample
 from protocol.result import Environment, Ledger, Memory, Result, StopReason, WarmUp
 from protocol.verification import Verification
 
+_AT_NS: Final = attrgetter("at_ns")
 _NOT_PACED: Final = frozenset({Workload.LINKS, Workload.STEPS, Workload.MEMORY})
 """Work of a burn-in whose rates say little of one GPU: others decide them too, or how far its clock has risen, or which
 pattern of the memory test it is at: a step of one takes eight times that of another."""
@@ -87,7 +90,8 @@ class DeviceEvidence:
 class Evidence:
     """Everything that merge needs beside the archive.
 
-    launches: good launches by their number. cells: figures by cell. damaged: launch → what is wrong with its file.
+    launches: good launches by their number. uncounted: of a burn-in, what the others verified, by launch and device,
+    where that is anything (uncounted.py). cells: figures by cell. damaged: launch → what is wrong with its file.
     courses: what was seen of the hardware's health; clocks: how each GPU's clocks were held down over the run.
     goes_on: somebody still works on the run.
     """
@@ -101,6 +105,7 @@ class Evidence:
     clocks: Mapping[str, ClockUse] = field(default_factory=dict)
     goes_on: bool = False
     suspect: tuple[str, ...] = ()
+    uncounted: Mapping[int, Mapping[str, Verification]] = field(default_factory=dict)
 
 
 def gather(archive: Archive, *, goes_on: bool = False) -> Evidence:
@@ -114,15 +119,17 @@ def gather(archive: Archive, *, goes_on: bool = False) -> Evidence:
     devices: dict[str, DeviceEvidence] = {}
     uses: dict[str, ClockUse] = {}
     planned = archive.stored.plan.slots
+    worked = _worked(archive)
     for device in archive.stored.devices:
         samples = _samples(archive, device)
-        devices[device.uuid] = _average(archive, samples)
+        devices[device.uuid] = _average(archive, samples, worked)
         uses[device.uuid] = clocks.over(samples.values())
+        tracks = {boot: Track(taken) for boot, taken in samples.items()}
         for attempts in _by_cell(archive, device):
             results = dict(_results(archive, attempts, damaged))
             for attempt in attempts:
                 if result := results.get(attempt.start.launch):
-                    during = samples[attempt.segment.boot_id]
+                    during = tracks[attempt.segment.boot_id]
                     launches[attempt.start.launch] = _launch(device, result, during, attempt.beside)
             if counted := outcomes.counted(attempts, damaged, planned):
                 cells[attempts[0].start.cell] = figures.of_cell(
@@ -148,7 +155,19 @@ def gather(archive: Archive, *, goes_on: bool = False) -> Evidence:
         clocks=uses,
         goes_on=goes_on,
         suspect=tuple(suspect),
+        uncounted=dict(_uncounted(archive, launches)),
     )
+
+
+def _uncounted(archive: Archive, good: Collection[int]) -> Iterator[tuple[int, Mapping[str, Verification]]]:
+    """Of a burn-in, what launches verified that are not among the good ones."""
+    if archive.stored.configuration.burn_in is None:
+        return
+    devices = {cell.id: cell.devices for cell in archive.stored.plan.cells}
+    for attempt in archive.attempts:
+        launch = attempt.start.launch
+        if launch not in good and (found := uncounted.verified(archive, attempt, devices[attempt.start.cell])):
+            yield launch, found
 
 
 def _results(archive: Archive, attempts: Sequence[Attempt], damaged: dict[int, str]) -> Iterator[tuple[int, Result]]:
@@ -179,25 +198,38 @@ def _samples(archive: Archive, device: Device) -> dict[str, tuple[Sample, ...]]:
     return {boot: read_samples(path, boot) for boot in boots}
 
 
-def _average(archive: Archive, samples: Mapping[str, Sequence[Sample]]) -> DeviceEvidence:
+def _worked(archive: Archive) -> dict[str, Span]:
+    """For each boot of the host, from the first beginning of an attempt to the last end; 0 where there is none."""
+    attempts: dict[str, list[Attempt]] = {segment.boot_id: [] for segment in archive.segments}
+    for attempt in archive.attempts:
+        attempts[attempt.segment.boot_id].append(attempt)
+    return {
+        boot: (
+            min((attempt.start.at_ns for attempt in its), default=0),
+            max((attempt.end.at_ns for attempt in its if attempt.end), default=0),
+        )
+        for boot, its in attempts.items()
+    }
+
+
+def _average(archive: Archive, samples: Mapping[str, Sequence[Sample]], worked: Mapping[str, Span]) -> DeviceEvidence:
     within: list[Sample] = []
     for boot, taken in samples.items():
-        attempts = [attempt for attempt in archive.attempts if attempt.segment.boot_id == boot]
-        begin = min((attempt.start.at_ns for attempt in attempts), default=0)
-        end = max((attempt.end.at_ns for attempt in attempts if attempt.end), default=0)
-        within.extend(sample for sample in taken if begin <= sample.at_ns <= end)
+        begin, end = worked[boot]
+        first, behind = bisect_left(taken, begin, key=_AT_NS), bisect_right(taken, end, key=_AT_NS)
+        within.extend(taken[first:behind])
     night = archive.stored.configuration.burn_in is not None
     most = points(len(archive.stored.devices))
     return DeviceEvidence(
         climates={boot: climates(taken) for boot, taken in samples.items()} if night else {},
         traces={boot: trace(taken, most) for boot, taken in samples.items()},
         utilization_percent=_mean([sample.gpu_percent for sample in within]),
-        power_w=_mean([None if sample.power_mw is None else sample.power_mw / 1000 for sample in within]),
+        power_w=_mean([sample.power_mw / 1000 for sample in within if sample.power_mw is not None]),
     )
 
 
-def _launch(device: Device, result: Result, samples: Sequence[Sample], beside: str) -> LaunchEvidence:
-    readings = over(samples, [(block.start_ns, block.end_ns) for block in result.blocks])
+def _launch(device: Device, result: Result, track: Track, beside: str) -> LaunchEvidence:
+    readings = track.over([(block.start_ns, block.end_ns) for block in result.blocks])
     stood_still = stalls.stalls(result) if result.verification is not None else ()
     return LaunchEvidence(
         parameters=result.parameters,

@@ -18,11 +18,12 @@ from protocol.paths import RunPaths
 
 def require_known(paths: RunPaths, results: Iterable[Path], records: Iterable[Record]) -> None:
     """Make sure that the journal holds the start of each of `results`. Raises RunFolderError."""
-    found = set(results)
-    known = {paths.launch(one.cell, one.attempt).result for one in records if isinstance(one, Start)}
-    if unknown := found - known:
+    found = {path.parts[-3:-1]: path for path in results}
+    known = {(one.cell, str(one.attempt)) for one in records if isinstance(one, Start)}
+    if unknown := found.keys() - known:
+        first = min(found[one] for one in unknown).parent
         raise RunFolderError(
             f"{paths.journal} is missing, empty or cut short: launches/ holds results that it knows nothing of "
-            f"({len(unknown)} of {len(found)}, the first in {min(unknown).parent}), which a report would leave out and "
+            f"({len(unknown)} of {len(found)}, the first in {first}), which a report would leave out and "
             f"`resume` overwrite. {damage.advice(paths.journal)}"
         )

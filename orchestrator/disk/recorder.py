@@ -63,7 +63,7 @@ class Recorder:
             )
         )
 
-    def added(self, slots: tuple[Slot, ...], suspects: tuple[str, ...]) -> None:
+    def added(self, slots: tuple[Slot, ...], suspects: tuple[str, ...] = ()) -> None:
         """More launches of planned cells will be made."""
         self._journal.append(Added(slots=slots, suspects=suspects, at_ns=time.monotonic_ns()))
 

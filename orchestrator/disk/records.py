@@ -12,7 +12,7 @@
     TooHot                          a GPU whose load was ended for its heat
     TakenOut                        a device that cannot be used any more
     Skipped                         a model that is not run any more
-    Added                           launches beyond the plan, because a GPU is SUSPECT
+    Added                           launches beyond the plan, because a GPU is SUSPECT or a burn-in has time left
     Dropped                         a launch, planned or added, for which there was no time
     StopAsked                       a person wants the run to end: nothing new begins
     Finished                        no more work, or stopped on request
@@ -45,7 +45,8 @@ class Header(_Record, frozen=True, kw_only=True):
 class Segment(_Record, frozen=True, kw_only=True):
     """A process takes the run over. wall and monotonic_ns, read together, place monotonic times on the calendar.
 
-    settings: environment variables that change what is measured, as they were set (machine/settings.py).
+    settings: environment variables that change what is measured, as they were set (machine/settings.py). served_s: what
+    a burn-in had served before of the time that was asked for (merge/loads.py).
     """
 
     boot_id: str
@@ -55,6 +56,7 @@ class Segment(_Record, frozen=True, kw_only=True):
     wall: float
     monotonic_ns: int
     settings: tuple[tuple[str, str], ...] = ()
+    served_s: float = 0.0
 
     def at(self, monotonic_ns: int) -> float:
         """A moment of it, in seconds since the epoch."""
@@ -186,9 +188,10 @@ class Skipped(_Record, frozen=True, kw_only=True):
 
 
 class Added(_Record, frozen=True, kw_only=True):
-    """More launches of planned cells, (id of the cell, round) each, because GPUs are SUSPECT (deciding/adding.py).
+    """More launches of planned cells, (id of the cell, round) each: because GPUs are SUSPECT (deciding/adding.py), or
+    as another round of a burn-in that has time left (deciding/more_rounds.py).
 
-    slots: in the order in which each device makes its own. suspects: the GPUs in doubt.
+    slots: in the order in which each device makes its own. suspects: the GPUs in doubt, none in a burn-in.
     """
 
     slots: tuple[tuple[str, int], ...]

@@ -21,9 +21,12 @@ from orchestrator.configuration.resolved import ALWAYS, ReportFormat, StoredRun
 from orchestrator.deciding.adding import Doubt
 from orchestrator.disk import archive, evidence, journal, lock, places, standing
 from orchestrator.disk.lock import Life
+from orchestrator.disk.records import TakenOut
 from orchestrator.errors import StorageError
+from orchestrator.merge.loads import Served, served_by_all
 from orchestrator.merge.timeline import timeline
 from orchestrator.report.model import Report
+from orchestrator.report.text_failures import out_of_time
 from orchestrator.report.timeline import NOTHING_KEPT, Timeline
 from protocol.paths import RunPaths
 
@@ -82,7 +85,8 @@ def make_all(paths: RunPaths, stored: StoredRun | None = None, held: Against | N
         loaded = loaded.so_far()
     gathered = evidence.gather(loaded, goes_on=goes_on)
     merged = against.hold(merge.merge(loaded, gathered), against.stored(paths) if held is None else held)
-    return Made(merged, timeline(loaded, gathered, {one.launch for one in merged.failures}))
+    failed = {one.launch for one in merged.failures if not out_of_time(one)}
+    return Made(merged, timeline(loaded, gathered, failed))
 
 
 @_collector_off()
@@ -90,6 +94,15 @@ def in_doubt(paths: RunPaths, stored: StoredRun) -> tuple[Doubt, ...]:
     """The cells that leave a GPU SUSPECT now. Asked by the process that works on the run, while no launch does."""
     loaded = archive.load(paths, stored)
     return merge.in_doubt(loaded, evidence.gather(loaded, goes_on=True))
+
+
+@_collector_off()
+def served(paths: RunPaths, stored: StoredRun) -> Served:
+    """What a burn-in has served of its time, as its report tells it. Raises RunFolderError."""
+    records = journal.read(paths.journal)
+    loaded = archive.assemble(stored, paths, records)
+    out = {record.device for record in records if isinstance(record, TakenOut)}
+    return served_by_all(loaded, evidence.gather(loaded), out)
 
 
 def write(stored: StoredRun, paths: RunPaths) -> Report:

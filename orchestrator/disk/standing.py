@@ -18,7 +18,9 @@ from typing import Final
 
 import msgspec
 
+from orchestrator import progress
 from orchestrator.configuration.resolved import Isolation, ReportFormat, StoredRun
+from orchestrator.deciding.budget import Time
 from orchestrator.deciding.slots import scopes
 from orchestrator.deciding.stopping import GENTLE_GRACE_S, GENTLE_S
 from orchestrator.disk import archive, bounded, journal, lock, places
@@ -82,24 +84,27 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What the report in the run's folder says came of it. report: that file."""
+    """What the report in the run's folder says came of it. report: that file. burn_in: by label, of each device."""
 
     verdict: str
     exit_code: int
     cells: CellCounts
     report: str
+    burn_in: dict[str, str] = {}
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
     """A run, now.
 
     planned, measured, failed, dropped: launches, those added later among them; failed ones may be tried again while the
-    run goes on. settled: those that have ended or will not be made. importing_s: since when the zygote imports what
-    launches need, before the first of them; None when it does not. skipped: models of which nothing more is launched,
-    and why. pid, host: of the process that works on it. started: seconds since the epoch. limit_s, limit_left_s: from
-    the start of that process to its end; None without a limit, and the latter where nobody works. eta_s: at most the
-    limit; None until every device has ended a launch. stop_asked_s: since when it stops because somebody asked for
-    that; stops_now: asked once more, it ends what runs at once. taken_out: devices that were given up, and why.
+    run goes on. planned is None of a burn-in, which has rounds until its time is up. settled: those that
+    have ended or will not be made. importing_s: since when the zygote imports what launches need, before the first of
+    them; None when it does not. skipped: models of which nothing more is launched, and why. pid, host: of the process
+    that works on it. started: seconds since the epoch. limit_s, limit_left_s: from the start of that process to its
+    end; None without a limit, and the latter where nobody works. eta_s: at most the limit; None until every device has
+    ended a launch. share: of the run that is over, from 0 to 1, as the run itself shows it; None where nobody works on
+    it, or its time cannot be seen from here. stop_asked_s: since when it stops because somebody asked for that;
+    stops_now: asked once more, it ends what runs at once. taken_out: devices that were given up, and why.
     last_failure: of those launches that have no result. reports: files that are there; unwritten: of a run that has
     ended, those that are not. outcome: of a run that has ended; where its report cannot tell, no_outcome says why.
     lost: result files that the journal promises and that are not there, looked for once nobody works on the run; what
@@ -113,7 +118,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     pid: int | None = None
     host: str | None = None
     started: float | None = None
-    planned: int
+    planned: int | None
     measured: int = 0
     failed: int = 0
     dropped: int = 0
@@ -125,6 +130,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     limit_s: float | None = None
     limit_left_s: float | None = None
     eta_s: float | None = None
+    share: float | None = None
     stop_asked_s: float | None = None
     stops_now: bool = False
     taken_out: dict[str, str] = {}
@@ -149,16 +155,18 @@ def look(stored: StoredRun, paths: RunPaths) -> tuple[Status, tuple[Attempt, ...
     records = journal.read(paths.journal) if begun or paths.journal.exists() else ()
     run = archive.assemble(stored, paths, records) if begun or records else None
     require_known(paths, results, records)
+    added = 0 if run is None else len(run.added)
+    limited = _time(stored, holder, records) if alive is lock.Life.ALIVE else None
     status = Status(
         run_id=stored.run_id,
         folder=str(paths.folder),
         standing=_standing(run, alive, holder),
         pid=holder.pid if holder is not None and alive is not lock.Life.ENDED else None,
         host=holder.hostname if holder is not None and alive is not lock.Life.ENDED else None,
-        planned=stored.plan.launches + (0 if run is None else len(run.added)),
+        planned=None if stored.configuration.burn_in is not None else stored.plan.launches + added,
         preset=stored.configuration.preset,
         limit_s=stored.configuration.time_limit_s,
-        limit_left_s=_limit_left_s(stored, holder) if alive is lock.Life.ALIVE else None,
+        limit_left_s=None if limited is None else max(limited.left_s, 0.0),
         reports=tuple(str(path) for path in places.published(stored, paths) if bounded.is_there(path)),
     )
     if run is None:
@@ -177,7 +185,11 @@ def look(stored: StoredRun, paths: RunPaths) -> tuple[Status, tuple[Attempt, ...
         outcome, why = (found, "") if isinstance(found, Outcome) else (None, found)
         unwritten = tuple(str(path) for path in places.unwritten(stored, paths))
         status = msgspec.structs.replace(status, outcome=outcome, no_outcome=why, unwritten=unwritten)
-    return _filled(status, run, now_ns), run.attempts
+    status = _filled(status, run, now_ns)
+    if status.standing in GOES_ON and (limited is not None or status.limit_s is None):
+        share = progress.share(status.settled, status.planned, limited, status.eta_s)
+        status = msgspec.structs.replace(status, share=share)
+    return status, run.attempts
 
 
 def cell_words(cell: Cell) -> str:
@@ -216,12 +228,22 @@ class _Summary(msgspec.Struct, frozen=True, kw_only=True):
     cells: CellCounts
 
 
+class _Judged(msgspec.Struct, frozen=True, kw_only=True):
+    gpu_uuid: str
+    verdict: str
+
+
+class _Night(msgspec.Struct, frozen=True, kw_only=True):
+    gpus: tuple[_Judged, ...]
+
+
 class _Told(msgspec.Struct, frozen=True, kw_only=True):
     """What is read of a report."""
 
     metadata: _Made
     summary: _Summary
     verdict: Verdict
+    burn_in: _Night | None = None
 
 
 def _outcome(run: Archive) -> Outcome | str:
@@ -237,15 +259,32 @@ def _outcome(run: Archive) -> Outcome | str:
         return f"the report {path} is damaged"
     if (told.metadata.run_id, len(told.metadata.segments)) != (run.stored.run_id, len(run.segments)):
         return f"the report {path} was made before the run was gone on with, or is of another run"
+    labels = {device.uuid: device.label for device in run.stored.devices}
+    judged = () if told.burn_in is None else told.burn_in.gpus
     return Outcome(
-        verdict=told.verdict.word, exit_code=told.verdict.exit_code, cells=told.summary.cells, report=str(path)
+        verdict=told.verdict.word,
+        exit_code=told.verdict.exit_code,
+        cells=told.summary.cells,
+        report=str(path),
+        burn_in={labels.get(one.gpu_uuid, one.gpu_uuid): one.verdict for one in judged},
     )
 
 
-def _limit_left_s(stored: StoredRun, holder: lock.Holder | None) -> float | None:
-    """Until the process that works on the run has to be over; None where it has no limit."""
+def _time(stored: StoredRun, holder: lock.Holder | None, records: Sequence[Record]) -> Time | None:
+    """How the process that works on the run stands in its time, by which it has to be over; None where it has no limit.
+
+    As that process counts it: a `resume` has all of it anew, but for a burn-in, where it goes on with what was served.
+    """
     limit_s = stored.configuration.time_limit_s
-    return None if limit_s is None or holder is None else max(limit_s - host.age_s(holder.pid), 0.0)
+    if limit_s is None or holder is None:
+        return None
+    segments = [record for record in records if isinstance(record, Segment)]
+    if stored.configuration.burn_in is not None and len(segments) > 1:
+        newest = segments[-1]
+        spent_s = newest.served_s + (time.monotonic_ns() - newest.monotonic_ns) / 1e9
+    else:
+        spent_s = host.age_s(holder.pid)
+    return Time(spent_s, limit_s - spent_s)
 
 
 def stops_asked(records: Sequence[Record]) -> tuple[int, ...]:
@@ -281,7 +320,9 @@ def _filled(status: Status, run: Archive, now_ns: int) -> Status:
     last = {(attempt.start.cell, attempt.start.round): attempt for attempt in run.attempts}
     measured = {slot for slot, attempt in last.items() if attempt.promised is not None}
     again = frozenset() if status.standing is Standing.OVER else _AGAIN
+    ended = {slot for slot in run.dropped if slot in last and _is_stopped(last[slot])}  # by the time limit
     failed = {slot for slot, one in last.items() if one.failure is not None and one.failure.category not in again}
+    failed -= ended
     skipped = {cell.id for cell in run.stored.plan.cells if not run.skipped.keys().isdisjoint(scopes(cell))}
     settled = {*measured, *failed, *run.dropped, *(slot for slot in _slots(run) if slot[0] in skipped)}
     goes_on = status.standing in GOES_ON
@@ -291,7 +332,7 @@ def _filled(status: Status, run: Archive, now_ns: int) -> Status:
         for one in run.attempts
         if one.failure is not None
         and one.failure.category not in again
-        and (one.start.cell, one.start.round) not in measured
+        and (one.start.cell, one.start.round) not in measured | ended
     ]
     return msgspec.structs.replace(
         status,
@@ -303,10 +344,16 @@ def _filled(status: Status, run: Archive, now_ns: int) -> Status:
         settled=len(settled),
         skipped=dict(run.skipped),
         working=tuple(_work(attempt, run, labels, now_ns) for attempt in current) if goes_on else (),
-        eta_s=_within(status, _eta_s(run, settled)) if status.standing is Standing.RUNNING else None,
+        eta_s=_within(status, None if status.planned is None else _eta_s(run, settled))
+        if status.standing is Standing.RUNNING
+        else None,
         taken_out={labels[uuid]: reason for uuid, reason in run.taken_out.items()},
         last_failure=_failure_words(failures[-1], last, run, labels) if failures else "",
     )
+
+
+def _is_stopped(attempt: Attempt) -> bool:
+    return attempt.failure is not None and attempt.failure.category is Category.STOPPED
 
 
 def _work(attempt: Attempt, run: Archive, labels: dict[str, str], now_ns: int) -> Work:

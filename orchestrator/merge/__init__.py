@@ -43,11 +43,13 @@ __all__ = ["in_doubt", "merge"]
 
 def merge(archive: Archive, evidence: Evidence) -> Report:
     """The report of a run, finished or not. Everything that was planned is in it, whatever became of it."""
-    merged, measured_probes = results(archive, evidence), probes(archive, evidence)
+    measured_probes = probes(archive, evidence)
+    merged = results(archive, evidence, measured_probes)
     faults = whose_fault(archive, evidence)
     judged = health(archive, evidence, faults)
     night = burn_in(archive, evidence, judged)
     sides = side_by_side(archive.stored.devices, merged, measured_probes)
+    summed = summary.summary(archive, evidence, merged)
     slow = standings(archive.stored.devices, sides, _added(archive)) if merged or measured_probes else ()
     return Report(
         schema_version=SCHEMA_VERSION,
@@ -62,13 +64,13 @@ def merge(archive: Archive, evidence: Evidence) -> Report:
         batch_scans=tuple(batch_scans(archive, evidence)),
         cells=tuple(cells(archive, evidence)),
         left_out=tuple(_left_out(archive)),
-        summary=summary.summary(archive, evidence, merged),
+        summary=summed,
         cross_gpu=spreads(sides),
         stragglers=slow,
         full_node=full_node(archive.stored.devices, merged, measured_probes),
         overhead=summary.overhead(archive, evidence),
         failures=tuple(summary.failures(archive, evidence, faults)),
-        verdict=summary.verdict(archive, evidence, judged, night, slow),
+        verdict=summary.verdict(archive, evidence, judged, night, slow, counts=summed.cells),
         baseline_comparison=None,
         thresholds=(),
         costs=(),
@@ -79,7 +81,8 @@ def merge(archive: Archive, evidence: Evidence) -> Report:
 
 def in_doubt(archive: Archive, evidence: Evidence) -> tuple[Doubt, ...]:
     """The cells that leave a GPU SUSPECT in the report of what there is so far."""
-    sides = side_by_side(archive.stored.devices, results(archive, evidence), probes(archive, evidence))
+    measured_probes = probes(archive, evidence)
+    sides = side_by_side(archive.stored.devices, results(archive, evidence, measured_probes), measured_probes)
     return tuple(doubts(archive.stored.devices, sides))
 
 

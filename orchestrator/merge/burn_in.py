@@ -1,30 +1,41 @@
 """The burn-in's part of the report: the evidence of each GPU, judged by burn_in/verdict.py, written down. Pure."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from orchestrator.burn_in import compare, memory_share, verdict
 from orchestrator.burn_in.compare import Comparison, Sample
 from orchestrator.burn_in.served import Span
-from orchestrator.burn_in.verdict import Judged, Planned, Tally, Told, Work, Wrong, named
+from orchestrator.burn_in.verdict import Judged, Planned, Tally, Told, Work, named
 from orchestrator.configuration.resolved import BurnIn
 from orchestrator.deciding.slots import scopes
 from orchestrator.disk.archive import Archive, Attempt
 from orchestrator.disk.evidence import Evidence, LaunchEvidence
 from orchestrator.disk.records import Segment
 from orchestrator.health.verdict import Verdict, worst
-from orchestrator.merge import heat_soaks, links, loads, lost_launches, memory_patterns, methods, waits
+from orchestrator.merge import (
+    heat_soaks,
+    links,
+    loads,
+    lost_launches,
+    lost_time,
+    memory_patterns,
+    methods,
+    waits,
+    wrong_bits,
+)
 from orchestrator.merge.courses import told_courses
 from orchestrator.merge.heat_soaks import Soaks
 from orchestrator.merge.injected import injected
 from orchestrator.merge.lost_launches import Lost
 from orchestrator.merge.paces import paces
 from orchestrator.merge.times import iso
+from orchestrator.merge.wrong_bits import Share, Uncounted
 from orchestrator.report.burn_in import BurnInReport, CheckReport, GpuBurnIn, PaceReport, ReasonReport
 from orchestrator.report.health import HealthReport
 from protocol.cell import Cell, Device, DeviceKind, Workload
-from protocol.verification import Mismatch, Verification
+from protocol.verification import Verification
 
 
 @dataclass(frozen=True)
@@ -41,8 +52,10 @@ class _Good:
 class _Night:
     """What all GPUs share. paces: by device, what its rates say. soaks: what of them is left out.
 
+    uncounted: launches without a result that counts which verified something.
     done: cells and rounds of which there is a result. lost: launches without one that are a finding. waits: when a
     device may have waited for one that was not ready, by segment. stalled: launches in which a worker stood still.
+    at_work: when each device was.
     """
 
     archive: Archive
@@ -52,10 +65,12 @@ class _Night:
     compared: Comparison
     paces: Mapping[str, Mapping[str, Told]]
     soaks: Soaks
+    uncounted: tuple[Uncounted, ...]
     done: frozenset[tuple[str, int]]
     lost: tuple[Lost, ...]
     waits: Mapping[Segment, Sequence[Span]]
     stalled: tuple[_Good, ...]
+    at_work: Mapping[str, loads.Work]
 
 
 def burn_in(archive: Archive, evidence: Evidence, judged: HealthReport) -> BurnInReport | None:
@@ -69,19 +84,23 @@ def burn_in(archive: Archive, evidence: Evidence, judged: HealthReport) -> BurnI
         for attempt in archive.attempts
         if attempt.start.launch in evidence.launches
     ]
+    uncounted = wrong_bits.uncounted(archive, evidence)
     soaks = heat_soaks.heat_soaks(archive, evidence, asked)
     launched = [(one.attempt, one.cell, one.evidence) for one in good]
     rates = paces(archive.stored.devices, launched, evidence.devices, soaks)
     lost = lost_launches.lost(archive, asked)
     done = frozenset((one.cell.id, one.attempt.start.round) for one in good)
-    compared, told = compare.compare(list(_samples(good))), waits.told(archive, lost)
+    compared, told = compare.compare(list(_samples(good, uncounted))), waits.told(archive, lost)
     stalled = tuple(one for one in good if one.evidence.stalls)
-    night = _Night(archive, evidence, judged, asked, compared, rates, soaks, done, lost, told, stalled)
+    loaded = loads.at_work(archive, evidence, lost)
+    night = _Night(
+        archive, evidence, judged, asked, compared, rates, soaks, uncounted, done, lost, told, stalled, loaded
+    )
     gpus = []
     labels = {device.uuid: device.label for device in archive.stored.devices}
     for device in archive.stored.devices:
         mine = [_share(one, device, labels) for one in good if device.uuid in one.cell.devices]
-        work = _work(night, device, mine)
+        work = _work(night, device, mine, tuple(wrong_bits.shares(uncounted, device, labels)))
         gpus.append(_report(device, work, verdict.judge(work), mine, night))
     return BurnInReport(
         level=asked.level,
@@ -90,7 +109,11 @@ def burn_in(archive: Archive, evidence: Evidence, judged: HealthReport) -> BurnI
         verdict=worst((gpu.verdict for gpu in gpus), default=Verdict.UNKNOWN),
         gpus=tuple(gpus),
         links=tuple(links.rates([(one.cell, one.evidence) for one in good])),
-        injected=tuple(injected(asked.injections, archive.stored.devices, launched, rates, archive.too_hot)),
+        injected=tuple(
+            injected(
+                asked.injections, archive.stored.devices, launched, uncounted, paces=rates, too_hot=archive.too_hot
+            )
+        ),
     )
 
 
@@ -99,30 +122,31 @@ def _share(one: _Good, device: Device, labels: Mapping[str, str]) -> _Good:
     return replace(one, evidence=evidence, doubtful=doubtful)
 
 
-def _samples(good: Sequence[_Good]) -> Iterator[Sample]:
-    for one in good:
-        found, start = one.evidence.verification, one.attempt.start
-        if found is not None:
-            digests = (*found.digests, *found.losses)
-            begun = iso(one.attempt.started)
-            key = (*found.key, f"batch size {start.batch_size}")  # one that was halved has other bits, and may
-            yield Sample(start.device, named(one.cell), start.round, start.launch, key, digests, begun)
+def _samples(good: Sequence[_Good], uncounted: Sequence[Uncounted]) -> Iterator[Sample]:
+    """Of results that do not count too: others who compute on a GPU may slow it down, and never change a bit."""
+    yield from wrong_bits.samples((one.attempt, one.cell, one.evidence.verification) for one in good)
+    yield from wrong_bits.samples((one.attempt, one.cell, one.seen[one.cell.devices[0]]) for one in uncounted)
 
 
-def _work(night: _Night, device: Device, mine: Sequence[_Good]) -> Work:
-    """Everything that is known of one GPU."""
+def _work(night: _Night, device: Device, mine: Sequence[_Good], beside: Sequence[Share]) -> Work:
+    """Everything that is known of one GPU. beside: what counts against it in launches without a result that counts."""
     archive, evidence, compared = night.archive, night.evidence, night.compared
     health, why = _health(device, night.health)
     verified = [(one, one.evidence.verification) for one in mine if one.evidence.verification is not None]
-    not_tested = _not_tested(night, device, verified)
-    cut_off = lost_launches.cut_off(archive, night.lost, device)
-    work = loads.work(((one.attempt, one.evidence) for one in mine), cut_off)
+    not_tested, work = _not_tested(night, device, verified), night.at_work[device.uuid]
     return Work(
         asked_s=night.asked.duration_s,
         served_s=loads.served_s(work),
         cell_s=night.asked.cell_s[device.kind],
-        tallies=_tallies(mine, device.kind),
-        wrong=tuple(_wrong(one, mismatch) for one, found in verified for mismatch in found.kept),
+        tallies=_tallies(mine, beside, device.kind),
+        wrong=(
+            *(
+                wrong_bits.wrong(one.attempt, one.cell, mismatch, doubtful=one.doubtful)
+                for one, found in verified
+                for mismatch in found.kept
+            ),
+            *(wrong for share in beside for wrong in share.wrong),
+        ),
         deviations=tuple(one for one in compared.deviations if one.sample.device == device.uuid),
         undecided=tuple(compare.undecided(device.uuid, compared)),
         failures=(*lost_launches.failures(night.lost, night.done, device), *_skipped(archive, device)),
@@ -131,7 +155,10 @@ def _work(night: _Night, device: Device, mine: Sequence[_Good]) -> Work:
         health_reason=why,
         paces=night.paces.get(device.uuid, {}),
         not_tested=not_tested,
-        interrupted=_cut_short(archive, evidence, device),
+        lost_time=_lost_time(night, device, work),
+        goes_on=evidence.goes_on,
+        interrupted=_cut_short(archive),
+        taken_out=archive.taken_out.get(device.uuid, ""),
         too_hot=_too_hot(archive, device),
         reboots=len({segment.boot_id for segment in archive.segments}) - 1,
         tainted=archive.stored.configuration.tainted,
@@ -165,12 +192,6 @@ def _not_tested(night: _Night, device: Device, verified: Sequence[tuple[_Good, V
     return found | compare.not_tested(device.uuid, night.compared, len(bits))
 
 
-def _wrong(one: _Good, mismatch: Mismatch) -> Wrong:
-    cell, attempt = one.cell, one.attempt
-    seen_at = iso(attempt.segment.at(mismatch.at_ns))
-    return Wrong(cell.workload, cell.precision, attempt.start.round, seen_at, mismatch, one.doubtful)
-
-
 def _planned(
     night: _Night, device: Device, verified: Sequence[tuple[_Good, Verification]], not_tested: Mapping[str, str]
 ) -> Iterator[Planned]:
@@ -197,14 +218,20 @@ def _skipped(archive: Archive, device: Device) -> Iterator[str]:
             yield f"{named(cell)}, all later rounds: it was skipped on every device: {archive.skipped[scope]}"
 
 
-def _tallies(mine: Sequence[_Good], kind: DeviceKind) -> dict[Workload, Tally]:
+def _tallies(mine: Sequence[_Good], beside: Sequence[Share], kind: DeviceKind) -> dict[Workload, Tally]:
     groups: dict[Workload, list[_Good]] = defaultdict(list)
     for one in mine:
         groups[one.cell.workload].append(one)
-    return {workload: _tally(group, kind) for workload, group in groups.items()}
+    more = Counter[Workload]()
+    for share in beside:
+        more[share.workload] += share.mismatches
+    return {
+        workload: _tally(groups.get(workload, ()), more[workload], kind) for workload in dict.fromkeys((*groups, *more))
+    }
 
 
-def _tally(group: Sequence[_Good], kind: DeviceKind) -> Tally:
+def _tally(group: Sequence[_Good], more: int, kind: DeviceKind) -> Tally:
+    """more: mismatches of launches that are no evidence for anything else."""
     found = [one.evidence.verification for one in group if one.evidence.verification is not None]
     return Tally(
         launches=len(group),
@@ -212,7 +239,7 @@ def _tally(group: Sequence[_Good], kind: DeviceKind) -> Tally:
         operations=sum(one.operations for one in found),
         verified_bytes=sum(one.verified_bytes for one in found),
         measured_s=sum(one.evidence.measured_s for one in group),
-        mismatches=sum(one.mismatches for one in found),
+        mismatches=sum(one.mismatches for one in found) + more,
         method=memory_patterns.method(found),
         covered=memory_share.covered(found, kind),
     )
@@ -236,15 +263,20 @@ def _too_hot(archive: Archive, device: Device) -> str:
     return f"{reason}; first at {iso(seconds)}"
 
 
-def _cut_short(archive: Archive, evidence: Evidence, device: Device) -> str:
-    """Why the device was not at work for the whole night; empty where it was."""
-    if device.uuid in archive.taken_out:
-        return f"the GPU was taken out: {archive.taken_out[device.uuid]}"
-    if evidence.goes_on:
-        return "it still goes on"
-    if archive.finished is None:
-        return "the orchestrator died; `resume` goes on"
-    return archive.finished.reason if archive.finished.interrupted else ""
+def _lost_time(night: _Night, device: Device, work: loads.Work) -> str:
+    """When a device was not at work, and why, in words."""
+    stalled = ((one.attempt, one.cell, one.evidence.stalls) for one in night.stalled if device.uuid in one.cell.devices)
+    lost = [one for one in night.lost if device.uuid in one.cell.devices]
+    return lost_time.words(night.archive, work, stalled, lost, _explained(night, device))
+
+
+def _cut_short(archive: Archive) -> str:
+    """Why the run was not gone on with to its end, and when; empty where it was."""
+    finished = archive.finished
+    if finished is None:
+        return "the orchestrator died"
+    when = iso(archive.segments[-1].at(finished.at_ns))
+    return f"{finished.reason}, {when}" if finished.interrupted else ""
 
 
 def _report(device: Device, work: Work, judged: Judged, mine: Sequence[_Good], night: _Night) -> GpuBurnIn:
@@ -281,6 +313,7 @@ def _check(workload: Workload, tally: Tally) -> CheckReport:
         measured_seconds=tally.measured_s,
         mismatches=tally.mismatches,
         error_bound=None if tally.mismatches else verdict.bound(tally.checks),
+        error_bound_per_hour=None if tally.mismatches else verdict.bound(tally.measured_s / 3600),
         method=tally.method,
         covered_share=None if tally.covered is None else tally.covered.share,
         covered="" if tally.covered is None else tally.covered.words,

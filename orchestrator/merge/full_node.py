@@ -2,10 +2,12 @@
 
 A run that measured in both modes has each cell twice on each device; their ratio is a result. What differs in more than
 the mode has none: the fact is said instead. The variance of launches is pooled as between two runs (stats/two_runs.py).
+Both figures are geometric means over the launches, because the ratio and its interval are: medians beside them may say
+something else where a side has two kinds of launches.
 """
 
 from collections.abc import Iterator, Sequence
-from statistics import median
+from statistics import geometric_mean
 from typing import Final, NamedTuple
 
 import msgspec
@@ -90,11 +92,15 @@ def _told(one: _Both, cell: str, reason: str | None, judged: Judged | None) -> F
         input_size=one.key.input_size,
         batch_size_requested=one.key.batch_size,
         metric=next((name for name in names if getattr(one.solo, name) is not None), names[0]),
-        solo=median(one.solo.launch_values) if one.solo.launch_values else None,
-        loaded=median(one.loaded.launch_values) if one.loaded.launch_values else None,
+        solo=_middle(one.solo.launch_values),
+        loaded=_middle(one.loaded.launch_values),
         ratio=None if judged is None else judged.ratio,
         low=None if judged is None else judged.low,
         high=None if judged is None else judged.high,
         lost_percent=None if judged is None else (1 - 1 / judged.ratio) * 100,
         not_comparable=reason,
     )
+
+
+def _middle(values: Sequence[float]) -> float | None:
+    return geometric_mean(values) if values and min(values) > 0 else None

@@ -21,6 +21,9 @@ from orchestrator.merge.whose import Fault
 from orchestrator.report.health import DeviceHealth, HealthReport, NodeHealth, SignalReport, XidReport
 from protocol.cell import Device, DeviceKind
 
+Span = tuple[int, int]
+"""From when to when, in monotonic nanoseconds."""
+
 _ALIKE: Final = {
     "vbios_version": "VBIOS",
     "power_limit_w": "power limit in W",
@@ -38,8 +41,10 @@ def health(archive: Archive, evidence: Evidence, faults: Mapping[int, Fault]) ->
     """The verdicts on every device of the run and on the machine. faults: whose failures were, by launch."""
     rules, devices = limits.load(), archive.stored.devices
     accusing = {launch for launch, fault in faults.items() if fault.blame is Blame.DEVICE}
+    worked = _worked(archive)
     found = tuple(
-        _device(device, _opinion(device, archive, evidence, rules, accusing), archive, evidence) for device in devices
+        _device(device, _opinion(device, archive, evidence, rules, accusing, worked=worked), archive, evidence)
+        for device in devices
     )
     node = _node(
         verdict.of_node(
@@ -47,7 +52,7 @@ def health(archive: Archive, evidence: Evidence, faults: Mapping[int, Fault]) ->
             reboots=sum(before.boot_id != after.boot_id for before, after in pairwise(archive.segments)),
             differences=tuple(_differences(devices)),
             gpus=any(device.kind is DeviceKind.CUDA for device in devices),
-            gap=verdict.broke_off(evidence.courses.looks.get("", ()), _work(archive)),
+            gap=verdict.broke_off(evidence.courses.looks.get("", ()), _work(archive, worked)),
         )
     )
     return HealthReport(
@@ -96,9 +101,15 @@ def _said(report: HealthReport, state: State) -> Iterator[str]:
 
 
 def _opinion(
-    device: Device, archive: Archive, evidence: Evidence, rules: limits.HealthRules, accusing: Collection[int]
+    device: Device,
+    archive: Archive,
+    evidence: Evidence,
+    rules: limits.HealthRules,
+    accusing: Collection[int],
+    *,
+    worked: Mapping[str, Mapping[Segment, Span]],
 ) -> Opinion:
-    """accusing: launches whose failure is told to be the device's."""
+    """accusing: launches whose failure is told to be the device's. worked: as of `_worked`."""
     if device.kind is not DeviceKind.CUDA:
         return verdict.not_applicable("no GPU")
     courses = evidence.courses
@@ -108,7 +119,7 @@ def _opinion(
     failed = [
         (attempt.start.launch, attempt.failure)
         for attempt in archive.attempts
-        if attempt.device == device.uuid and attempt.failure is not None
+        if attempt.failure is not None and attempt.device == device.uuid
     ]
     case = Case(
         board=Board(
@@ -127,26 +138,31 @@ def _opinion(
         accused=tuple(failure for launch, failure in failed if launch in accusing),
     )
     required = {*rules.levels[_level(archive)].required, *archive.stored.configuration.required_signals}
-    gap = verdict.broke_off(courses.looks.get(device.uuid, ()), _work(archive, device.uuid))
+    gap = verdict.broke_off(courses.looks.get(device.uuid, ()), _work(archive, worked, device.uuid))
     return verdict.of_gpu(case, required, gap=gap)
 
 
-def _work(archive: Archive, uuid: str = "") -> Iterator[Work]:
-    """From the first launch on a GPU to the end of the last, of each segment; on any GPU where it had none itself.
-
-    A launch on several is work of each of them.
-    """
-    gpus = {other.uuid for other in archive.stored.devices if other.kind is DeviceKind.CUDA}
-    worked = {cell.id: {*cell.devices} for cell in archive.stored.plan.cells}
-    own = {uuid} & {device for attempt in archive.attempts for device in worked[attempt.start.cell]}
-    spans: dict[Segment, tuple[int, int]] = {}
+def _worked(archive: Archive) -> dict[str, dict[Segment, Span]]:
+    """Device → segment → from the first launch on it to the end of the last. A launch on several is work of each."""
+    devices = {cell.id: cell.devices for cell in archive.stored.plan.cells}
+    found: dict[str, dict[Segment, Span]] = {}
     for attempt in archive.attempts:
-        here = worked[attempt.start.cell] & (own or gpus)
-        if attempt.end is not None and attempt.lasted_ms is not None and here:
-            begin_ns, end_ns = spans.get(attempt.segment, (attempt.start.at_ns, attempt.end.at_ns))
-            spans[attempt.segment] = min(begin_ns, attempt.start.at_ns), max(end_ns, attempt.end.at_ns)
-    for segment, (begin_ns, end_ns) in spans.items():
-        yield Work(segment.boot_id, begin_ns, end_ns, archive.telemetry_ended.get(segment))
+        for uuid in devices[attempt.start.cell]:
+            spans = found.setdefault(uuid, {})
+            if attempt.end is not None and attempt.lasted_ms is not None:
+                begin_ns, end_ns = spans.get(attempt.segment, (attempt.start.at_ns, attempt.end.at_ns))
+                spans[attempt.segment] = min(begin_ns, attempt.start.at_ns), max(end_ns, attempt.end.at_ns)
+    return found
+
+
+def _work(archive: Archive, worked: Mapping[str, Mapping[Segment, Span]], uuid: str = "") -> Iterator[Work]:
+    """The work on a GPU in each segment; that on any GPU where it had none itself."""
+    gpus = [other.uuid for other in archive.stored.devices if other.kind is DeviceKind.CUDA]
+    of = [worked[one] for one in ([uuid] if uuid in worked else gpus) if one in worked]
+    for segment in dict.fromkeys(archive.segments):
+        if spans := [its[segment] for its in of if segment in its]:
+            begin_ns, end_ns = min(begin for begin, _ in spans), max(end for _, end in spans)
+            yield Work(segment.boot_id, begin_ns, end_ns, archive.telemetry_ended.get(segment))
 
 
 def _differences(devices: Sequence[Device]) -> Iterator[str]:

@@ -4,7 +4,7 @@
     slowed       ──▶ is the device slower, over the night or beside its siblings?
     hot          ──▶ was its load ended?
 
-A launch without a result brought nothing about that could be found: it is left out.
+A launch without a result that counts brought nothing about that had to be found: it is left out, unless it was found.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -15,6 +15,7 @@ from orchestrator.burn_in.verdict import Pace, Told, named
 from orchestrator.configuration.naming import counted
 from orchestrator.disk.evidence import LaunchEvidence
 from orchestrator.merge.paces import Launched
+from orchestrator.merge.wrong_bits import Uncounted
 from orchestrator.report.burn_in import InjectedReport
 from protocol.cell import Device, Workload
 
@@ -23,10 +24,15 @@ def injected(
     asked: Sequence[Asked],
     devices: Sequence[Device],
     good: Sequence[Launched],
+    uncounted: Sequence[Uncounted],
+    *,
     paces: Mapping[str, Mapping[str, Told]],
     too_hot: Collection[str],
 ) -> Iterator[InjectedReport]:
-    """Each fault, in the order in which they were asked for. good: launches with a result."""
+    """Each fault, in the order in which they were asked for. good: launches with a result.
+
+    uncounted: others, that verified something.
+    """
     known = {device.uuid: device for device in devices}
     for one in asked:
         mine = [launch for launch in good if one.device in launch[1].devices]
@@ -35,17 +41,21 @@ def injected(
         elif one.slow_percent:
             found, outcome = _slowed(mine, paces.get(one.device, {}))
         else:
-            found, outcome = _flipped([launch for launch in mine if launch[0].start.round == one.round])
+            asked_for = [launch for launch in mine if launch[0].start.round == one.round]
+            beside = (other for other in uncounted if one.device in other.cell.devices and other.any_wrong)
+            more = sum(1 for other in beside if other.attempt.start.round == one.round)
+            found, outcome = _flipped(asked_for, more)
         fault = injections.told(one, known[one.device])
         yield InjectedReport(gpu_uuid=one.device, fault=fault, found=found, outcome=outcome)
 
 
-def _flipped(mine: Sequence[Launched]) -> tuple[bool, str]:
-    if not mine:
+def _flipped(mine: Sequence[Launched], more: int) -> tuple[bool, str]:
+    """more: launches without a result that counts in which it was found."""
+    if not mine and not more:
         return False, "not brought about: no launch of that round has a result"
     missed = dict.fromkeys(named(cell) for _, cell, evidence in mine if not _is_wrong(evidence))
-    number = sum(_is_wrong(evidence) for _, _, evidence in mine)
-    words = f"brought about in {counted(len(mine), 'launch', 'launches')}, found in {number}"
+    number = more + sum(_is_wrong(evidence) for _, _, evidence in mine)
+    words = f"brought about in {counted(len(mine) + more, 'launch', 'launches')}, found in {number}"
     return not missed, f"{words}, not in {', '.join(missed)}" if missed else words
 
 

@@ -7,6 +7,7 @@ The entries of a launch add up to its whole time: what the worker does not tell 
 """
 
 from collections.abc import Sequence
+from operator import attrgetter
 from statistics import median
 from typing import Final
 
@@ -18,6 +19,7 @@ from protocol.result import Ledger
 
 _MEASURING: Final = frozenset({"load_ms", "warm_up_ms", "measure_ms"})
 """What is no overhead."""
+_isolating: Final = attrgetter(*(name for name in Ledger.__struct_fields__ if name not in _MEASURING))
 
 
 def ledger(launches: Sequence[tuple[Ledger, Attempt]]) -> LaunchLedger | None:
@@ -42,5 +44,5 @@ def record_ms(spent: Ledger, attempt: Attempt) -> float | None:
 
 def overhead_ms(spent: Ledger, attempt: Attempt) -> float:
     """What a launch cost beyond loading, warm-up and measuring, as far as it was seen."""
-    seen = sum(getattr(spent, name) for name in Ledger.__struct_fields__ if name not in _MEASURING)
-    return float(seen + (record_ms(spent, attempt) or 0.0) + (attempt.left.teardown_ms if attempt.left else 0.0))
+    teardown_ms = attempt.left.teardown_ms if attempt.left else 0.0
+    return float(sum(_isolating(spent)) + (record_ms(spent, attempt) or 0.0) + teardown_ms)

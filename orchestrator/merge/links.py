@@ -13,30 +13,37 @@ from orchestrator.configuration.resolved import StoredRun
 from orchestrator.disk.evidence import LaunchEvidence
 from orchestrator.report.burn_in import LinksReport
 from protocol.cell import Cell, Device, Workload
-from protocol.verification import Mismatch
+from protocol.verification import Mismatch, Verification
 
 _NONE = "it has none in this run"
 _SLICE = "a slice of a GPU has no links of its own"
 
 
 def share(evidence: LaunchEvidence, cell: Cell, device: str, labels: Mapping[str, str]) -> tuple[LaunchEvidence, bool]:
-    """What a launch says of one of its devices: what that verified, and the mismatches that count against it.
-
-    Also whether all of these are doubtful. labels: device → how people call it.
-    """
-    leader = evidence.verification
-    if len(cell.devices) == 1 or leader is None:
+    """What a launch with a result says of one of its devices, as `attributed` has it."""
+    if len(cell.devices) == 1 or evidence.verification is None:
         return evidence, False
-    seen = {cell.devices[0]: leader, **evidence.others}
+    seen = {cell.devices[0]: evidence.verification, **evidence.others}
+    own, doubtful = attributed(seen, cell, device, labels)
+    return dataclasses.replace(evidence, verification=own), doubtful
+
+
+def attributed(
+    seen: Mapping[str, Verification], cell: Cell, device: str, labels: Mapping[str, str], *, cut_off: bool = False
+) -> tuple[Verification | None, bool]:
+    """What one of a launch's devices verified, and the mismatches that count against it. None: it says nothing.
+
+    Also whether all of these are doubtful. seen: device → what it has found. labels: device → how people call it.
+    cut_off: the launch ended before all had their result.
+    """
     own = seen.get(device)
-    if own is None:
-        return dataclasses.replace(evidence, verification=None), False
-    mine = [one for one in blame.blamed(seen) if one.device == device]
+    if own is None or len(cell.devices) == 1:
+        return own, False
+    mine = [one for one in blame.blamed(seen, cut_off=cut_off) if one.device == device]
     more = sum(one.mismatches - len(one.kept) for one in seen.values()) if mine else 0
     kept = tuple(_in_words(one, labels) for one in mine)
-    attributed = msgspec.structs.replace(own, mismatches=len(kept) + more, kept=kept)
     doubtful = bool(mine) and all(one.doubtful for one in mine)
-    return dataclasses.replace(evidence, verification=attributed), doubtful
+    return msgspec.structs.replace(own, mismatches=len(kept) + more, kept=kept), doubtful
 
 
 def not_tested(device: Device, run: StoredRun, taken_out: Collection[str]) -> dict[str, str]:

@@ -1,15 +1,18 @@
 """When each device was at work in a burn-in: from the launches of its segments to the time that was served. Pure."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from orchestrator.burn_in import served
 from orchestrator.burn_in.served import Span
 from orchestrator.burn_in.verdict import Idle
-from orchestrator.disk.archive import Attempt
-from orchestrator.disk.evidence import LaunchEvidence
+from orchestrator.disk.archive import Archive, Attempt
+from orchestrator.disk.evidence import Evidence, LaunchEvidence
 from orchestrator.disk.records import Segment
+from orchestrator.merge import lost_launches
+from orchestrator.merge.lost_launches import Lost
 from orchestrator.merge.times import iso
 from orchestrator.merge.waits import over_ns
 
@@ -23,6 +26,49 @@ class Load:
 
 
 Work = Mapping[Segment, Load]
+
+
+def at_work(archive: Archive, evidence: Evidence, lost: Sequence[Lost]) -> Mapping[str, Work]:
+    """Every device of a burn-in, by its UUID. Its verdict goes by this, and so does what `resume` is to make up for.
+
+    lost: launches of the run that are a finding.
+    """
+    cells = {cell.id: cell for cell in archive.stored.plan.cells}
+    good = [
+        (attempt, evidence.launches[attempt.start.launch])
+        for attempt in archive.attempts
+        if attempt.start.launch in evidence.launches
+    ]
+    return {
+        device.uuid: work(
+            (one for one in good if device.uuid in cells[one[0].start.cell].devices),
+            lost_launches.cut_off(archive, lost, device),
+        )
+        for device in archive.stored.devices
+    }
+
+
+class Served(NamedTuple):
+    """Of the time that was asked for, what the device has served that has served least, and whether that is too little.
+
+    One that was taken out is not waited for, or the others would do their night twice; unless all of them were.
+    """
+
+    seconds: float
+    short: bool
+
+
+def served_by_all(archive: Archive, evidence: Evidence, out: Collection[str]) -> Served:
+    """What a burn-in has served so far, which `resume` is to make up for. out: devices that were ever taken out."""
+    asked = archive.stored.configuration.burn_in
+    assert asked is not None
+    found = at_work(archive, evidence, lost_launches.lost(archive, asked))
+    waited_for = [device for device in archive.stored.devices if device.uuid not in out] or archive.stored.devices
+    seconds = {device: served_s(found[device.uuid]) for device in waited_for}
+    return Served(
+        min(seconds.values()),
+        any(served.is_short(s, asked.duration_s, asked.cell_s[device.kind]) for device, s in seconds.items()),
+    )
 
 
 def work(good: Iterable[tuple[Attempt, LaunchEvidence]], cut_off: Iterable[Attempt]) -> Work:

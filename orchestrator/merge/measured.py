@@ -116,10 +116,18 @@ def _telemetry(launches: Launches, device: Device) -> Fields:
         "clock_event_reasons": clock_events.words(one.readings.reasons for one in launches),
         "power_capped_percent": _percent(launches, lambda one: one.readings.power_violation),
         "slowdown_percent": _percent(launches, lambda one: one.readings.slowdown),
-        "throttled": any_of(launches, lambda one: validity.throttled(one.readings)),
+        "throttled": _throttled(launches),
         "contaminated": device.busy_with is not None or any(one.beside for one in launches),
         "telemetry_note": "a CPU device has no NVML" if device.kind is DeviceKind.CPU else "; ".join(notes),
     }
+
+
+def _throttled(launches: Launches) -> bool | None:
+    """Whether any launch was. None where none is known to have been, and some were not watched."""
+    states = [validity.throttled(one.readings) for one in launches]
+    if True in states:
+        return True
+    return None if None in states or not states else False
 
 
 def _percent(launches: Launches, read: Callable[[LaunchEvidence], float | None]) -> float | None:
@@ -157,4 +165,6 @@ def _peak_reserved(memory: Memory) -> int | None:
 
 
 def _greater(one: int | None, other: int | None) -> int | None:
-    return max((size for size in (one, other) if size is not None), default=None)
+    if one is None or other is None:
+        return one if other is None else other
+    return max(one, other)

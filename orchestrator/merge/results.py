@@ -4,8 +4,7 @@ An entry is what cells share that differ in workload and batch size alone: _Entr
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 import msgspec
@@ -21,13 +20,10 @@ from orchestrator.report.model import CellEntry
 from orchestrator.report.parts import AttemptReport, Statistics
 from orchestrator.stats.launch import CellFigures
 from protocol.cell import AUTO, Cell, Device, ModelSpec, Workload
-from protocol.paths import RunPaths
+from protocol.paths import attempt_name
 
 OF_MODELS: Final = (Workload.LOAD, Workload.INFERENCE, Workload.TRAINING, Workload.GENERATION)
 """Workloads that measure a model. Of the others, probes measure a device, and one injects faults."""
-
-_WITHIN: Final = RunPaths(Path())
-"""Files as the report names them: within the folder of the run."""
 
 DAMAGED: Final = "damaged"
 """How an attempt ended whose result is missing, or is not what the journal promised."""
@@ -48,8 +44,11 @@ class _Entry(NamedTuple):
     new_tokens: int | None
 
 
-def results(archive: Archive, evidence: Evidence) -> tuple[ModelResult, ...]:
-    """Every planned cell that measures a model, in its entry; entries in the order of the plan."""
+def results(archive: Archive, evidence: Evidence, measured_without: Sequence[ProbeMetrics]) -> tuple[ModelResult, ...]:
+    """Every planned cell that measures a model, in its entry; entries in the order of the plan.
+
+    measured_without: a model, by probes.
+    """
     devices = {device.uuid: device for device in archive.stored.devices}
     models = archive.stored.configuration.by_name
     entries: dict[_Entry, list[Cell]] = {}
@@ -57,7 +56,6 @@ def results(archive: Archive, evidence: Evidence) -> tuple[ModelResult, ...]:
         if cell.workload in OF_MODELS:
             entries.setdefault(_entry(cell), []).append(cell)
     reporter = _Reporter(archive, evidence)
-    measured_without = probes(archive, evidence)
     reached = {
         (uuid, mode): plausibility.reached([probe for probe in measured_without if probe.mode == mode], uuid)
         for uuid, mode in dict.fromkeys((entry.device, entry.mode) for entry in entries)
@@ -247,7 +245,7 @@ def report_attempt(attempt: Attempt, damaged: Mapping[int, str]) -> AttemptRepor
         evidence=failure.evidence if failure else {},
         exit_code=left.exit_code if left else None,
         signal=left.signal if left else None,
-        folder=str(_WITHIN.launch(start.cell, start.attempt).folder),
+        folder=attempt_name(start.cell, start.attempt),
     )
 
 

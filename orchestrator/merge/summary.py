@@ -25,7 +25,7 @@ from orchestrator.sampling import validity
 from orchestrator.stats.siblings import Verdict as SiblingVerdict
 from protocol.exit_codes import MEANING, ExitCode
 
-NO_SCORE: Final = "a score and a rank need a baseline, and none ships with this version"
+NO_SCORE: Final = "a score needs a baseline: --compare-baseline h200-141gb, or one of your own, of `run` or of `report`"
 TAINTED: Final = "tainted: faults were injected on purpose, so nothing here is a measurement"
 _REASONS_OF_A_NIGHT: Final = 3
 """So many groups of GPUs are named with a reason each."""
@@ -115,12 +115,14 @@ def verdict(
     judged: HealthReport,
     night: BurnInReport | None,
     slow: Sequence[Standing],
+    *,
+    counts: CellCounts,
 ) -> Verdict:
     """The exit code and every reason for it. What does not fit is listed and counts as complete.
 
     slow: how each GPU stands beside its siblings; a straggler is said, and changes no exit code.
+    counts: those of the summary.
     """
-    counts = _counts(archive, evidence)
     reasons: list[str] = [TAINTED] if archive.stored.configuration.tainted else []
     reasons.extend(_without_end(archive, evidence))
     if counts.missing:

@@ -142,14 +142,29 @@ def begun(tmp_path: Path, *options: str) -> subprocess.CompletedProcess[str]:
     return python("-m", "orchestrator", *TINY, *options, cwd=tmp_path)
 
 
-def test_a_port_in_use_is_refused_before_anything_is_measured(tmp_path: Path, taken: int) -> None:
-    """In a sentence, with exit code 2 and without a run's folder."""
-    done = begun(tmp_path, "--metrics-port", str(taken))
+REHEARSED = pytest.mark.parametrize("rehearsed", [(), ("--dry-run",)], ids=["run", "dry-run"])
+
+
+@REHEARSED
+def test_a_port_in_use_is_refused_before_anything_is_measured(
+    tmp_path: Path, taken: int, rehearsed: tuple[str, ...]
+) -> None:
+    """In a sentence, with exit code 2 and without a run's folder; also by --dry-run."""
+    done = begun(tmp_path, "--metrics-port", str(taken), *rehearsed)
     assert done.returncode == 2
     assert f"--metrics-port: port {taken} of 127.0.0.1 is in use; choose another" in done.stderr
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_dry_run_leaves_nothing_of_metrics(tmp_path: Path, port: int) -> None:
+    """It looks whether they could be told, and neither writes the file nor keeps the port."""
+    done = begun(tmp_path, "--metrics-file", "a.prom", "--metrics-port", str(port), "--dry-run")
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "Nothing was run or written.")
+    assert list(tmp_path.iterdir()) == []
+    socket.create_server(("127.0.0.1", port)).close()
+
+
+@REHEARSED
 @pytest.mark.parametrize(
     ("name", "words"),
     [
@@ -159,10 +174,12 @@ def test_a_port_in_use_is_refused_before_anything_is_measured(tmp_path: Path, ta
         ("m" * 240 + ".prom", "name is too long|name too long"),
     ],
 )
-def test_a_file_that_cannot_be_is_refused_before_anything_is_measured(tmp_path: Path, name: str, words: str) -> None:
+def test_a_file_that_cannot_be_is_refused_before_anything_is_measured(
+    tmp_path: Path, name: str, words: str, rehearsed: tuple[str, ...]
+) -> None:
     """Another suffix, a folder that is not there, a folder, a name that leaves no room for a temporary one."""
     (tmp_path / "folder.prom").mkdir()
-    done = begun(tmp_path, "--metrics-file", name)
+    done = begun(tmp_path, "--metrics-file", name, *rehearsed)
     assert done.returncode == 2
     assert re.search(f"--metrics-file: .*({words})", done.stderr, re.IGNORECASE)
     assert [path.name for path in tmp_path.iterdir()] == ["folder.prom"]

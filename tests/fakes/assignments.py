@@ -32,7 +32,7 @@ from protocol.cell import (
 from protocol.failure import Phase
 from protocol.messages import Assign, Deadlines, Measurement, Outcome
 from protocol.result import Result
-from protocol.verification import Verification
+from protocol.verification import Seen, Verification
 from worker import classify
 from worker.stage import Stage
 
@@ -223,13 +223,17 @@ def assignment(
 
 
 class Listener:
-    """Hears what a stage says: the phases, and how often each told how far it was."""
+    """Hears what a stage says: the phases, how often each told how far it was, and what was seen to be wrong."""
 
     def __init__(self) -> None:
         self.phases: list[Phase] = []
         self.progress: list[tuple[Phase, float]] = []
+        self.seen: list[Seen] = []
         self.stage = Stage(
-            self.phases.append, lambda phase, fraction: self.progress.append((phase, fraction)), time.monotonic_ns()
+            self.phases.append,
+            lambda phase, fraction: self.progress.append((phase, fraction)),
+            self.seen.append,
+            time.monotonic_ns(),
         )
 
 

@@ -14,6 +14,7 @@ from orchestrator.configuration.resolved import Configuration
 from orchestrator.errors import ConfigError
 from protocol.cell import DeviceKind, Mode, Workload
 from tests.fakes.configurations import configuration
+from tests.fakes.nvml import ROOT
 from tests.fakes.runs import FakeRun, gpus
 
 TABLE = levels.load()
@@ -58,6 +59,16 @@ def test_what_is_no_duration(text: str) -> None:
 def test_the_duration_means_a_level(seconds: float, level: str) -> None:
     """Up to ten minutes, up to an hour, longer."""
     assert TABLE.level_for(seconds) == level
+
+
+def test_the_docs_say_which_models_each_level_trains() -> None:
+    """docs/burn-in.md repeats configs/burn_in.yaml; after a change of it, paste what this test expected."""
+    rows = ["| level | on a GPU | on a CPU device |", "|---|---|---|"]
+    for name, level in levels.load().levels.items():
+        kinds = (level.replay[kind] for kind in (DeviceKind.CUDA, DeviceKind.CPU))
+        trained = (", ".join(f"{model} ({precision})" for model, precision in kind.items()) for kind in kinds)
+        rows.append(f"| `{name}` | {' | '.join(trained)} |")
+    assert "\n".join(rows) in (ROOT / "docs" / "burn-in.md").read_text(encoding="utf-8")
 
 
 def test_the_levels_that_ship_name_models_that_ship() -> None:

@@ -1,14 +1,10 @@
 """burn_in/served.py: what counts as time at work, and which gaps in it are told."""
 
-import msgspec
 import pytest
 
 from orchestrator.burn_in import served
-from orchestrator.disk.records import End, Record, Segment, Start, TakenOut
-from protocol.failure import Category, Failure, Phase
 
 S = 10**9
-ENDED = Failure(category=Category.STOPPED, message="", phase=Phase.MEASURE)
 
 
 def spans(*pairs: tuple[float, float]) -> list[tuple[int, int]]:
@@ -83,51 +79,7 @@ def test_which_gaps_are_told(
     assert list(served.idle(spans(*work), spans(*explained))) == [(at * S, seconds) for at, seconds in gaps]
 
 
-def segment(begin_s: float) -> Segment:
-    """Begun then."""
-    at_ns = round(begin_s * S)
-    return Segment(boot_id="b", driver_version=None, tool_version="", pid=1, wall=0.0, monotonic_ns=at_ns)
-
-
-ALONE = {"c": ("d",)}
-
-
-def launch(
-    number: int, begin_s: float, end_s: float | None, phase: Phase = Phase.MEASURE, cell: str = "c"
-) -> list[Record]:
-    """One with an end, or without."""
-    failure = msgspec.structs.replace(ENDED, phase=phase)
-    begun = Start(launch=number, cell=cell, attempt=1, round=0, device="d", batch_size=1, at_ns=round(begin_s * S))
-    return [begun] if end_s is None else [begun, End(launch=number, at_ns=round(end_s * S), failure=failure)]
-
-
-def test_what_was_served_before() -> None:
-    """Of earlier segments up to their last end, where they began a launch at all; nothing of the newest."""
-    records: list[Record] = [segment(1000), *launch(1, 1008, 1030), *launch(2, 1031, None)]
-    assert served.before([*records, segment(5000)], ALONE) == 30
-    for begin_s in (5000, 6000, 7000):
-        records += [segment(begin_s)]  # each ended while it imported
-    assert served.before([*records, segment(8000)], ALONE) == 30
-    again = [segment(8000), *launch(3, 8010, 8050)]
-    assert served.before([*records, *again], ALONE) == 30
-    other = [segment(9000), *launch(4, 9001, None)]
-    late = End(launch=2, at_ns=9010 * S, failure=ENDED)  # as the next segment finds it
-    assert served.before([*records, *again, segment(9000), late, *other], ALONE) == 80
-    assert served.before([*records, *again, segment(9000), late, segment(9500)], ALONE) == 80
-
-
-@pytest.mark.parametrize("phase", list(Phase))
-def test_what_ended_before_it_was_at_work_has_served_nothing(phase: Phase) -> None:
-    """Neither itself nor as the start of a segment; from its warm-up on it has."""
-    records: list[Record] = [segment(0), *launch(1, 0, 40, phase), segment(5000)]
-    assert served.before(records, ALONE) == (0 if phase in {Phase.START, Phase.IMPORT, Phase.BUILD} else 40)
-
-
-@pytest.mark.parametrize(("out", "expected_s"), [((), 20), (("late",), 40), (("late", "d", "third"), 20)])
-def test_the_device_that_served_least_counts(out: tuple[str, ...], expected_s: float) -> None:
-    """Each must have its time; but for one that was taken out, for which the others would go on all night again."""
-    devices = {"c": ("d",), "late": ("late",), "all": ("d", "late", "third"), "third": ("third",)}
-    records: list[Record] = [segment(0), *launch(1, 0, 30), *launch(2, 20, 30, cell="third")]
-    records += [*launch(3, 30, 40, cell="all"), *launch(4, 32, None, cell="late")]
-    taken_out = [TakenOut(device=uuid, at_ns=45 * S, reason="it is gone") for uuid in out]
-    assert served.before([*records, *taken_out, segment(5000)], devices) == expected_s
+@pytest.mark.parametrize(("served_s", "short"), [(3420 - 10 - 20 - 1, True), (3420 - 10 - 20, False), (3600, False)])
+def test_what_is_too_little(served_s: float, short: bool) -> None:
+    """Less than 95 %, but for ten seconds and a launch, of an hour of cells of 20 s."""
+    assert served.is_short(served_s, 3600, 20) is short

@@ -199,7 +199,12 @@ def test_other_bits_than_in_other_rounds_fail() -> None:
         ({"reboots": 1}, Action.MONITOR),
         ({"idle": (Idle("01:00", 75),)}, Action.MONITOR),
         ({"tainted": True}, Action.NOTHING),
-        ({"interrupted": "stopped on request"}, Action.NOTHING),
+        ({"interrupted": "stopped on request"}, Action.RESUME),
+        ({"served_s": 500}, Action.RESUME),
+        ({"served_s": 500, "beside": ("PID 7",)}, Action.AGAIN),
+        ({"interrupted": "stopped on request", "reboots": 1}, Action.MONITOR),
+        ({"interrupted": "stopped on request", "goes_on": True}, Action.NOTHING),
+        ({"taken_out": "it is gone"}, Action.AGAIN),
         ({"undecided": ("soak",)}, Action.NOTHING),
         ({"wrong": (wrong(beyond=False, again=10, elements=1000),)}, Action.MONITOR),
         ({"paces": {"over the night": Told(Pace.SLOWER, "-4 %")}}, Action.MONITOR),
@@ -213,7 +218,24 @@ def test_what_to_do(facts: dict[str, object], action: Action) -> None:
 def test_an_interrupted_night_is_not_also_a_short_one() -> None:
     """It says why, and once."""
     found = judge(changed(interrupted="stopped on request", served_s=10))
-    assert [reason.text for reason in found.reasons] == ["the night was cut short: stopped on request"]
+    todo = "`gpubench-orchestrate resume` goes on until it has its time"
+    assert [reason.text for reason in found.reasons] == [f"the night was cut short: stopped on request; {todo}"]
+
+
+@pytest.mark.parametrize(
+    "for_good",
+    [{"idle": (Idle("01:00", 75),)}, {"beside": ("PID 7",)}, {"reboots": 1}, {"failures": ("soak: crashed",)}],
+)
+def test_time_that_is_missing_is_made_up_for_unless_more_time_does_not_help(for_good: dict[str, object]) -> None:
+    """The reason says when and why it is missing, and what to do."""
+    short = {"served_s": 500, "lost_time": "a worker stood still, 80 s from 01:00 on"}
+    (reason,) = judge(changed(**short)).reasons
+    assert reason.text == (
+        "at work for 500 s of the 600 s asked for: a worker stood still, 80 s from 01:00 on; "
+        "`gpubench-orchestrate resume` goes on until it has its time"
+    )
+    first, *_ = judge(changed(**short, **for_good)).reasons
+    assert first.text.endswith("on; `resume` makes up for the time, and not for what else is UNKNOWN here: begin again")
 
 
 def test_the_gravest_wins_and_all_are_told() -> None:

@@ -7,6 +7,13 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
+from orchestrator.burn_in import asked, levels
+from orchestrator.burn_in import plan as burn_in_plan
+from orchestrator.cli.dry_run import describe
+from orchestrator.configuration import catalogue
+from tests.fakes.configurations import configuration
+from tests.fakes.runs import gpus
+
 Invoke = Callable[..., Result]
 NIGHT = ("--burn-in", "10m", "--gpu-ids", "cpu:0,cpu:1", "--dry-run")
 
@@ -53,7 +60,6 @@ def test_a_dry_run_shows_the_faults_that_it_brings_about(invoke: Invoke) -> None
     [
         (("--steps",), "Steps of load: 1 s at work, 1 s at rest, one device after the other."),
         (("--steps", "--in-phase"), "Steps of load: 1 s at work, 1 s at rest, all devices in phase."),
-        (("--max-temperature", "85"), "A GPU that is at 85 degrees C for 10 s is stopped, and fails."),
         (("--in-phase",), "Note: --in-phase changes nothing: it is about --steps."),
     ],
 )
@@ -114,6 +120,16 @@ def test_a_limit_of_heat_without_a_gpu_is_said(invoke: Invoke) -> None:
     """Nobody reads the temperature of a CPU device, and nothing will be stopped."""
     shown = " ".join(invoke(*NIGHT, "--max-temperature", "85").output.split())
     assert shown.count("Note: --max-temperature changes nothing: it is about GPUs, and there is none in this run.") == 1
+    assert "is stopped, and fails" not in shown
+
+
+def test_a_limit_of_heat_is_shown_where_there_is_a_gpu() -> None:
+    """With how long it takes."""
+    table = levels.load()
+    night = asked.configured(configuration(models=()), "10m", None, catalogue.load(), table)
+    limited = asked.with_temperature_stop(night, 85)
+    shown = describe(burn_in_plan.make(limited, gpus(2), table), limited, gpus(2))
+    assert "A GPU that is at 85 degrees C for 10 s is stopped, and fails." in shown
 
 
 def test_what_a_burn_in_listens_to_has_no_note(invoke: Invoke) -> None:

@@ -17,12 +17,15 @@ from msgspec.structs import replace
 
 from orchestrator import report, run
 from orchestrator.cli import program
-from orchestrator.cli.ending import in_one_line
+from orchestrator.cli.ending import Ending, in_one_line
+from orchestrator.cli.status import describe
 from orchestrator.configuration.resolved import StoredRun
 from orchestrator.disk import reporting, run_files
+from orchestrator.disk.standing import look
 from orchestrator.errors import StorageError, UserError
 from orchestrator.health.verdict import Verdict as Health
 from orchestrator.machine import seen
+from orchestrator.processes.signals import StopSignals
 from orchestrator.report import files
 from orchestrator.report.comparisons import Standing
 from orchestrator.report.model import CellCounts, Report, Verdict
@@ -300,3 +303,38 @@ def test_the_last_line_says_why_there_is_less_and_yet_nothing_failed(dropped: in
     none = dict.fromkeys(CellCounts.__struct_fields__, 0)
     cells = CellCounts(**none | {"planned": 19, "ok": 5, "dropped": dropped})
     assert in_one_line("run", "complete", cells, 0, None) == f"run: complete, {words}, exit code 0"
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "words"),
+    [
+        (["PASS"] * 8, "8 PASS"),
+        (["PASS", "PASS", "FAIL", "PASS"], "3 PASS, GPU 2 FAIL"),
+        (["WARN", "UNKNOWN", "FAIL"], "GPU 2 FAIL, GPU 1 UNKNOWN, GPU 0 WARN"),
+        (["UNKNOWN"] * 7 + ["FAIL"], "GPU 7 FAIL, 7 UNKNOWN"),
+    ],
+)
+def test_the_last_line_of_a_burn_in_has_its_verdicts(verdicts: list[str], words: str) -> None:
+    """With --quiet it is all that is told: who did not pass is named, unless there are many."""
+    cells = CellCounts(**dict.fromkeys(CellCounts.__struct_fields__, 0) | {"planned": 13, "ok": 13})
+    judged = {f"GPU {number}": verdict for number, verdict in enumerate(verdicts)}
+    told = in_one_line("run", "complete", cells, 3, "r.json", burn_in=judged)
+    assert told == f"run: complete, 13 of 13 cells ok; burn-in: {words}; exit code 3; report: r.json"
+
+
+def test_a_burn_in_that_is_over_says_it_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At its end, to who is told, and in `status`."""
+    for name in ("fsync", "fdatasync"):
+        monkeypatch.setattr(f"os.{name}", lambda _fd: None)
+    night = Night(tmp_path / "run", gpus(2), "10m")
+    night.work(last=2)
+    night.well()
+    night.finish()
+    report = reporting.write(night.stored, night.paths)
+    with StopSignals() as stop_signals:
+        ending = Ending(stop_signals)
+    ending.paths = night.paths
+    ending.reported(report, None, ExitCode.INCOMPLETE)
+    assert "; burn-in: GPU 0 UNKNOWN, GPU 1 UNKNOWN; exit code 4" in ending.line()
+    status, _ = look(run_files.load(night.paths), night.paths)
+    assert "; burn-in: GPU 0 UNKNOWN, GPU 1 UNKNOWN; exit code 4" in describe(status)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import Result
+from msgspec.structs import replace
 
 from orchestrator.cli import benchmark
 from orchestrator.history.place import find
@@ -88,6 +89,18 @@ def test_one_run_is_shown_in_full(invoke: Invoke) -> None:
     told = invoke("history", "show", run_id(3)).stdout
     for words in ("driver 570.86", f"({UUID})", "burn-in FAIL: wrong bits", "resnet50 inference bf16 b8"):
         assert words in told
+
+
+def test_a_burn_in_is_shown_by_its_verdicts(invoke: Invoke, tmp_path: Path) -> None:
+    """It has no figures, so there is no table of them; another run without any says so, too."""
+    words = "checks: soak 24,755; 0 wrong"
+    night = record(1, profile="burn-in quick", burn_in="PASS", burn_in_words=words)
+    where = ("--history-db", str(kept(tmp_path, [replace(night, cells=()), replace(record(2), cells=())]).path))
+    told = invoke("history", "show", run_id(1), *where).stdout
+    assert f"    burn-in PASS: {words}\n\nNo figures: the cells of a burn-in are checks" in told
+    assert "Profile   burn-in quick\n" in told
+    assert "Launches" not in told
+    assert invoke("history", "show", run_id(2), *where).stdout.endswith("No figures: no cell has any.\n")
 
 
 def test_a_trend_is_a_plot_with_its_changes(invoke: Invoke, tmp_path: Path) -> None:
@@ -211,7 +224,7 @@ def test_every_command_understands_the_name_of_a_history_alike(
 @pytest.mark.usefixtures("history")
 def test_the_history_is_exported(invoke: Invoke) -> None:
     """CSV with a row a cell, oldest run first; JSON with all that is kept."""
-    assert invoke("history", "export", "-o", "runs.csv").stdout == "runs.csv: 3 runs\n"
+    assert invoke("history", "export", "-o", "runs.csv").stdout == "runs.csv: 3 runs, 3 rows\n"
     with Path("runs.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     assert [(row["Run"], row["Value"], row["Burn_In"]) for row in rows] == [

@@ -1,7 +1,10 @@
 """What `run` and `report` leave in the history, what they are told of it, and that neither is in their way."""
 
+import contextlib
 import os
+import re
 import shutil
+import sqlite3
 import tempfile
 import threading
 from collections.abc import Callable
@@ -67,6 +70,35 @@ def test_a_run_is_recorded_unless_told_otherwise(invoke: Invoke, tmp_path: Path)
     Path("other.yaml").write_text("history:\n  file: other.db\n")
     invoke(*TINY, "--config", "other.yaml")
     assert len(recorded(tmp_path / "other.db")) == 1
+
+
+@pytest.mark.usefixtures("measured")
+def test_what_will_not_be_recorded_is_told_before_it_begins(invoke: Invoke, tmp_path: Path) -> None:
+    """Another program's file, or a newer version's: once, at the beginning and by --dry-run, and it is not touched."""
+    Path("notes.txt").write_text("mine")
+    newer = kept(tmp_path, [record(1)]).path
+    with contextlib.closing(sqlite3.connect(newer)) as connection:
+        connection.execute("PRAGMA journal_mode = delete")
+        connection.execute("PRAGMA user_version = 99")
+    for name, why in (("notes.txt", "no history of gpubench, nor another"), (str(newer), "a history of version 99")):
+        before = Path(name).read_bytes()
+        planned = invoke(*TINY, "--dry-run", "--history-db", name)
+        assert re.search(f"Note: the run will not be recorded, and .*: {why}", " ".join(planned.stdout.split()))
+        begun = invoke(*TINY, "--history-db", name)
+        assert (begun.exit_code, begun.stderr.count("earlier runs said")) == (0, 1)
+        assert begun.stderr.index("note: the run will not be recorded") < begun.stderr.index("was not recorded")
+        assert Path(name).read_bytes() == before
+    Path("off.yaml").write_text("history:\n  enabled: false\n  file: notes.txt\n")
+    assert "not be recorded" not in invoke(*TINY, "--dry-run", "--config", "off.yaml").stdout
+
+
+@pytest.mark.parametrize("damaged", [b"", b"no database"])
+def test_a_damaged_history_of_ours_is_no_obstacle(invoke: Invoke, damaged: bytes) -> None:
+    """It is set aside by the run; nor is an older or an empty one."""
+    default().parent.mkdir(parents=True)
+    default().write_bytes(damaged)
+    assert "not be recorded" not in invoke(*TINY, "--dry-run").stdout
+    assert default().read_bytes() == damaged
 
 
 @pytest.mark.usefixtures("executed")

@@ -22,6 +22,7 @@ ALMOST = "a" * 245
         (f"--gpu-ids cpu:0 -o {LONG}.json", "-o/--output: {folder}/LONG.json: the name is too long"),
         (f"--gpu-ids cpu:0 --dry-run -o {ALMOST}.json", "it has 13 bytes more; choose another"),
         (f"--gpu-ids cpu:0 --dry-run -o {ALMOST} -f txt", "it has 13 bytes more; choose another"),
+        ("--gpu-ids cpu:0 --price 1e308", "--price: expected a price above 0 and at most 1,000,000,000, got 1e+308"),
         (f"--gpu-ids cpu:0 --runs-folder {LONG}", "--runs-folder: {folder}/LONG: cannot be written: File name too"),
         (f"--gpu-ids cpu:0 --pythonpath {LONG}", "--pythonpath: {folder}/LONG: there is no such folder"),
         (f"--gpu-ids cpu:0 -m {LONG}.b:C", "-m/--models: LONG.b:C: there is no package 'LONG'"),

@@ -37,3 +37,11 @@ def test_the_end_of_the_time_is_told_once_and_nothing_is_waited_for() -> None:
     assert limited.over_by == 50.0
     assert limited.time_passed(51.0) == ()
     assert unlimited.time_passed(1e9) == ()
+
+
+def test_a_time_that_is_put_off_ends_so_much_later() -> None:
+    """As of a burn-in whose start does not count."""
+    stopping = Stopping(ends=50.0)
+    stopping.put_off(12.0)
+    assert stopping.time_passed(61.9) == ()
+    assert stopping.time_passed(62.0) == (Order.TIME_IS_UP,)

@@ -14,11 +14,12 @@ import pytest
 
 from orchestrator import report
 from orchestrator.cli.status import describe
-from orchestrator.configuration.resolved import Isolation, ReportFormat
-from orchestrator.deciding.stopping import GENTLE_GRACE_S, GENTLE_S
+from orchestrator.cli.watch import _snapshot
+from orchestrator.configuration.resolved import BurnIn, Isolation, ReportFormat
+from orchestrator.deciding.stopping import GENTLE_GRACE_S, GENTLE_S, OUT_OF_TIME
 from orchestrator.disk import journal, lock, run_files, standing
 from orchestrator.disk.journal import Journal
-from orchestrator.disk.records import Finished, Segment, Skipped, StopAsked, TakenOut, ZygoteStarted
+from orchestrator.disk.records import Dropped, Finished, Segment, Skipped, StopAsked, TakenOut, ZygoteStarted
 from orchestrator.disk.standing import Standing, Status
 from orchestrator.errors import RunFolderError
 from orchestrator.machine import host
@@ -28,6 +29,8 @@ from tests.fakes.node import ROOT
 from tests.fakes.runs import FakeRun, gpus
 
 MYSELF = lock.myself()
+TAKEN_UP = {"boot_id": "", "driver_version": None, "tool_version": "", "pid": 1, "wall": 0.0, "served_s": 100.0}
+"""Of a segment of a burn-in that had served so much before."""
 
 
 def look(run: FakeRun) -> Status:
@@ -126,9 +129,60 @@ def test_a_limit_bounds_what_is_left(tmp_path: Path) -> None:
     assert status.limit_left_s is not None
     assert 60 - after_s <= status.limit_left_s <= 60 - before_s
     assert status.eta_s == status.limit_left_s
-    told = "Limit     light ends within 60 s; 0:50 of that left\n.* failed; about 0:40 left"
+    assert status.share == pytest.approx(after_s / 60, abs=0.05)
+    told = "ends within 60 s; 0:50 of that left\n.* 1 of 399 .* 0 failed; [0-9]% of the time is over; about 0:40 left"
     assert re.search(told, describe(msgspec.structs.replace(status, limit_left_s=50.0, eta_s=40.0)))
     assert (look(run).limit_s, look(run).limit_left_s, look(run).eta_s) == (60, None, None)
+
+
+def test_what_the_time_limit_ended_has_not_failed(tmp_path: Path) -> None:
+    """It was dropped, also once the run is over; what had failed before there was no time for another try has."""
+    run = FakeRun(tmp_path / "run", devices=gpus(1), batch_sizes=(1, 8))
+    run.failed(run.cell(batch_size=1), Category.STOPPED, message=OUT_OF_TIME)
+    run.dropped(run.cell(batch_size=1), "no time was left")
+    run.finish()
+    status = look(run)
+    assert (status.failed, status.dropped, status.last_failure) == (0, 1, "")
+    other = FakeRun(tmp_path / "other", devices=gpus(1), batch_sizes=(1, 8))
+    other.failed(other.cell(batch_size=1), Category.CRASHED)
+    other.dropped(other.cell(batch_size=1), "no time was left")
+    other.finish()
+    assert look(other).failed == 1
+
+
+def burning(run: FakeRun, duration_s: float) -> None:
+    """Make a burn-in of it, of so many seconds."""
+    asked = BurnIn(duration_s=duration_s, level="quick", cell_s={})
+    configuration = msgspec.structs.replace(run.stored.configuration, burn_in=asked, time_limit_s=duration_s)
+    run_files.store(msgspec.structs.replace(run.stored, configuration=configuration), run.paths)
+
+
+def test_of_a_burn_in_the_time_is_told_and_no_number_of_launches(tmp_path: Path) -> None:
+    """Its plan has more rounds than fit: neither how many there are nor those that were dropped say anything.
+
+    What it served before a `resume` counts.
+    """
+    run = FakeRun(tmp_path / "run", devices=gpus(1), batch_sizes=(1, 8, 32))
+    burning(run, 600.0)
+    run.measured(run.cell(batch_size=1))
+    run.failed(run.cell(batch_size=8))
+    assert look(run).share is None, "nobody works on it"
+    held_by(run)
+    first = look(run)
+    with Journal(run.paths.journal) as resumed:
+        at_ns = time.monotonic_ns() - 20 * 10**9
+        resumed.append(Segment(**TAKEN_UP, monotonic_ns=at_ns))
+        resumed.append(Dropped(cell=run.cell(batch_size=32).id, round=0, at_ns=at_ns, reason="no time was left"))
+    status = look(run)
+    assert first.limit_left_s == pytest.approx(600.0 - host.age_s(), abs=5.0)
+    assert status.limit_left_s == pytest.approx(500.0 - 20.0, abs=5.0)
+    assert status.share == pytest.approx(0.2, abs=0.01)
+    assert (status.planned, status.dropped) == (None, 1)
+    told = msgspec.structs.replace(status, share=0.57, eta_s=26.0)
+    assert "Launches  1 measured, 1 failed; 57% of the time is over; about 0:26 left\n" in describe(told)
+    assert status.share is not None
+    shown = _snapshot(run_files.load(run.paths), status, status.share)
+    assert (shown.done, shown.total, shown.share) == (2, None, status.share)
 
 
 def test_a_stop_that_was_asked_for_is_told(tmp_path: Path) -> None:

@@ -1,7 +1,11 @@
-"""What is measured in both modes, and at several sizes, has a name of its own wherever it is told."""
+"""What is measured in both modes has a name of its own, and one figure of what is lost, wherever it is told."""
 
+import re
 from pathlib import Path
 
+import pytest
+
+from orchestrator.report.as_markdown import to_markdown
 from orchestrator.report.as_text import to_text
 from orchestrator.report.html.page import page
 from orchestrator.report.timeline import NOTHING_KEPT
@@ -34,3 +38,34 @@ def test_probes_of_both_modes_are_told_apart_on_the_page(tmp_path: Path) -> None
     section = next(section for section in page(run.report(), NOTHING_KEPT).sections if section.id == "performance")
     told = {row[0] for row in section.tables[0].rows}
     assert told == {f"Matrix product, fp32, {mode}" for mode in BOTH}
+
+
+def figures(row: str) -> list[float]:
+    """The three figures after the name of the cell: alone, with all at work, and what is lost in percent."""
+    return [float(found) for found in re.findall(r"(?<![\w.])\d+\.\d+", row)][:3]
+
+
+def test_what_is_lost_is_what_the_figures_beside_it_say(tmp_path: Path) -> None:
+    """Also of launches of two kinds, some ten times as slow: one kind of mean in each column of each format."""
+    times_ms = {Mode.SOLO: (10.0, 10.0, 100.0), Mode.LOADED: (10.0, 150.0, 100.0)}
+    run = FakeRun(tmp_path, devices=gpus(2), batch_sizes=(8,), launches=3, modes=BOTH)
+    for cell in run.stored.plan.cells:
+        for number, time_ms in enumerate(times_ms[cell.mode]):
+            crowded = cell.mode is Mode.LOADED and cell.devices == (run.stored.devices[1].uuid,)
+            run.measured(cell, number=number, forward_ms=time_ms * (1.3 if crowded else 1.0), noise=0.0)
+    run.finish()
+    report = run.report()
+    told = {"json": [(one.solo, one.loaded, one.lost_percent) for one in report.full_node]}
+    chapter = to_text(report).split("What a Full Node Loses")[1].split("Spread Between")[0]
+    told["text"] = [figures(line) for line in chapter.splitlines() if line.startswith("| resnet50")]
+    chapter = to_markdown(report).split("What a full node loses:")[1].strip().split("\n\n")[0]
+    told["markdown"] = [figures(line) for line in chapter.splitlines() if "resnet50" in line]
+    section = next(section for section in page(report, NOTHING_KEPT).sections if section.id == "spread")
+    (table,) = [one for one in section.tables if one.caption == "What a full node loses"]
+    told["page"] = [figures(" ".join(map(str, row))) for row in table.rows]
+    assert {name: len(rows) for name, rows in told.items()} == {"json": 2, "text": 1, "markdown": 2, "page": 2}
+    for name, rows in told.items():
+        for alone, together, lost in rows:
+            assert lost == pytest.approx((1 - together / alone) * 100, abs=0.1), name
+    (one,) = told["text"]
+    assert one[2] > 50

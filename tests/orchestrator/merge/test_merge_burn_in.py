@@ -121,6 +121,8 @@ def test_wrong_bits_of_the_heat_soak_count(tmp_path: Path) -> None:
     assert any(f"{per_launch - 4} more mismatches" in reason.text for reason in gpu.reasons)
     others = [check for check in gpu.checks if check.check != Workload.SOAK]
     assert all(check.mismatches == 0 and check.error_bound == 3 / check.checks for check in others)
+    assert soak.error_bound_per_hour is None
+    assert all(check.error_bound_per_hour == pytest.approx(3 * 3600 / check.measured_seconds) for check in others)
     assert soak.method == "every output of soak, by a digest"
 
 

@@ -12,7 +12,7 @@ from protocol.cell import AUTO, Precision, Workload
 from protocol.failure import Category
 from protocol.result import Memory, SteadyState, WarmUp
 from tests.fakes.results import MIB, result
-from tests.fakes.runs import FakeRun, cpus, gpus, shipped
+from tests.fakes.runs import SECOND_NS, FakeRun, cpus, gpus, shipped
 
 EVERYTHING = (Workload.LOAD, Workload.INFERENCE, Workload.TRAINING, Workload.GENERATION)
 TRUST = ("steady_state", "stop_reason", "relative_half_width", "launches", "drift_percent", "measured_seconds")
@@ -245,6 +245,22 @@ def test_slowdown_is_told_with_its_share(tmp_path: Path) -> None:
     assert (capped.throttled, capped.slowdown_percent) == (False, 0.0)
     assert run.report().summary.cells.throttled == 1
     assert any("slowed down" in reason for reason in run.report().verdict.reasons)
+
+
+@pytest.mark.parametrize(("reasons", "throttled"), [(0x4, None), (0x40, True)])
+def test_launches_that_nobody_watched_are_not_taken_for_sound(
+    tmp_path: Path, reasons: int, throttled: bool | None
+) -> None:
+    """Telemetry ended after the first of two launches: what was seen stands, and all is well is not known."""
+    run = FakeRun(tmp_path, devices=gpus(1), batch_sizes=(8,), launches=2, watched=False)
+    cell = run.cell(batch_size=8)
+    run.measured(cell, blocks=20)
+    behind_ns = run.now_ns - SECOND_NS
+    run.measured(cell, number=1, blocks=40)
+    run.samples(until_ns=behind_ns, reasons=reasons)
+    run.finish()
+    (found,) = (one.inference_metrics["batch_size_8"] for one in run.report().results)
+    assert found.throttled is throttled
 
 
 def test_the_best_of_gemm_is_never_below_what_was_measured(tmp_path: Path) -> None:

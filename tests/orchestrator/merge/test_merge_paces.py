@@ -129,7 +129,7 @@ def test_what_cannot_be_told_names_the_course(tmp_path: Path) -> None:
     chance = random.Random(5)
 
     def rate(_cell: Cell, _gpu: int, hours: float) -> float:
-        return 1 - 0.052 * hours + chance.gauss(0, 0.002)
+        return 1 - 0.0525 * hours + chance.gauss(0, 0.006)
 
     for gpu in a_night(tmp_path, rate):
         found = pace(gpu, OVER_TIME)

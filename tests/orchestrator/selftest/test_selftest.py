@@ -197,7 +197,7 @@ def test_a_log_is_looked_at_while_its_launch_runs_and_when_it_is_over(tmp_path: 
     watch = Watch(shown, paths)
     idle = DeviceLine(uuid="cpu:1", label="cpu:1", name="")
     line = DeviceLine(uuid="cpu:0", label="cpu:0", name="", cell="a", cell_id="a", attempt=2)
-    now = Snapshot(devices=(idle, line), done=0, total=1, failed=0, elapsed_s=1.0, eta_s=None)
+    now = Snapshot(devices=(idle, line), done=0, total=1, share=0.0, failed=0, elapsed_s=1.0, eta_s=None)
     over = CellEnded(label="cpu:0", cell="a", batch_size=1, attempt=2, summary="", cell_id="a")
     log = paths.launch("a", 2).stdout
     watch.show(now)

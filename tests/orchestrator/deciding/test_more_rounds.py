@@ -1,0 +1,195 @@
+"""deciding/more_rounds.py: a burn-in goes on until its time is up, whatever its launches do and whoever is taken out.
+
+Plan, state machine and budget are those of a run; the clock is a number, and launches are entries in a heap.
+"""
+
+import heapq
+from collections import Counter
+from collections.abc import Callable
+
+import msgspec
+import pytest
+
+from orchestrator.burn_in import asked, levels
+from orchestrator.burn_in import plan as burn_in_plan
+from orchestrator.burn_in.served import is_short
+from orchestrator.configuration import catalogue
+from orchestrator.configuration.resolved import Configuration
+from orchestrator.deciding import more_rounds, state
+from orchestrator.deciding.budget import Budget
+from orchestrator.deciding.slots import (
+    Added,
+    Dropped,
+    Ended,
+    Freed,
+    NextLaunch,
+    Quarantined,
+    SlotStatus,
+    Started,
+)
+from protocol.cell import Cell, Device, Workload
+from protocol.failure import Category, Failure, Phase
+from tests.fakes.configurations import configuration
+from tests.fakes.runs import gpus
+
+BETWEEN_S = 1.5
+"""From one launch to the next on a device."""
+Outcome = Callable[[NextLaunch], Category | None]
+
+
+def well(_: NextLaunch) -> None:
+    """Every launch has a result."""
+
+
+def a_night(duration: str) -> Configuration:
+    """As of --burn-in."""
+    return asked.configured(configuration(models=()), duration, None, catalogue.load(), levels.load())
+
+
+class Simulated:
+    """A night of some GPUs. at_work_s: until when each had launches with a result. failing launches end at once.
+
+    out: GPU → when it is taken out.
+    """
+
+    def __init__(self, devices: tuple[Device, ...], duration: str, outcome: Outcome, out: dict[str, float]) -> None:
+        self.configuration = a_night(duration)
+        assert self.configuration.burn_in is not None
+        self.asked = self.configuration.burn_in
+        self.devices = devices
+        self.plan = burn_in_plan.make(self.configuration, devices, levels.load())
+        names = {device.uuid: device.name for device in devices}
+        self.state = state.begin(self.plan, names, [device.uuid for device in devices], skips=False)
+        self.budget = Budget(self.configuration, devices, self.asked.duration_s, began=0.0)
+        self.last_s = dict.fromkeys(names, 0.0)
+        self.load_s: Counter[str] = Counter()
+        self.now = 0.0
+        self.launches = 0
+        self._ends: list[tuple[float, int, NextLaunch]] = []
+        self._outcome, self._out = outcome, dict(out)
+        while self._pass():
+            pass
+
+    def _pass(self) -> bool:
+        for uuid in [uuid for uuid, at in self._out.items() if self.now >= at]:
+            del self._out[uuid]
+            self.state = state.step(self.state, Quarantined(uuid, "too hot"))
+        for slot, reason in tuple(self.budget.decide(self.state, self.now)):
+            assert reason
+            self.state = state.step(self.state, Dropped(slot))
+        self.state, following = state.next_launches(self.state)
+        if not following and (slots := more_rounds.more(self.state, 7, self._fits)):
+            self.state = state.step(self.state, Added(slots))
+            self.state, following = state.next_launches(self.state)
+        for one in following:
+            self._launch(one)
+        if not self._ends:
+            return bool(following)
+        self.now, launch, one = heapq.heappop(self._ends)
+        category = self._outcome(one)
+        failure = None if category is None else Failure(category=category, message="", phase=Phase.BUILD)
+        self.state = state.step(self.state, Ended(launch, failure))
+        for uuid in one.cell.devices:
+            self.state = state.step(self.state, Freed(uuid))
+            if failure is None:
+                self.last_s[uuid] = self.now
+                self.load_s[uuid] += self.asked.cell_s[self.devices[0].kind]
+        return True
+
+    def _fits(self, cell: Cell) -> bool:
+        return self.budget.expected_s(cell) <= self.budget.ends - self.now
+
+    def _launch(self, one: NextLaunch) -> None:
+        self.launches += 1
+        assert self.launches < 30_000
+        self.state = state.step(self.state, Started(one.launch, one.slot, one.device, one.cell.batch_size))
+        lasts_s = self.asked.cell_s[self.devices[0].kind] if self._outcome(one) is None else 0.5
+        heapq.heappush(self._ends, (self.now + BETWEEN_S + lasts_s, one.launch, one))
+
+    def is_short(self, device: Device) -> bool:
+        """Whether it would be UNKNOWN for its time."""
+        return is_short(self.last_s[device.uuid], self.asked.duration_s, self.asked.cell_s[device.kind])
+
+
+@pytest.mark.parametrize("at_s", [300, 7200, 18_000])
+@pytest.mark.parametrize("duration", ["8h", "30m"])
+def test_the_others_have_their_time_when_one_is_taken_out(duration: str, at_s: float) -> None:
+    """At any time, though the cells that all share are passed over from then on, which the plan has counted on."""
+    devices = gpus(8)
+    night = Simulated(devices, duration, well, {devices[0].uuid: at_s / (1 if duration == "8h" else 16)})
+    assert night.state.devices[devices[0].uuid].quarantined
+    assert not any(night.is_short(device) for device in devices[1:])
+
+
+@pytest.mark.parametrize("category", [Category.IMPORT_ERROR, Category.OUT_OF_MEMORY, Category.EXCEPTION])
+@pytest.mark.parametrize("failing", [{Workload.TRUTH}, set(Workload) - {Workload.SOAK}])
+def test_cells_that_fail_at_once_leave_their_time_to_the_others(category: Category, failing: set[Workload]) -> None:
+    """Whatever is wrong with them, on all GPUs or on one: the night is as long as was asked for."""
+    devices = gpus(3)
+    everywhere = Simulated(devices, "1h", lambda one: category if one.cell.workload in failing else None, {})
+    assert not any(everywhere.is_short(device) for device in devices)
+    assert all(everywhere.load_s[device.uuid] > 0.5 * 3600 for device in devices)
+    here = devices[1].uuid
+    on_one = Simulated(
+        devices, "1h", lambda one: category if one.cell.workload in failing and one.device == here else None, {}
+    )
+    assert not any(on_one.is_short(device) for device in devices)
+
+
+def test_a_gpu_on_which_nothing_works_is_not_started_all_night() -> None:
+    """A round of which nothing came is its last; the others go on."""
+    devices = gpus(2)
+    dead = devices[0].uuid
+    alone = Simulated(devices[:1], "8h", lambda _: Category.IMPORT_ERROR, {})
+    assert alone.launches <= 4 * len(alone.plan.order[dead])
+    assert alone.now < 3600
+
+
+def test_rounds_are_added_while_there_is_time_and_all_go_in_step() -> None:
+    """Nothing is added that there is no time for, and each device has the cells of several devices in one order."""
+    devices = gpus(3)
+    night = Simulated(
+        devices, "30m", lambda one: None if one.cell.workload is not Workload.TRUTH else Category.CRASHED, {}
+    )
+    planned = night.plan.slots
+    assert any(slot not in planned for slot in night.state.slots)
+    for slot, known in night.state.slots.items():
+        if slot not in planned:
+            assert known.status in {SlotStatus.MEASURED, SlotStatus.FAILED, SlotStatus.DROPPED}, (slot, known)
+    added = [slot for slot in night.state.slots if slot not in planned]
+    in_vain = [slot for slot in added if night.state.slots[slot].status is SlotStatus.DROPPED]
+    assert len(in_vain) < len(night.state.cells)
+    assert all(not device.queue for device in night.state.devices.values())
+
+
+def test_a_round_is_for_all_who_share_cells_and_for_one_alone_where_they_do_not() -> None:
+    """Where a GPU is out, who is through goes on without the cells that all share; else all have the same round."""
+    devices = gpus(3)
+    out = devices[0].uuid
+    planned = burn_in_plan.make(a_night("30m"), devices, levels.load())
+    first_round = {uuid: tuple(slot for slot in order if slot[1] == 0) for uuid, order in planned.order.items()}
+    plan = msgspec.structs.replace(planned, order=first_round)
+    now = state.begin(plan, skips=False)
+    assert more_rounds.more(now, 7, lambda _: True) == ()  # nobody is through
+    while following := state.next_launches(now)[1]:
+        for one in following:
+            now = state.step(now, Started(one.launch, one.slot, one.device, one.cell.batch_size))
+        assert more_rounds.more(now, 7, lambda _: True) == ()
+        for one in following:
+            now = state.step(now, Ended(one.launch, None))
+            for uuid in one.cell.devices:
+                now = state.step(now, Freed(uuid))
+    together = more_rounds.more(now, 7, lambda _: True)
+    assert sorted(together) == sorted((cell, 1) for cell in now.cells)
+    assert more_rounds.more(now, 7, lambda _: True) == together
+    after = state.step(now, Added(together))
+    work = [[_work(after.cells[slot[0]]) for slot in after.devices[device.uuid].queue] for device in devices]
+    assert work[0] == work[1] == work[2]
+    assert more_rounds.more(now, 7, lambda _: False) == ()
+    without = state.step(now, Quarantined(out, "too hot"))
+    alone = more_rounds.more(without, 7, lambda _: True)
+    assert sorted(alone) == sorted((cell.id, 1) for cell in now.cells.values() if out not in cell.devices)
+
+
+def _work(cell: Cell) -> tuple[str, str, str]:
+    return cell.workload, cell.model, cell.precision

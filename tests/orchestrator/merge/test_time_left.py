@@ -1,0 +1,272 @@
+"""What a burn-in that is taken up again has to make up for: by the evidence its verdict goes by, and told with why."""
+
+import os
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from orchestrator import run
+from orchestrator.deciding import recovery
+from orchestrator.deciding.budget import CLOSING_S, PATIENCE_S
+from orchestrator.deciding.slots import SlotStatus
+from orchestrator.disk import coherence, journal, reporting, unfinished
+from orchestrator.disk.journal import Journal
+from orchestrator.disk.records import Added, Segment
+from orchestrator.health.judges import Action
+from orchestrator.machine import host
+from orchestrator.report.burn_in import GpuBurnIn
+from protocol.cell import Cell, Workload
+from protocol.failure import Category, Phase
+from tests.fakes.nights import Night, sound
+from tests.fakes.runs import SECOND_NS, FakeRun, cpus, gpus
+
+
+@pytest.fixture(autouse=True)
+def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing here depends on what survives a crash."""
+    for name in ("fsync", "fdatasync"):
+        monkeypatch.setattr(os, name, lambda _fd: None)
+
+
+def a_night(folder: Path) -> Night:
+    """Ten minutes of two CPU devices, of which nothing was done yet: cells of 3 s."""
+    return Night(folder, cpus(2), "10m")
+
+
+def soak(night: Night) -> Cell:
+    """The first of the first device."""
+    cells = night.stored.plan.cells
+    return next(cell for cell in cells if cell.workload is Workload.SOAK and cell.devices == ("cpu:0",))
+
+
+def stalled(night: Night, seconds: float) -> None:
+    """A launch of the first device, in which its worker stood still."""
+    cell = soak(night)
+    more = {"forward_ms": 100.0, "blocks": 3, "iterations": 10, "stood_still_s": seconds}
+    night.measured(cell, number=9, verification=sound(cell), **more)
+
+
+def again(night: Night) -> None:
+    """A run that was over is written to once more."""
+    night._journal = Journal(night.paths.journal)
+
+
+def of_the_first(night: Night) -> GpuBurnIn:
+    """What is said of it."""
+    found = night.report().burn_in
+    assert found is not None
+    return found.gpus[0]
+
+
+def left(night: Night) -> int:
+    """Launches to be made if it is taken up."""
+    return run.left_to_do(night.stored, night.paths)[0]
+
+
+def test_a_stall_was_not_served_before(tmp_path: Path) -> None:
+    """What `resume` goes by is what the verdict says, of the device that has least."""
+    night = a_night(tmp_path)
+    night.work(last=60)
+    stalled(night, 50.0)
+    night.finish()
+    before = reporting.served(night.paths, night.stored)
+    gpu = of_the_first(night)
+    assert before.seconds == pytest.approx(min(gpu.served_seconds, 60 * 8), abs=7)
+    assert before.seconds <= gpu.served_seconds
+    assert before.short
+    assert left(night)
+
+
+def test_a_night_whose_time_was_served_has_nothing_left(tmp_path: Path) -> None:
+    """Whatever rounds of its plan there was no time for; what was stopped, or lacks time, has."""
+    night = a_night(tmp_path)
+    night.work(last=60)
+    night.finish()
+    assert left(night)
+    assert reporting.served(night.paths, night.stored).short
+    again(night)
+    night.segment()
+    night.work(first=60)
+    night.dropped(soak(night), "dropped: no time was left", number=9)
+    night.finish(interrupted=True, reason="stopped on request")
+    assert left(night)
+    again(night)
+    night.segment()
+    night.finish()
+    assert not reporting.served(night.paths, night.stored).short
+    assert left(night) == 0
+
+
+def test_only_a_gpu_that_was_taken_out_lacks_time(tmp_path: Path) -> None:
+    """It is not waited for, or the others would do their night twice; unless all of them were."""
+    night = a_night(tmp_path)
+    night.work(last=20)
+    night.taken_out("it is too hot")
+    cells = {cell.id: cell for cell in night.stored.plan.cells}
+    for cell_id, number in night.stored.plan.order["cpu:1"][20:]:
+        cell = cells[cell_id]
+        if cell.devices == ("cpu:1",):
+            night.measured(cell, number=number, forward_ms=100.0, blocks=8, iterations=10, verification=sound(cell))
+            night.now_ns += 2 * SECOND_NS
+    night.finish()
+    assert not reporting.served(night.paths, night.stored).short
+    assert left(night) == 0
+    (text,) = (one.text for one in of_the_first(night).reasons if "taken out" in one.text)
+    assert text == (
+        "the night was cut short: the GPU was taken out: it is too hot; once that is mended, burn it in again"
+    )
+    assert of_the_first(night).action is Action.AGAIN
+    again(night)
+    night.taken_out("it is gone", device=1)
+    assert reporting.served(night.paths, night.stored).short
+    assert left(night)
+
+
+@pytest.mark.parametrize("lacks", [True, False])
+def test_resume_without_a_name_takes_the_newest_that_lacks_time(tmp_path: Path, lacks: bool) -> None:
+    """It came to its end, and is not over: an older run that was stopped is passed over for it."""
+    older = FakeRun(tmp_path / "20240101-100000-aaaaaa", devices=gpus(1))
+    older.finish(interrupted=True, reason="stopped on request")
+    newest = tmp_path / "20240102-100000-bbbbbb"
+    night = a_night(newest)
+    night.work(last=40 if lacks else None)
+    night.finish()
+    paths, note = unfinished.choose(None, str(tmp_path))
+    assert paths.folder.name == (newest if lacks else older.paths.folder).name
+    assert bool(note) is not lacks
+
+
+def words(night: Night) -> str:
+    """Why the first device lacks time."""
+    night.finish()
+    gpu = of_the_first(night)
+    (text,) = (one.text for one in gpu.reasons if "at work for" in one.text)
+    assert f"at work for {gpu.served_seconds:.0f} s of the 600 s asked for: " in text
+    return text
+
+
+def test_a_stall_is_named(tmp_path: Path) -> None:
+    """With what stood still, since when, and what to do."""
+    night = a_night(tmp_path)
+    night.work(last=50)
+    stalled(night, 30.0)
+    stalled(night, 40.0)
+    text = words(night)
+    assert "a worker stood still in verified products of gemm in bf16, 40 s from 2024-01-15T10:" in text
+    assert ", the longest of 2 times, the first of them 2024-01-15T10:" in text
+    assert text.endswith("; `gpubench-orchestrate resume` goes on until it has its time")
+    assert of_the_first(night).action is Action.RESUME
+
+
+def test_a_launch_that_failed_is_named(tmp_path: Path) -> None:
+    """And as its failure is a finding that stays, more time alone does not help."""
+    night = a_night(tmp_path)
+    night.work(last=50)
+    night.failed(soak(night), Category.DEADLINE, number=9, phase=Phase.MEASURE, lasted_s=90.0)
+    night.work(first=50, last=52)
+    text = words(night)
+    assert "a launch of verified products of gemm in bf16 failed: deadline exceeded, " in text
+    assert text.endswith("; `resume` makes up for the time, and not for what else is UNKNOWN here: begin again")
+
+
+@pytest.mark.parametrize(
+    ("pause_at", "pause_s", "told"),
+    [
+        (0, 55, "the first launch began late, 40 s from 2024-01-15T10:30:01Z on"),
+        (10, 55, "nothing was launched, 40 s from 2024-01-15T10:31:"),
+        (30, 75, "nothing more was launched, 55 s from 2024-01-15T10:34:"),
+    ],
+)
+def test_a_gap_a_late_start_and_an_early_end_are_named(tmp_path: Path, pause_at: int, pause_s: int, told: str) -> None:
+    """What of them is longer than an ordinary gap."""
+    night = a_night(tmp_path)
+    night.work(last=pause_at)
+    night.now_ns += pause_s * SECOND_NS
+    night.work(first=pause_at, last=30)
+    assert told in words(night)
+
+
+def test_a_segment_that_nothing_came_of_is_named(tmp_path: Path) -> None:
+    """All of it."""
+    night = a_night(tmp_path)
+    night.work(last=30)
+    night.segment()
+    night.now_ns += 100 * SECOND_NS
+    assert "it was ended before any launch was at work, 100 s from 2024-01-15T10:34:" in words(night)
+
+
+def test_who_stopped_a_night_is_told_what_makes_up_for_it(tmp_path: Path) -> None:
+    """With when that was."""
+    night = a_night(tmp_path)
+    night.work(last=50)
+    night.finish(interrupted=True, reason="stopped on request")
+    gpu = of_the_first(night)
+    (text,) = (one.text for one in gpu.reasons if "cut short" in one.text)
+    assert text.startswith("the night was cut short: stopped on request, 2024-01-15T10:")
+    assert text.endswith("; `gpubench-orchestrate resume` goes on until it has its time")
+    assert gpu.action is Action.RESUME
+
+
+def test_what_was_dropped_waits_again_in_the_order_of_the_plan(tmp_path: Path) -> None:
+    """With each segment, on each device, also what was added; in other runs a launch that was dropped stays so."""
+    night = a_night(tmp_path)
+    plan = night.stored.plan
+    night.work(last=3)
+    number = 1 + max(number for _, number in plan.slots)
+    more = tuple((cell.id, number) for cell in plan.cells)
+    night._journal.append(Added(slots=more, suspects=(), at_ns=night.now_ns))
+    cells = {cell.id: cell for cell in plan.cells}
+    waiting = dict.fromkeys([*plan.order["cpu:0"][3:], *plan.order["cpu:1"][3:], *more])
+    for cell_id, number in waiting:
+        night.dropped(cells[cell_id], "dropped: no time was left", number=number)
+    stopped = recovery.restore(plan, journal.read(night.paths.journal), skips=False)
+    assert stopped.tally[SlotStatus.WAITING] == 0
+    assert night.archive().dropped.keys() == waiting.keys()
+    night.segment()
+    records = journal.read(night.paths.journal)
+    again = recovery.restore(plan, records, skips=False)
+    for uuid in ("cpu:0", "cpu:1"):
+        mine = [slot for slot in more if uuid in cells[slot[0]].devices]
+        assert again.devices[uuid].queue == (*plan.order[uuid][3:], *mine)
+    assert night.archive().dropped == {}
+    assert recovery.restore(plan, records).tally[SlotStatus.WAITING] == 0
+
+
+def test_a_burn_in_may_have_as_many_rounds_as_it_needs(tmp_path: Path) -> None:
+    """Each the next one after what is known; another run has seven launches of a cell at the most."""
+    night = a_night(tmp_path)
+    planned = max(number for _, number in night.stored.plan.slots)
+    cell = soak(night)
+    records = journal.read(night.paths.journal)
+
+    def added(*numbers: int) -> tuple[Added, ...]:
+        return tuple(Added(slots=((cell.id, number),), suspects=(), at_ns=1) for number in numbers)
+
+    assert planned > 7
+    assert coherence.wrong(night.stored, (*records, *added(planned + 1, planned + 2))) is None
+    for wrong in ((planned + 2,), (planned,), (planned + 1, planned + 1), (-1,)):
+        assert "cannot be added" in str(coherence.wrong(night.stored, (*records, *added(*wrong))))
+    other = msgspec.structs.replace(night.stored.configuration, burn_in=None)
+    stored = msgspec.structs.replace(night.stored, configuration=other)
+    assert "cannot be added" in str(coherence.wrong(stored, (*records, *added(planned + 1))))
+
+
+def test_a_resume_has_what_is_missing_and_its_start_costs_nothing(tmp_path: Path) -> None:
+    """From when a launch can begin; a new run has its whole duration from the start of its process."""
+    night = a_night(tmp_path)
+    records = journal.read(night.paths.journal)
+    taken_up = msgspec.structs.replace(next(one for one in records if isinstance(one, Segment)), served_s=321.0)
+    new, resumed = run._budget(night.stored, records), run._budget(night.stored, (*records, taken_up))
+    assert new is not None
+    assert resumed is not None
+    now = time.monotonic()
+    assert new.ends - now == pytest.approx(600 - CLOSING_S - host.age_s(), abs=1)
+    assert resumed.ends - now == pytest.approx(600 - 321 - CLOSING_S, abs=1)
+    assert new.first_launch_can_begin(now + 30) == 0
+    assert resumed.first_launch_can_begin(now + 30) == pytest.approx(30, abs=1)
+    assert resumed.first_launch_can_begin(now + 90) == 0  # another zygote, in place of one that died
+    assert resumed.ends - now == pytest.approx(600 - 321 - CLOSING_S + 30, abs=1)
+    assert resumed.latest == resumed.ends + PATIENCE_S
+    assert resumed.time(now + 40).spent_s == pytest.approx(321 + 10, abs=1)
