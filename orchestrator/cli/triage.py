@@ -17,7 +17,7 @@ Examples:
 
 DEFAULTS: Final = {
     "models": "gemm,hbm,h2d,d2h,resnet50,bert-base",
-    "batch_sizes": "training: 64",
+    "batch_sizes": "training: 256",
     "precision": "bf16",
     "profile": "triage",
     "phases": "training",

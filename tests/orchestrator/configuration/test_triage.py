@@ -81,7 +81,7 @@ def test_a_rehearsal_names_what_there_will_be_no_time_for(invoke: Invoke) -> Non
     shown = " ".join(invoke("triage", "--gpu-ids", "cpu:0,cpu:1", "--dry-run").output.split())
     assert "launches; the rest is dropped. Probably no time for: " in shown
     without = shown.split("Probably no time for: ")[1].split(". ")[0].split(", ")
-    assert "bert-base training bf16 b64 solo" in without
+    assert "bert-base training bf16 b256 solo" in without
     assert not [name for name in without if name.startswith(("gemm", "hbm"))]
 
 
