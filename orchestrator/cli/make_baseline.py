@@ -42,6 +42,7 @@ def command(*, runs: tuple[str, ...], output: str, history_db: str | None) -> No
     from orchestrator.compare import baselines, reading
     from orchestrator.disk import folders
     from orchestrator.disk.journal import write_durably
+    from protocol.cell import DeviceKind
 
     path = Path(output)
     folders.require_file(path, "-o/--output")
@@ -53,5 +54,11 @@ def command(*, runs: tuple[str, ...], output: str, history_db: str | None) -> No
     say(str(path))
     if left_out := len(found.cells) - len(made.cells):
         complain(f"note: {left_out} of {len(found.cells)} cells are left out: they have no sound figures")
+    gpus = {device.gpu_uuid for device in made.devices if device.kind == DeviceKind.CUDA}
+    if blind := sum(cell.throttled is None and cell.gpu_uuid in gpus for cell in made.cells):
+        complain(
+            f"note: nobody watched whether {blind} of {len(made.cells)} cells were throttled: no comparison with them "
+            "will say SAME or FASTER"
+        )
     if made.profile != RIGOROUS:
         complain(f"note: it was measured with the profile {made.profile}; baselines to share are made with {RIGOROUS}")

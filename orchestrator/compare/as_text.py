@@ -58,11 +58,11 @@ def _one(one: Comparison) -> Iterator[str]:
         yield from layout.wrap(f"Margin: {', '.join(number(margin) for margin in margins)} percent.")
         yield ""
     notes = [
+        *one.notes,  # of the margin: few, and never cut off
         *wording.apart(one),
         *wording.remarks(one, Verdict.SLOWER),
         *wording.remarks(one, Verdict.INCONCLUSIVE),
         *wording.remarks(one, Verdict.NOT_COMPARABLE),
-        *one.notes,
     ]
     if notes:
         yield from layout.bullets(notes, _REMARKS)

@@ -43,7 +43,7 @@ def places(side: Side) -> _Places:
 
 
 class Cells(NamedTuple):
-    """The pairs, in the order of the first run, and the cells of the first and of the second that have no partner."""
+    """The pairs, in the order of the first run, and the cells of one run alone that have a result there."""
 
     pairs: list[tuple[Place, Place]]
     only_before: list[Place]
@@ -56,11 +56,11 @@ def cells(before: Side, after: Side, paired: dict[str, str]) -> Cells:
     found = Cells([], [], [])
     for (uuid, key), place in first.items():
         partner = second.pop((paired[uuid], key), None) if uuid in paired else None
-        if partner is None:
-            found.only_before.append(place)
-        else:
+        if partner is not None:
             found.pairs.append((place, partner))
-    found.only_after.extend(second.values())
+        elif place.cell.values:
+            found.only_before.append(place)
+    found.only_after.extend(place for place in second.values() if place.cell.values)
     return found
 
 

@@ -12,7 +12,7 @@ def plain(text: str) -> str:
 
     Those are control characters, marks that turn the direction of writing, and what no font can know.
     """
-    return _printable(_BLANK.sub(" ", _ESCAPE.sub("", text))).strip()
+    return " ".join(_printable(_BLANK.sub(" ", _ESCAPE.sub("", text))).split())
 
 
 def aligned(line: str) -> str:

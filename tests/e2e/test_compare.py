@@ -203,8 +203,8 @@ def test_what_a_run_cannot_be_held_against_is_refused_before_it_begins(tmp_path:
         (("--compare-baseline", "bad.json"), "error: bad.json: damaged: it is cut off"),
         (("--compare-baseline", "h200"), "error: --compare-baseline: there is no file h200, and no baseline"),
         (("--thresholds", "bad.yaml"), "error: bad.yaml: there is no threshold in it"),
-        (("--price", "0"), "error: --price: expected a price above 0, got 0"),
-        (("--price", "nan"), "error: --price: expected a price above 0, got nan"),
+        (("--price", "0"), "error: --price: expected a price above 0 and at most 1,000,000,000, got 0"),
+        (("--price", "nan"), "error: --price: expected a price above 0 and at most 1,000,000,000, got nan"),
         (("--price", "1", "--burn-in", "1m"), "error: --compare-baseline, --thresholds and --price are about"),
     ):
         done = python("-m", "orchestrator", *TINY, *words, cwd=tmp_path)

@@ -95,7 +95,7 @@ def _of_a_night(report: Report) -> Iterator[tuple[Status, Callable[[], tuple[Ent
 def _check(device: str, entry: CellEntry) -> tuple[Entry, ...]:
     which = (device, entry.model_name, entry.workload, entry.precision, badge(entry.status))
     counts = (entry.launches, entry.launches_planned, entry.attempts)
-    return (*which, *map(str, counts), entry.reason[:LONGEST_REMARK])
+    return (*which, *map(str, counts), _remark(entry.reason))
 
 
 def _row(device: str, key: CellKey, metric: Measured) -> tuple[Entry, ...]:
@@ -115,8 +115,12 @@ def _row(device: str, key: CellKey, metric: Measured) -> tuple[Entry, ...]:
         _whole(metric.temperature_c),
         _whole(metric.sm_clock_mhz),
         str(len(metric.attempts)),
-        remark(metric, interval=False)[:LONGEST_REMARK],
+        _remark(remark(metric, interval=False)),
     )
+
+
+def _remark(text: str) -> str:
+    return text if len(text) <= LONGEST_REMARK else f"{text[:LONGEST_REMARK]}…"
 
 
 def _size(size: int | None) -> str:
@@ -133,7 +137,7 @@ def _without_figures(device: str, entry: CellEntry) -> tuple[Entry, ...]:
     which = (device, entry.model_name, entry.workload, entry.precision, "", _size(entry.input_size))
     size = batch(entry.workload, entry.batch_size_requested)
     unknown = (NOT_AVAILABLE, "", *(NOT_AVAILABLE,) * 6)
-    return (*which, size, badge(entry.status), *unknown, str(entry.attempts), entry.reason[:LONGEST_REMARK])
+    return (*which, size, badge(entry.status), *unknown, str(entry.attempts), _remark(entry.reason))
 
 
 def badge(status: Status) -> Badge:

@@ -27,7 +27,7 @@ _STEPS: Final = (_Room(200, 20, 40), _Room(60, 5, 12), _Room(20, 1, 3))
 
 
 def fitted(page: Page) -> bytes:
-    """The page as a file of at most MOST_BYTES."""
+    """The page as a file of at most MOST_BYTES, but where what cannot be left out takes more."""
     made = bound(page)
     for room in (None, *_STEPS):
         smaller = page if room is None else replace(page, sections=tuple(_section(one, room) for one in page.sections))
@@ -35,25 +35,28 @@ def fitted(page: Page) -> bytes:
             made = bound(smaller)
         if len(made) <= MOST_BYTES:
             break
-        found = _with_fewer_cells(smaller, len(made))
+        found = _with_fewer_cells(smaller, len(made), 0 if room is _STEPS[-1] else LEAST_CELLS)
         if found is not None:
             made = found
             break
     return made
 
 
-def _with_fewer_cells(page: Page, size: int) -> bytes | None:
-    """The page with as many cells as it has room for; None where these are less than LEAST_CELLS."""
+def _with_fewer_cells(page: Page, size: int, least: int) -> bytes | None:
+    """The page with as many cells as it has room for; None where these are less than `least`.
+
+    Where none may be shown and even that is too much, the page without any.
+    """
     count = len(page.cells.table.rows)
-    bare = len(bound(replace(page, cells=_few(page.cells, 0))))
-    if bare > MOST_BYTES:
-        return None
-    most = int(count * (MOST_BYTES - bare) / (size - bare))
-    while most >= min(count, LEAST_CELLS):
+    bare = bound(replace(page, cells=_few(page.cells, 0)))
+    if len(bare) > MOST_BYTES:
+        return None if least else bare
+    most = int(count * (MOST_BYTES - len(bare)) / (size - len(bare)))
+    while most >= min(count, least):
         made = bound(replace(page, cells=_few(page.cells, most)))
         if len(made) <= MOST_BYTES:
             return made
-        most = int(most * 0.95)  # those that matter have longer remarks than the others
+        most = int(most * 0.95) if most > 1 else most - 1  # those that matter have longer remarks than the others
     return None
 
 

@@ -217,6 +217,14 @@ def test_a_wide_margin_makes_it_the_same() -> None:
 # ── devices ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+def test_a_cell_that_has_no_result_itself_is_not_missed() -> None:
+    """What failed in the only run that has it is no loss of the other, and no failure for `--fail-on`."""
+    failed = cell("gone", status=Status.FAILED, values=())
+    both = cell("m", 100.0, 100.1)
+    for one in (held(side(both, failed), side(both, name="after")), held(side(both), side(both, failed, name="after"))):
+        assert (one.only_before, one.only_after) == ((), ())
+
+
 def test_gpus_find_each_other_by_their_uuid() -> None:
     """Also where their numbers changed, as after a board was taken out; who is left over is told."""
     two = (device(0), device(1))

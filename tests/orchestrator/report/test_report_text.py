@@ -210,6 +210,7 @@ def test_wrapped_text_never_leaves_the_line(text: str, indent: int) -> None:
 def test_text_of_others_is_printable(text: str) -> None:
     """Nothing that steers a terminal, turns the direction of writing, or that no font can know."""
     assert plain(text).isprintable()
+    assert plain(f"a \u200b b{text}").startswith("a b")  # what is taken out leaves no second blank
 
 
 @given(st.lists(st.lists(st.text(max_size=60), min_size=4, max_size=4), min_size=1, max_size=5))

@@ -97,7 +97,7 @@ const Charts = (() => {
       const longest = most * (MOST_LINES - 1);
       const half = Math.floor(longest / 2) - 1;
       const lines = [""];
-      for (const word of (name.length > longest ? `${name.slice(0, half)}…${name.slice(-half)}` : name).split(" ")) {
+      for (const word of (name.length > longest ? `${name.slice(0, half)}…${name.slice(-half)}` : name).split(/ +/)) {
         const joined = lines.at(-1) ? `${lines.at(-1)} ${word}` : word;
         if (joined.length <= most) lines[lines.length - 1] = joined;
         else lines.push(...word.match(new RegExp(`.{1,${most}}`, "gu")));

@@ -18,9 +18,23 @@ from orchestrator.disk.outcomes import Status
 from orchestrator.report import render
 from orchestrator.report.comparisons import Standing
 from orchestrator.report.html import cells, to_html
-from orchestrator.report.html.fitting import LEAST_CELLS, MOST_BYTES, fitted
+from orchestrator.report.html.binding import bound
+from orchestrator.report.html.fitting import LEAST_CELLS, MOST_BYTES, _few, fitted
 from orchestrator.report.html.page import page
-from orchestrator.report.html.view import MOST_ROWS, Badge, Box, Chart, Heat, Kind, Section, Tone, said, table, texts
+from orchestrator.report.html.view import (
+    MOST_ROWS,
+    Badge,
+    Box,
+    Chart,
+    Finding,
+    Heat,
+    Kind,
+    Section,
+    Tone,
+    said,
+    table,
+    texts,
+)
 from orchestrator.report.model import GpuInfo, Report
 from orchestrator.report.numbers import number
 from orchestrator.report.timeline import NOTHING_KEPT
@@ -99,6 +113,23 @@ def test_long_logs_leave_room_for_the_rest(zoo: Report) -> None:
     assert (line in text, "50 more are in report.json" in text) == (True, True)
     assert text.count("There is no room for its logs on this page.") > 50
     assert text.count("Logs: ") == 100
+
+
+def test_cells_are_left_out_where_everything_else_takes_the_room(zoo: Report) -> None:
+    """Fewer than are wanted otherwise; none where what cannot be left out is too much by itself."""
+    whole = replace(page(many(zoo, 8), NOTHING_KEPT), sections=())
+    bare = len(bound(replace(whole, cells=_few(whole.cells, 0))))
+
+    def made(left: int) -> tuple[int, int]:
+        """Bytes of the page and rows of the table, where so many bytes are left."""
+        filler = Finding(None, "much to say", ("x" * 1900,) * ((MOST_BYTES - bare - left) // 1940))
+        text = fitted(replace(whole, sections=(Section("loud", "Loud", findings=(filler,)),))).decode()
+        return len(text.encode()), text.partition('id="cells-table"')[2].count("<tr><td>")
+
+    size, rows = made(left=80_000)
+    assert size <= MOST_BYTES
+    assert 0 < rows < LEAST_CELLS < len(whole.cells.table.rows)
+    assert made(left=-100_000)[1] == 0
 
 
 def test_choices_of_a_chart_are_left_out_last(zoo: Report) -> None:
