@@ -9,11 +9,11 @@ if TYPE_CHECKING:
 
 
 def read(
-    compare_baseline: str | None, thresholds: str | None, price: float | None, history_db: str | None
+    compare_baseline: str | None, thresholds: str | None, price: float | None, runs_folder: str, history_db: str | None
 ) -> "Against":
     """What the options name. Raises UserError for a file that is none, and for a price that cannot be.
 
-    history_db: where the id of a run is looked up; None for the user's own history.
+    runs_folder, history_db: where the id of a run is looked up; None for the user's own history.
     """
     from pathlib import Path
 
@@ -26,7 +26,7 @@ def read(
     if thresholds == "":
         raise ConfigError("--thresholds: expected a file, got an empty text")
     return Against(
-        baseline=None if compare_baseline is None else reading.baseline(compare_baseline, history_db),
+        baseline=None if compare_baseline is None else reading.baseline(compare_baseline, runs_folder, history_db),
         thresholds=() if thresholds is None else limits.load(Path(thresholds)),
         price_per_hour=price,
     )

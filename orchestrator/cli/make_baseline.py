@@ -6,7 +6,7 @@ from typing import Final
 import click
 
 from orchestrator.cli.program import Command
-from orchestrator.cli.shared_options import HISTORY_DB, a_file
+from orchestrator.cli.shared_options import HISTORY_DB, RUNS_FOLDER, a_file
 from orchestrator.cli.streams import complain, say
 from orchestrator.errors import ConfigError
 
@@ -30,8 +30,9 @@ RIGOROUS: Final = "rigorous"
     callback=a_file,
     help="The baseline's file; one that is there already is never replaced.",
 )
+@RUNS_FOLDER
 @HISTORY_DB
-def command(*, runs: tuple[str, ...], output: str, history_db: str | None) -> None:
+def command(*, runs: tuple[str, ...], output: str, runs_folder: str, history_db: str | None) -> None:
     """Make a baseline of RUN, a report.json, the folder of a run, or its id: sound cells, with each launch's figure.
 
     Cells that were measured at a smaller batch, throttled or contaminated are left out. Several runs are joined, where
@@ -48,7 +49,7 @@ def command(*, runs: tuple[str, ...], output: str, history_db: str | None) -> No
     folders.require_file(path, "-o/--output")
     if path.exists():
         raise ConfigError(f"-o/--output: {path} is there already; choose another name")
-    found = baselines.joined([reading.read(run, "runs", history_db) for run in runs])
+    found = baselines.joined([reading.read(run, runs_folder, history_db) for run in runs])
     made = baselines.reduced(found, path.stem)
     write_durably(path, msgspec.json.format(msgspec.json.encode(made), indent=2) + b"\n")
     say(str(path))

@@ -90,7 +90,8 @@ def command(
     stored = run_files.load(paths)
     wanted = reporting.kinds(stored, paths) if formats is None else config.report_formats(formats)
     seen = journal.length(paths.journal)
-    given = held_against.read(compare_baseline, thresholds, price, history_db or stored.configuration.history_db)
+    asked_history = history_db or stored.configuration.history_db
+    given = held_against.read(compare_baseline, thresholds, price, runs_folder, asked_history)
     made, course = reporting.make_all(paths, stored, against.stored(paths).beside(given) if given else None)
     if place is None and not made.metadata.running:
         folders.require_room_for_reports(paths)

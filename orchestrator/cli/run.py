@@ -72,7 +72,7 @@ def _measure(context: click.Context, params: RunParams, preset: str | None, endi
     from orchestrator.planning import plan
 
     everything, configuration, mistaken = _configuration(params, preset)
-    asked_against = _held_against(params, configuration.history_db)
+    asked_against = _held_against(params, configuration)
     seen = look.once(tell=not params["quiet"] and params["log_format"] != "json")
     devices = _with_their_users(configuration, _devices(everything, configuration, seen), seen)
     configuration = asked.with_injections(configuration, params["inject"], devices)
@@ -130,11 +130,12 @@ def _measure(context: click.Context, params: RunParams, preset: str | None, endi
     return work(stored, paths, shown, ending, notes=(*notes, *unknown), look=seen)
 
 
-def _held_against(params: RunParams, history_db: str | None) -> "Against":
+def _held_against(params: RunParams, configuration: "Configuration") -> "Against":
     """What the options name. Raises UserError; also for a burn-in, whose checks are no figures of models."""
     from orchestrator.cli import held_against
 
-    found = held_against.read(params["compare_baseline"], params["thresholds"], params["price"], history_db)
+    places = configuration.runs_folder, configuration.history_db
+    found = held_against.read(params["compare_baseline"], params["thresholds"], params["price"], *places)
     if params["burn_in"] is not None and found:
         raise ConfigError(
             "--compare-baseline, --thresholds and --price are about figures of models; a burn-in has verdicts instead. "

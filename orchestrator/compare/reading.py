@@ -46,13 +46,16 @@ def read(name: str, runs_folder: str, history_db: str | None = None) -> Side:
     return _file(Path(name) if shipped is None or bounded.is_there(Path(name)) else shipped, name)
 
 
-def baseline(name: str, history_db: str | None = None) -> Side:
-    """A baseline: a file, a report, a run's folder or id, or the name of one that ships. Raises UserError."""
+def baseline(name: str, runs_folder: str, history_db: str | None = None) -> Side:
+    """A baseline: a file, a report, a run's folder or id, or the name of one that ships. Raises UserError.
+
+    runs_folder, history_db: as in `read`.
+    """
     if not name.strip():
         raise ConfigError("--compare-baseline: expected a file or a name, got an empty text")
     shipped = _shipped()
     if name in shipped or "/" in name or name.endswith(".json") or named.is_id(name) or bounded.is_there(Path(name)):
-        return read(name, "runs", history_db)
+        return read(name, runs_folder, history_db)
     there = f"There is {', '.join(shipped)}." if shipped else "None ships with this version."
     raise ConfigError(
         f"--compare-baseline: there is no file {name}, and no baseline of that name.{did_you_mean(name, shipped)} "

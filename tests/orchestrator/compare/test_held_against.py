@@ -192,7 +192,7 @@ def test_a_report_without_a_baseline_says_which_there_is(tmp_path: Path) -> None
     """What it says to do can be done: the baseline that it names ships. The page says it once in the chapter."""
     report = made(tmp_path).report()
     (name,) = re.findall(r"--compare-baseline ([\w-]+)", report.summary.score_note)
-    assert reading.baseline(name).cells
+    assert reading.baseline(name, "runs").cells
     chart = overview.score(report)
     assert chart.empty.count("--compare-baseline") == 1
 

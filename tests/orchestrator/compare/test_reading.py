@@ -195,7 +195,7 @@ def test_figures_that_cannot_be_are_refused(tmp_path: Path, report: Path, value:
     probe["probes"][0]["launch_values"] = [value]
     bad.write_text(json.dumps(probe))
     with pytest.raises(ConfigError, match="of hbm probe"):
-        reading.baseline(str(bad))
+        reading.baseline(str(bad), "runs")
 
 
 def test_figures_that_cannot_be_are_refused_in_baselines(tmp_path: Path) -> None:
@@ -226,12 +226,12 @@ def test_a_baseline_is_read_as_it_was_written(tmp_path: Path, report: Path) -> N
     made = sides.side(name="mine")
     path = tmp_path / "mine.json"
     path.write_bytes(msgspec.json.encode(made))
-    assert reading.baseline(str(path)) == msgspec.structs.replace(made, name=str(path))
-    assert isinstance(reading.baseline(str(report)), Side)
+    assert reading.baseline(str(path), "runs") == msgspec.structs.replace(made, name=str(path))
+    assert isinstance(reading.baseline(str(report), "runs"), Side)
     with pytest.raises(ConfigError, match=r"there is no file b300, and no baseline of that name.* `make-baseline`"):
-        reading.baseline("b300")
+        reading.baseline("b300", "runs")
     with pytest.raises(ConfigError, match="expected a file or a name"):
-        reading.baseline(" ")
+        reading.baseline(" ", "runs")
 
 
 def test_a_baseline_that_ships_is_found_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,10 +239,10 @@ def test_a_baseline_that_ships_is_found_by_its_name(tmp_path: Path, monkeypatch:
     (tmp_path / "baselines").mkdir()
     (tmp_path / "baselines" / "h200-141gb.json").write_bytes(msgspec.json.encode(sides.side(name="x")))
     monkeypatch.setattr(reading, "configs_folder", lambda: tmp_path)
-    assert reading.baseline("h200-141gb").name == "h200-141gb"
-    assert reading.read("h200-141gb", "runs") == reading.baseline("h200-141gb")
+    assert reading.baseline("h200-141gb", "runs").name == "h200-141gb"
+    assert reading.read("h200-141gb", "runs") == reading.baseline("h200-141gb", "runs")
     with pytest.raises(ConfigError, match=r"Did you mean h200-141gb\? There is h200-141gb\."):
-        reading.baseline("h200-141g")
+        reading.baseline("h200-141g", "runs")
 
 
 def test_the_baselines_that_ship_can_be_read() -> None:
@@ -250,7 +250,7 @@ def test_the_baselines_that_ship_can_be_read() -> None:
     folder = catalogue.configs_folder() / "baselines"
     assert (folder / "README.md").exists()
     for path in folder.glob("*.json"):
-        assert reading.baseline(path.stem).cells
+        assert reading.baseline(path.stem, "runs").cells
 
 
 def test_whatever_is_changed_in_a_report_is_compared_or_refused(tmp_path: Path, report: Path) -> None:

@@ -58,7 +58,7 @@ def test_a_run_is_found_by_its_id(runs: list[FakeRun], history: str) -> None:
         expected = reading.read(str(runs[1].paths.folder), "runs").cells
         found = reading.read(name, "runs", history)
         assert (found.name, found.cells) == (name, expected)
-        assert reading.baseline(name, history).cells == expected
+        assert reading.baseline(name, "runs", history).cells == expected
     assert reading.read(run_id(1), "runs", history).cells != expected
 
 
@@ -113,3 +113,15 @@ def test_commands_ask_the_history_that_was_named(
     runs[0].paths.folder.rename(tmp_path / "moved")
     ended = invoke("compare", run_id(1), run_id(2), "--history-db", history)
     assert (ended.exit_code, "is no longer the folder of a run" in ended.stderr) == (ExitCode.USAGE, True)
+
+
+def test_commands_look_into_the_runs_folder_that_was_named(invoke: Invoke, runs: list[FakeRun], tmp_path: Path) -> None:
+    """An id of there is enough, without any history: for `make-baseline`, and for --compare-baseline."""
+    far, none = str(runs[0].paths.folder.parent), str(tmp_path / "none.db")
+    there = ("--runs-folder", far)
+    assert invoke("make-baseline", run_id(1), "-o", "made.json", *there, "--history-db", none).exit_code == 0
+    held = ("report", str(runs[1].paths.folder), "-o", "held.txt", "--compare-baseline", run_id(1), "--no-history")
+    assert invoke(*held, *there).exit_code == 0
+    assert "90.9" in Path("held.txt").read_text()
+    assert invoke(*TINY, "--dry-run", "--compare-baseline", run_id(1), *there, "--no-history").exit_code == 0
+    assert invoke(*TINY, "--dry-run", "--compare-baseline", run_id(1), "--no-history").exit_code == ExitCode.USAGE
