@@ -213,7 +213,7 @@ class Loop:
         for passed in [*silent, *(gates.open_all() if wanted >= self._stopping.over_by else ())]:
             self._conductor.let_pass(passed)
         self._conductor.look_after_the_waiting(now)
-        for order in self._stopping.time_passed(wanted):
+        for order in () if self._end_is_open() else self._stopping.time_passed(wanted):
             self._conductor.obey(order)
         if now >= self._refreshed + REFRESH_S:
             self._refreshed = now
@@ -264,6 +264,11 @@ class Loop:
 
     def _waiting_for_zygote(self) -> bool:
         return self._forks and not self._nursery.ready and self._nursery.pid is not None and self._conductor.work_left
+
+    def _end_is_open(self) -> bool:
+        """Whether the time of the run begins when this import is over, however little of it is left."""
+        budget = self._around.budget
+        return budget is not None and budget.is_starting and self._waiting_for_zygote()
 
     # ── small things ──────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -154,15 +154,12 @@ def _settings(stored: StoredRun) -> tuple[tuple[str, str], ...]:
 
 
 def _stands(stored: StoredRun, records: tuple[Record, ...]) -> RunState:
-    """Where the run stands by its journal. Faults that are injected on purpose accuse no GPU.
-
-    A burn-in skips nothing: what failed on one GPU is to be done again, there and on all others.
-    """
+    """Where the run stands by its journal. Faults that are injected on purpose accuse no GPU."""
     kinds = {device.uuid: device.name for device in stored.devices}
     gpus = [device.uuid for device in stored.devices if device.kind is DeviceKind.CUDA]
     configuration = stored.configuration
-    accused, skips = () if configuration.tainted else gpus, configuration.burn_in is None
-    return recovery.restore(stored.plan, records, kinds, accused, skips=skips)
+    accused, night = () if configuration.tainted else gpus, configuration.burn_in is not None
+    return recovery.restore(stored.plan, records, kinds, accused, night=night)
 
 
 def _budget(stored: StoredRun, records: tuple[Record, ...]) -> Budget | None:

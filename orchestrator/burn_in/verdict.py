@@ -125,11 +125,12 @@ class Work:
 
     asked_s, served_s: seconds asked for, and that it was at work (burn_in/served.py). cell_s: of one launch. idle: when
     it was not, for long. planned: its cells. beside: who else computed on it, for each launch beside others.
-    wrong: mismatches that were kept. deviations: of its launches from the majority. undecided: cells in which GPUs
-    disagree without one, in words. failures: launches without a result, in words; made_up: those that another one of
-    the same round made up for, but that are a finding all the same. paces: kind of rate → what it says.
-    not_tested: what → why. lost_time: when it was not at work, and why, in words. goes_on: somebody works on the run.
-    interrupted: why the run ended early, and when, or empty. taken_out, too_hot: why the GPU was, or empty.
+    wrong: mismatches that were kept. unclear: how many more may be its own, or follow from what others had wrong.
+    deviations: of its launches from the majority. undecided: cells in which GPUs disagree without one, in words.
+    failures: launches without a result, in words; made_up: those that another one of the same round made up for, but
+    that are a finding all the same. paces: kind of rate → what it says. not_tested: what → why. lost_time: when it was
+    not at work, and why, in words. goes_on: somebody works on the run. interrupted: why the run ended early, and when,
+    or empty. taken_out, too_hot: why the GPU was, or empty.
     """
 
     asked_s: float
@@ -140,6 +141,7 @@ class Work:
     idle: tuple[Idle, ...] = ()
     beside: tuple[str, ...] = ()
     wrong: tuple[Wrong, ...] = ()
+    unclear: int = 0
     deviations: tuple[Deviation, ...] = ()
     undecided: tuple[str, ...] = ()
     failures: tuple[str, ...] = ()
@@ -220,7 +222,15 @@ def _wrong_bits(work: Work) -> Iterator[Reason]:
         else:
             read = "" if mismatch.same_when_read_again else "; it was right when read again, an error of reading"
             yield Reason(Verdict.FAIL, f"{where}: {what}; {again}{read}", Action.REPLACE)
-    if (more := work.mismatches - len(work.wrong)) > 0:
+    if work.unclear:
+        counted = _counted(work.unclear, "mismatch", "mismatches")
+        yield Reason(
+            Verdict.UNKNOWN,
+            f"{TITLES[Workload.LINKS]}: {counted} without details, which may be its own, or follow from what others "
+            "had wrong; test them two by two",
+            Action.MONITOR,
+        )
+    if (more := work.mismatches - len(work.wrong) - work.unclear) > 0:
         counted = _counted(more, "more mismatch", "more mismatches")
         if work.wrong and all(one.doubtful or _another_algorithm(one.mismatch) for one in work.wrong):
             yield Reason(Verdict.UNKNOWN, f"{counted}, without details; those with details look alike", Action.MONITOR)

@@ -49,7 +49,8 @@ class Budget:
 
     ends: from then on nothing is launched and what runs is ended. latest: from then on nothing is waited for.
     starts: since when a burn-in imports that is gone on with for the time that it lacks. There only what comes after
-    that counts, which `first_launch_can_begin` tells: else a start would cost what it is to make up for.
+    that counts, which `first_launch_can_begin` tells: else a start would cost what it is to make up for. Until then
+    the end is not known (`is_starting`), and nothing is to be ended or dropped for it.
     """
 
     def __init__(
@@ -72,6 +73,11 @@ class Budget:
         self._speeds: dict[tuple[str, ...], list[float]] = defaultdict(list)
         self._costs: dict[str, list[float]] = defaultdict(list)
         self._too_long: set[Slot] = set()
+
+    @property
+    def is_starting(self) -> bool:
+        """Whether the end will be put off by what is imported now."""
+        return self._starts is not None
 
     def first_launch_can_begin(self, now: float) -> float:
         """Everything is imported. By how many seconds the end is put off for that: at the first time, where it is."""

@@ -10,6 +10,11 @@ device is through, with what there is still time for: for all devices that share
 and for each by itself where they share none any more, because one of them is out.
 
 A round of which nothing came is the last one: a device on which nothing works is not started every second all night.
+Devices that share cells have it in common, and only one with all of their cells says so: at the end of the time a round
+has what fits.
+
+The number of a round is one more than the last of those who make it, also where one of them was without some rounds:
+numbers never go back, and coherence.py takes no other ones.
 """
 
 import random
@@ -49,16 +54,23 @@ def _round(state: RunState, uuids: Sequence[str], seed: int, fits: Callable[[Cel
     """One more of these devices, in the same random order on each; nothing where nothing came of their last one."""
     queues = [_cells_of(state, uuid, uuids) for uuid in uuids]
     ids = list(dict.fromkeys(cell.id for cells in queues for cell in cells))
-    number = 0
-    while any((one, number) in state.slots for one in ids):
-        number += 1
-    last = (state.slots.get((one, number - 1)) for one in ids)
-    if not any(slot is not None and slot.status is SlotStatus.MEASURED for slot in last):
+    earlier = _so_far(state, ids)
+    whole = next((number for number in earlier if all((one, number) in state.slots for one in ids)), None)
+    if whole is None or not any(state.slots[one, whole].status is SlotStatus.MEASURED for one in ids):
         return ()
+    number = earlier[0] + 1
     places = list(range(len(queues[0])))
     random.Random(f"{seed}/{number}").shuffle(places)
     ordered = (cells[place] for place in places for cells in queues)
     return tuple(dict.fromkeys((cell.id, number) for cell in ordered if fits(cell)))
+
+
+def _so_far(state: RunState, ids: Iterable[str]) -> Sequence[int]:
+    """The rounds that any of these cells had, the last one first. No round of the run is without any cell."""
+    number = 0
+    while any((one, number) in state.slots for one in state.cells):
+        number += 1
+    return [earlier for earlier in reversed(range(number)) if any((one, earlier) in state.slots for one in ids)]
 
 
 def _cells_of(state: RunState, uuid: str, among: Sequence[str]) -> list[Cell]:

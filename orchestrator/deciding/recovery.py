@@ -20,7 +20,7 @@ from orchestrator.deciding.slots import (
 )
 from orchestrator.deciding.state import begin, step
 from orchestrator.disk.records import Added as AddedRecord
-from orchestrator.disk.records import Beside, End, Foreign, Left, Record, Segment, Start
+from orchestrator.disk.records import Beside, End, Foreign, Left, Record, Segment, Start, TakenOut
 from orchestrator.disk.records import Dropped as DroppedRecord
 from orchestrator.sampling.foreign import ForeignUse
 from protocol.failure import Category, Failure, Phase
@@ -32,23 +32,32 @@ def restore(
     kinds: Mapping[str, str] | None = None,
     gpus: Collection[str] = (),
     *,
-    skips: bool = True,
+    night: bool = False,
 ) -> RunState:
-    """The state that the journal's records lead to. kinds, gpus, skips: as for state.begin.
+    """The state that the journal's records lead to. kinds, gpus: as for state.begin. night: it is a burn-in.
 
     A Start without an End was interrupted, and counts as an attempt. A second End takes a result back. What follows
     from an end (a model that is skipped, a device that is taken out) is not read but follows again. With each segment
     devices get another chance: whoever resumes a run may have mended them, or ended what took the host's memory. So do
     the launches of a burn-in for which there was no time: with each segment it has the time that it lacks.
+
+    A device that was taken out of a burn-in has no other chance there, unless all were. It would be rounds behind, and
+    the links of those rounds would keep the sound ones waiting until it has caught up. Nobody waits for it.
+
+    A burn-in skips nothing: what failed on one device is to be done again, there and on all others.
     """
-    now = begin(plan, kinds, gpus, skips=skips)
+    now = begin(plan, kinds, gpus, skips=not night)
+    out: dict[str, str] = {}
     order = {uuid: [*queue] for uuid, queue in plan.order.items()}
     open_launches: dict[int, Start] = {}
     for record in records:
         match record:
             case Segment():
-                now = _another_chance(now)
-                now = now if skips else _with_time(now, order)
+                out = staying_out(now.devices, out) if night else {}
+                now = _another_chance(now, out)
+                now = _with_time(now, order) if night else now
+            case TakenOut():
+                out[record.device] = record.reason
             case Start():
                 open_launches[record.launch] = record
                 slot = (record.cell, record.round)
@@ -79,9 +88,19 @@ def _freed(now: RunState, start: Start) -> RunState:
     return now
 
 
-def _another_chance(now: RunState) -> RunState:
+def staying_out(devices: Collection[str], out: Mapping[str, str]) -> dict[str, str]:
+    """Devices that have no other chance, and why, where a burn-in is taken up again: who is out, unless all are.
+
+    The same ones are not waited for: what they lack of their time is nothing that `resume` could make up for.
+    """
+    return {} if out.keys() >= {*devices} else dict(out)
+
+
+def _another_chance(now: RunState, out: Mapping[str, str]) -> RunState:
+    """The state in which nothing is held against devices but those that stay out, and why."""
     devices = {
-        uuid: msgspec.structs.replace(one, quarantined="", strikes=(), doubts=()) for uuid, one in now.devices.items()
+        uuid: msgspec.structs.replace(one, quarantined=out.get(uuid, ""), strikes=(), doubts=())
+        for uuid, one in now.devices.items()
     }
     return msgspec.structs.replace(now, devices=devices, at_once=None)
 

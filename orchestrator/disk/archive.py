@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from orchestrator.configuration.resolved import StoredRun
+from orchestrator.deciding import recovery
 from orchestrator.disk import coherence, damage, journal, run_files
 from orchestrator.disk.known_results import require_known
 from orchestrator.disk.records import (
@@ -224,6 +225,7 @@ def stood_still_s(records: Iterable[Record]) -> tuple[tuple[float, ...], ...]:
 
 def _assemble(paths: RunPaths, stored: StoredRun, header: Header, records: Sequence[Record]) -> Archive:
     """Put the records together: each Start with the segment it stands in, its End and its Left."""
+    night, devices = stored.configuration.burn_in is not None, {device.uuid for device in stored.devices}
     segments: list[Segment] = []
     zygotes: list[ZygoteStarted] = []
     told: dict[int, _Told] = {}
@@ -239,8 +241,8 @@ def _assemble(paths: RunPaths, stored: StoredRun, header: Header, records: Seque
             case Segment():
                 segments.append(record)
                 finished = None
-                taken_out = {}
-                dropped = dropped if stored.configuration.burn_in is None else {}  # as recovery.py has it
+                taken_out = recovery.staying_out(devices, taken_out) if night else {}  # as recovery.py has it,
+                dropped = {} if night else dropped  # and this too
             case ZygoteStarted():
                 zygotes.append(record)
             case Start():

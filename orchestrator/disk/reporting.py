@@ -21,7 +21,6 @@ from orchestrator.configuration.resolved import ALWAYS, ReportFormat, StoredRun
 from orchestrator.deciding.adding import Doubt
 from orchestrator.disk import archive, evidence, journal, lock, places, standing
 from orchestrator.disk.lock import Life
-from orchestrator.disk.records import TakenOut
 from orchestrator.errors import StorageError
 from orchestrator.merge.loads import Served, served_by_all
 from orchestrator.merge.timeline import timeline
@@ -99,10 +98,8 @@ def in_doubt(paths: RunPaths, stored: StoredRun) -> tuple[Doubt, ...]:
 @_collector_off()
 def served(paths: RunPaths, stored: StoredRun) -> Served:
     """What a burn-in has served of its time, as its report tells it. Raises RunFolderError."""
-    records = journal.read(paths.journal)
-    loaded = archive.assemble(stored, paths, records)
-    out = {record.device for record in records if isinstance(record, TakenOut)}
-    return served_by_all(loaded, evidence.gather(loaded), out)
+    loaded = archive.assemble(stored, paths, journal.read(paths.journal))
+    return served_by_all(loaded, evidence.gather(loaded))
 
 
 def write(stored: StoredRun, paths: RunPaths) -> Report:

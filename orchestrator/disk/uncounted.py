@@ -4,8 +4,9 @@
     none came, or its file is damaged ─────────────────▶ the mismatches of each process, written when they were seen
      (killed, crashed, hung, ended with the run or with the other devices of a gang, interrupted)
 
-A GPU that errs is one that may end its process next. Nothing else of such a launch says anything: neither its rates nor
-the checks that found nothing.
+A GPU that errs is one that may end its process next. Nothing else of such a launch says anything, neither its rates nor
+the checks that found nothing; but bits of a withdrawn result are held against those of others, for nobody beside it
+changes them.
 """
 
 from collections.abc import Iterator
@@ -40,14 +41,17 @@ def verified(archive: Archive, attempt: Attempt, devices: tuple[str, ...]) -> di
 
 
 def _seen(paths: LaunchPaths, attempt: Attempt, devices: tuple[str, ...]) -> Verification:
-    """From the file of one process. One in which no line is whole was begun for one mismatch, whatever it was."""
+    """From the file of one process. It is made for a mismatch alone: without a line that is whole, one is in it."""
+    lines: list[bytes] = []
     try:
-        lines = [line for line in bounded.read(paths.mismatches, cap_bytes=CAP_BYTES).split(b"\n") if line]
-    except OSError:
-        lines = []
+        lines = bounded.read(paths.mismatches, cap_bytes=CAP_BYTES).split(b"\n")
+    except FileNotFoundError:
+        return Verification(key=(), method="", checks=0)
+    except OSError:  # somebody else's, too large, damaged: it hides what it holds, not that there is something
+        pass
     kept: dict[int, Mismatch] = {one.at: one.mismatch for one in _whole(lines, attempt, devices)}
     found = tuple(kept[at] for at in sorted(kept))
-    return Verification(key=(), method="", checks=0, mismatches=len(found) or min(len(lines), 1), kept=found)
+    return Verification(key=(), method="", checks=0, mismatches=len(found) or 1, kept=found)
 
 
 def _whole(lines: list[bytes], attempt: Attempt, devices: tuple[str, ...]) -> Iterator[Seen]:

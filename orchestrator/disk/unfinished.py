@@ -48,9 +48,12 @@ def _is_over(paths: RunPaths) -> bool:
 
 
 def _lacks_time(paths: RunPaths) -> bool:
-    """Whether it is a burn-in that was not at work for as long as was asked for."""
-    stored = run_files.load(paths)
-    return stored.configuration.burn_in is not None and reporting.served(paths, stored).short
+    """Whether it is a burn-in that was not at work for as long as was asked for. Not where it cannot be read."""
+    try:
+        stored = run_files.load(paths)
+        return stored.configuration.burn_in is not None and reporting.served(paths, stored).short
+    except (UserError, OSError):
+        return False
 
 
 def _can_be_gone_on_with(paths: RunPaths) -> bool:

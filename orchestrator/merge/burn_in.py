@@ -147,6 +147,8 @@ def _work(night: _Night, device: Device, mine: Sequence[_Good], beside: Sequence
             ),
             *(wrong for share in beside for wrong in share.wrong),
         ),
+        unclear=sum(found.mismatches for one, found in verified if one.doubtful and not found.kept)
+        + sum(share.mismatches for share in beside if share.doubtful and not share.wrong),
         deviations=tuple(one for one in compared.deviations if one.sample.device == device.uuid),
         undecided=tuple(compare.undecided(device.uuid, compared)),
         failures=(*lost_launches.failures(night.lost, night.done, device), *_skipped(archive, device)),

@@ -33,16 +33,17 @@ def attributed(
 ) -> tuple[Verification | None, bool]:
     """What one of a launch's devices verified, and the mismatches that count against it. None: it says nothing.
 
-    Also whether all of these are doubtful. seen: device → what it has found. labels: device → how people call it.
-    cut_off: the launch ended before all had their result.
+    Also whether all of these are doubtful: so is what a device has found of which no details were kept, where those
+    that were kept count against others, or there are none. seen: device → what it has found. labels: device → how
+    people call it. cut_off: the launch ended before all had their result.
     """
     own = seen.get(device)
     if own is None or len(cell.devices) == 1:
         return own, False
     mine = [one for one in blame.blamed(seen, cut_off=cut_off) if one.device == device]
-    more = sum(one.mismatches - len(one.kept) for one in seen.values()) if mine else 0
+    more = sum(one.mismatches - len(one.kept) for one in (seen.values() if mine else (own,)))
     kept = tuple(_in_words(one, labels) for one in mine)
-    doubtful = bool(mine) and all(one.doubtful for one in mine)
+    doubtful = all(one.doubtful for one in mine)
     return msgspec.structs.replace(own, mismatches=len(kept) + more, kept=kept), doubtful
 
 

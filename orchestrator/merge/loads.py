@@ -1,13 +1,14 @@
 """When each device was at work in a burn-in: from the launches of its segments to the time that was served. Pure."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from orchestrator.burn_in import served
 from orchestrator.burn_in.served import Span
 from orchestrator.burn_in.verdict import Idle
+from orchestrator.deciding import recovery
 from orchestrator.disk.archive import Archive, Attempt
 from orchestrator.disk.evidence import Evidence, LaunchEvidence
 from orchestrator.disk.records import Segment
@@ -58,13 +59,13 @@ class Served(NamedTuple):
     short: bool
 
 
-def served_by_all(archive: Archive, evidence: Evidence, out: Collection[str]) -> Served:
-    """What a burn-in has served so far, which `resume` is to make up for. out: devices that were ever taken out."""
+def served_by_all(archive: Archive, evidence: Evidence) -> Served:
+    """What a burn-in has served so far, which `resume` is to make up for."""
     asked = archive.stored.configuration.burn_in
     assert asked is not None
     found = at_work(archive, evidence, lost_launches.lost(archive, asked))
-    waited_for = [device for device in archive.stored.devices if device.uuid not in out] or archive.stored.devices
-    seconds = {device: served_s(found[device.uuid]) for device in waited_for}
+    out = recovery.staying_out(found, archive.taken_out)
+    seconds = {device: served_s(found[device.uuid]) for device in archive.stored.devices if device.uuid not in out}
     return Served(
         min(seconds.values()),
         any(served.is_short(s, asked.duration_s, asked.cell_s[device.kind]) for device, s in seconds.items()),

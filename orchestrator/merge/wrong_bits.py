@@ -4,7 +4,7 @@
     one that was withdrawn, complete               ├──▶ what counts against each device
     none: what was seen before the launch was over ┘
 
-The second and the third are evidence for nothing else (disk/uncounted.py).
+The second and the third are evidence for nothing else (disk/uncounted.py), but bits of the second are compared too.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -41,11 +41,15 @@ class Uncounted:
 
 @dataclass(frozen=True)
 class Share:
-    """What of such a launch counts against one of its devices. mismatches: all, wrong: those with details."""
+    """What of such a launch counts against one of its devices. mismatches: all, wrong: those with details.
+
+    doubtful: all may follow from what others had wrong.
+    """
 
     workload: Workload
     mismatches: int
     wrong: tuple[Wrong, ...]
+    doubtful: bool
 
 
 def uncounted(archive: Archive, evidence: Evidence) -> tuple[Uncounted, ...]:
@@ -68,7 +72,7 @@ def shares(launches: Iterable[Uncounted], device: Device, labels: Mapping[str, s
                     wrong(one.attempt, one.cell, mismatch, doubtful=doubtful, cut_off=one.cut_off)
                     for mismatch in found.kept
                 )
-                yield Share(one.cell.workload, found.mismatches, tuple(kept))
+                yield Share(one.cell.workload, found.mismatches, tuple(kept), doubtful)
 
 
 def wrong(attempt: Attempt, cell: Cell, mismatch: Mismatch, *, doubtful: bool, cut_off: bool = False) -> Wrong:

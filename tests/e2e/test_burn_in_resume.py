@@ -48,10 +48,9 @@ def test_time_that_was_lost_is_made_up_for(tmp_path: Path, monkeypatch: pytest.M
     os.kill(int(stopped.name), signal.SIGCONT)
     assert running.wait(timeout=100) == 4
     told = [one for one in reasons(tmp_path) if "at work for" in one["text"]]
-    assert told
-    assert "a worker stood still in" in told[0]["text"]
-    assert "`gpubench-orchestrate resume` goes on until it has its time" in told[0]["text"]
-    assert told[0]["action"] == "go on with `resume`"
+    assert any("a worker stood still in" in one["text"] for one in told)  # the other device waited, but not for long
+    assert all("`gpubench-orchestrate resume` goes on until it has its time" in one["text"] for one in told)
+    assert {one["action"] for one in told} == {"go on with `resume`"}
     served_s = min(gpu["served_seconds"] for gpu in report(tmp_path)["burn_in"]["gpus"])
     begin = time.monotonic()
     again = resume(tmp_path)
@@ -84,29 +83,33 @@ def test_who_was_stopped_while_it_imported_has_the_whole_time_left(tmp_path: Pat
     assert any(isinstance(record, ZygoteStarted) for record in records(tmp_path))
 
 
-def test_a_night_that_spent_its_time_on_importing_is_gone_on_with(tmp_path: Path) -> None:
-    """Its launches were all dropped, which is final in no burn-in: they wait again, and rounds are added as needed."""
+def test_a_night_that_spent_its_time_on_importing_is_gone_on_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its launches were all dropped, which is final in no burn-in: they wait again, and rounds are added as needed.
+
+    Importing takes as long again, longer than the time that is left of what is missing: nothing is dropped for that.
+    """
     slow = tmp_path / "slow"
     slow.mkdir()
     (slow / "sitecustomize.py").write_text(
-        "import os, sys, time\n"
-        f"flag = {str(tmp_path / 'was slow')!r}\n"
-        "if 'worker.zygote' in ' '.join(sys.orig_argv) and not os.path.exists(flag):\n"
-        "    open(flag, 'w').close()\n"
+        "import sys, time\n"
+        "if 'worker.zygote' in ' '.join(sys.orig_argv):\n"
+        f"    open({str(tmp_path / 'slow')!r} + f'/{{time.monotonic()}}', 'w').close()\n"
         "    time.sleep(26)\n"
     )
-    environment = {**os.environ, "PYTHONPATH": f"{slow}:{ROOT}"}
+    monkeypatch.setenv("PYTHONPATH", f"{slow}:{ROOT}")
     places = ("--runs-folder", str(tmp_path / "runs"), "-o", str(tmp_path / "report.json"), "--quiet")
     given = command("run", "--burn-in", "30s", "--gpu-ids", "cpu:0,cpu:1", *places)
     begun = time.monotonic()
-    first = subprocess.run(given, cwd=ROOT, check=False, timeout=100, env=environment)
+    first = subprocess.run(given, cwd=ROOT, check=False, timeout=100)
     assert first.returncode == 4
     assert time.monotonic() - begun < 30 * 1.1
-    assert (tmp_path / "was slow").exists()
     assert any(isinstance(record, Dropped) for record in records(tmp_path))
     again = resume(tmp_path)
     assert again.returncode == 0, again.stdout
     assert report(tmp_path)["burn_in"]["verdict"] == "PASS"
+    assert len([*slow.iterdir()]) >= 1 + 2
     assert not any(isinstance(record, Added) for record in records(tmp_path))  # the plan had rounds enough
 
 

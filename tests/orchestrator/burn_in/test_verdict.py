@@ -78,6 +78,8 @@ def test_a_clean_night_passes() -> None:
         ({"wrong": (wrong(beyond=False, again=10, elements=999),)}, Verdict.FAIL, "999 elements"),
         ({"tallies": CLEAN.tallies | WRONG}, Verdict.FAIL, "17 more mismatches"),
         ({"tallies": CLEAN.tallies | WRONG, "wrong": (wrong(),) * 16}, Verdict.FAIL, "repetitions1 more mismatch"),
+        ({"tallies": CLEAN.tallies | WRONG, "unclear": 17}, Verdict.UNKNOWN, "17 mismatches without details"),
+        ({"tallies": CLEAN.tallies | WRONG, "unclear": 16}, Verdict.FAIL, "1 more mismatch"),
         ({"wrong": (wrong(beyond=None, again=10, elements=1000),)}, Verdict.FAIL, "1,000 elements"),
         (
             {"tallies": CLEAN.tallies | WRONG, "wrong": (wrong(beyond=False, again=10, elements=1000),) * 16},

@@ -4,6 +4,7 @@ Plan, state machine and budget are those of a run; the clock is a number, and la
 """
 
 import heapq
+import random
 from collections import Counter
 from collections.abc import Callable
 
@@ -14,8 +15,8 @@ from orchestrator.burn_in import asked, levels
 from orchestrator.burn_in import plan as burn_in_plan
 from orchestrator.burn_in.served import is_short
 from orchestrator.configuration import catalogue
-from orchestrator.configuration.resolved import Configuration
-from orchestrator.deciding import more_rounds, state
+from orchestrator.configuration.resolved import Configuration, StoredRun
+from orchestrator.deciding import more_rounds, recovery, state
 from orchestrator.deciding.budget import Budget
 from orchestrator.deciding.slots import (
     Added,
@@ -24,9 +25,13 @@ from orchestrator.deciding.slots import (
     Freed,
     NextLaunch,
     Quarantined,
+    Slot,
     SlotStatus,
     Started,
 )
+from orchestrator.disk import coherence
+from orchestrator.disk.records import Added as AddedRecord
+from orchestrator.disk.records import Header, Record, Segment
 from protocol.cell import Cell, Device, Workload
 from protocol.failure import Category, Failure, Phase
 from tests.fakes.configurations import configuration
@@ -34,11 +39,18 @@ from tests.fakes.runs import gpus
 
 BETWEEN_S = 1.5
 """From one launch to the next on a device."""
+SEGMENT = Segment(boot_id="b", driver_version=None, tool_version="0", pid=1, wall=1.0, monotonic_ns=1)
 Outcome = Callable[[NextLaunch], Category | None]
 
 
 def well(_: NextLaunch) -> None:
     """Every launch has a result."""
+
+
+def header(devices: tuple[Device, ...]) -> Header:
+    """What a journal begins with."""
+    uuids = tuple(device.uuid for device in devices)
+    return Header(run_id="r", plan_hash="p", tool_version="0", created=1.0, hostname="h", devices=uuids)
 
 
 def a_night(duration: str) -> Configuration:
@@ -189,6 +201,139 @@ def test_a_round_is_for_all_who_share_cells_and_for_one_alone_where_they_do_not(
     without = state.step(now, Quarantined(out, "too hot"))
     alone = more_rounds.more(without, 7, lambda _: True)
     assert sorted(alone) == sorted((cell.id, 1) for cell in now.cells.values() if out not in cell.devices)
+
+
+class Stepped:
+    """The first rounds of a night of some GPUs, whose launches end in any order, and what is added, as it is recorded.
+
+    failing: what has no result. told: all that was added, between the segments in which it was.
+    """
+
+    def __init__(self, devices: tuple[Device, ...], rounds: int, chance: random.Random) -> None:
+        self.configuration, self.devices = a_night("30m"), devices
+        planned = burn_in_plan.make(self.configuration, devices, levels.load())
+        order = {uuid: tuple(slot for slot in mine if slot[1] < rounds) for uuid, mine in planned.order.items()}
+        self.plan = msgspec.structs.replace(planned, order=order)
+        self.state = state.begin(self.plan, skips=False)
+        self.told: list[Record] = [header(devices), SEGMENT]
+        self.failing: frozenset[str] = frozenset()
+        self._chance, self._running = chance, list[NextLaunch]()
+
+    def work(self, most: int, *, add: bool = True) -> None:
+        """Launches, at most so many, and rounds as they are due."""
+        for _ in range(most):
+            self.state, following = state.next_launches(self.state)
+            if not following and add and (slots := more_rounds.more(self.state, 7, lambda _: True)):
+                self.add(slots)
+                self.state, following = state.next_launches(self.state)
+            for one in following:
+                self.state = state.step(self.state, Started(one.launch, one.slot, one.device, one.cell.batch_size))
+            self._running += following
+            if not self._running:
+                return
+            self._end(self._running.pop(self._chance.randrange(len(self._running))))
+
+    def add(self, slots: tuple[Slot, ...]) -> None:
+        """Some are added and journaled."""
+        self.state = state.step(self.state, Added(slots))
+        self.told.append(AddedRecord(slots=slots, suspects=(), at_ns=2))
+
+    def out(self, device: Device) -> None:
+        """It is taken out."""
+        self.state = state.step(self.state, Quarantined(device.uuid, "too hot"))
+
+    def all_come_back(self) -> None:
+        """The run is stopped and gone on with, and every GPU is given another chance."""
+        while self._running:
+            self._end(self._running.pop())
+        self.state = recovery._another_chance(self.state, {})
+        self.told.append(SEGMENT)
+
+    def wrong(self) -> str | None:
+        """What whoever reads the journal says of it."""
+        stored = StoredRun(
+            run_id="r",
+            tool_version="0",
+            command=(),
+            configuration=self.configuration,
+            devices=self.devices,
+            plan=self.plan,
+        )
+        return coherence.wrong(stored, self.told)
+
+    def _end(self, one: NextLaunch) -> None:
+        failed = Failure(category=Category.EXCEPTION, message="", phase=Phase.MEASURE)
+        self.state = state.step(self.state, Ended(one.launch, failed if one.planned in self.failing else None))
+        for uuid in one.cell.devices:
+            self.state = state.step(self.state, Freed(uuid))
+
+
+def test_a_round_that_one_gpu_was_without_is_not_made_up_for() -> None:
+    """Two went on without a third, one of them a round ahead, until all were out; then it is as before, with round 7.
+
+    The one that was behind is without round 6, and has 8 next: of nobody's journal the numbers go back.
+    """
+    devices = gpus(3)
+    night = Stepped(devices, 3, random.Random(1))
+    night.out(devices[0])
+    for number in (3, 4, 5):
+        night.work(10_000, add=False)
+        slots = more_rounds.more(night.state, 7, lambda _: True)
+        assert {later for _, later in slots} == {number}
+        night.add(slots)
+    night.work(10_000, add=False)
+    ahead = tuple(
+        slot for slot in more_rounds.more(night.state, 7, lambda _: True) if devices[1].uuid in _of(night, slot)
+    )
+    night.add(ahead)
+    night.all_come_back()
+    night.work(10_000, add=False)
+    night.add(more_rounds.more(night.state, 7, lambda _: True))
+    night.out(devices[0])
+    night.work(10_000, add=False)
+    following = more_rounds.more(night.state, 7, lambda _: True)
+    assert {number for _, number in ahead} == {6}
+    assert {number for _, number in following} == {8}
+    night.add(following)
+    assert night.wrong() is None
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_whatever_is_added_is_believed_by_who_reads_the_journal(seed: int) -> None:
+    """Whoever is out, fails or comes back, and whenever: else the night would be lost, with its report."""
+    chance = random.Random(seed)
+    devices = gpus(2 + seed % 2)
+    night = Stepped(devices, 1, chance)
+    for _ in range(12):
+        night.work(chance.randrange(40))
+        night.failing = frozenset(chance.sample(sorted(night.state.cells), chance.randrange(4)))
+        match chance.randrange(3):
+            case 0:
+                night.out(chance.choice(devices))
+            case 1:
+                night.all_come_back()
+    added = [one for one in night.told if isinstance(one, AddedRecord)]
+    assert added
+    assert night.wrong() is None
+
+
+def test_a_round_at_the_end_of_the_time_is_no_sign_that_nothing_works() -> None:
+    """It has what fits. Where that fails, a night that is gone on with has more rounds all the same."""
+    night = Stepped(gpus(1), 1, random.Random(1))
+    night.work(10_000, add=False)
+    (first, *_) = more_rounds.more(night.state, 7, lambda _: True)
+    night.failing = frozenset({first[0]})
+    night.add((first,))
+    night.work(10_000, add=False)
+    assert night.state.slots[first].status is SlotStatus.FAILED
+    assert {number for _, number in more_rounds.more(night.state, 7, lambda _: True)} == {2}
+    night.failing = frozenset(night.state.cells)
+    night.work(10_000)
+    assert max(number for _, number in night.state.slots) == 2  # of a whole round nothing came: that was the last
+
+
+def _of(night: Stepped, slot: Slot) -> tuple[str, ...]:
+    return night.state.cells[slot[0]].devices
 
 
 def _work(cell: Cell) -> tuple[str, str, str]:

@@ -21,7 +21,7 @@ from orchestrator.deciding.slots import (
     Started,
     StopAsked,
 )
-from orchestrator.disk.records import End, Record, Segment, Start
+from orchestrator.disk.records import End, Record, Segment, Start, TakenOut
 from protocol.cell import Cell, Mode, Precision, Workload
 from protocol.failure import Category, Failure, Phase
 from tests.fakes import steps
@@ -262,13 +262,18 @@ def test_a_result_that_was_lost_is_measured_again() -> None:
 
 def test_a_resumed_run_gives_a_device_another_chance() -> None:
     """What took a device out may have been mended by whoever resumes the run."""
-    one_plan = plan(cell(8), cell(1, model="other"))
+    one_plan = plan(cell(8), cell(1, model="other"), cell(8, "d1"))
     first = next(iter(state.begin(one_plan).slots))
     start = Start(launch=0, cell=first[0], round=0, attempt=1, batch_size=8, device="d0", at_ns=0)
     end = End(launch=0, at_ns=0, failure=failure(Category.UNKILLABLE))
+    out = TakenOut(device="d0", at_ns=0, reason="it cannot be killed")
     again = Segment(boot_id="b", driver_version=None, tool_version="0", pid=1, wall=0.0, monotonic_ns=0)
-    assert state.next_launches(recovery.restore(one_plan, [start, end]))[1] == ()
-    assert len(state.next_launches(recovery.restore(one_plan, [start, end, again]))[1]) == 1
+
+    def begun(*records: Record) -> list[str]:
+        return [one.device for one in state.next_launches(recovery.restore(one_plan, records))[1]]
+
+    assert begun(start, end, out) == ["d1"]
+    assert begun(start, end, out, again) == ["d0", "d1"]
 
 
 def test_an_end_of_an_unknown_launch_changes_nothing() -> None:

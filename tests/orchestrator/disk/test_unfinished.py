@@ -41,6 +41,12 @@ def damaged(run: FakeRun) -> None:
     run.paths.journal.write_bytes(b"no journal")
 
 
+def unreadable(run: FakeRun) -> None:
+    """It is over, and nobody can read what was asked of it."""
+    over(run)
+    run.paths.config.write_text("not: [a run")
+
+
 def without_a_journal(run: FakeRun) -> None:
     """It was deleted, and there are results."""
     over(run)
@@ -68,6 +74,8 @@ Happened = Callable[[FakeRun], None]
         (stopped, damaged, over, OLDEST),
         (broken, without_a_journal, over, OLDEST),
         (over, damaged, over, NEWEST),
+        (over, stopped, unreadable, OLDER),
+        (over, over, unreadable, NEWEST),
         (over, over, over, NEWEST),
     ],
 )

@@ -9,16 +9,22 @@ import pytest
 
 from orchestrator import run
 from orchestrator.deciding import recovery
-from orchestrator.deciding.budget import CLOSING_S, PATIENCE_S
+from orchestrator.deciding.budget import CLOSING_S, PATIENCE_S, Budget
 from orchestrator.deciding.slots import SlotStatus
 from orchestrator.disk import coherence, journal, reporting, unfinished
 from orchestrator.disk.journal import Journal
-from orchestrator.disk.records import Added, Segment
+from orchestrator.disk.records import Added, Dropped, Segment
 from orchestrator.health.judges import Action
+from orchestrator.loop import Loop
 from orchestrator.machine import host
+from orchestrator.processes.link import Link
+from orchestrator.processes.signals import StopSignals
 from orchestrator.report.burn_in import GpuBurnIn
+from orchestrator.surroundings import Surroundings
 from protocol.cell import Cell, Workload
 from protocol.failure import Category, Phase
+from protocol.messages import Ready
+from tests.fakes.conducting import Childless, Quiet
 from tests.fakes.nights import Night, sound
 from tests.fakes.runs import SECOND_NS, FakeRun, cpus, gpus
 
@@ -124,6 +130,39 @@ def test_only_a_gpu_that_was_taken_out_lacks_time(tmp_path: Path) -> None:
     assert left(night)
 
 
+def test_a_gpu_that_was_taken_out_stays_out_when_the_night_is_gone_on_with(tmp_path: Path) -> None:
+    """It is rounds behind, and the links of those would keep the sound ones waiting. Unless all were.
+
+    So whoever is not waited for does not work either, and is told to need a new burn-in, also in a later segment.
+    """
+    night = a_night(tmp_path)
+    night.work(last=10)
+    night.taken_out("it is too hot")
+    night.finish(interrupted=True, reason="stopped on request")
+    again(night)
+    night.segment()
+    assert out(night) == {"cpu:0": "it is too hot", "cpu:1": ""}
+    assert night.archive().taken_out == {"cpu:0": "it is too hot"}
+    night.finish(interrupted=True, reason="stopped on request")
+    (text,) = (one.text for one in of_the_first(night).reasons if "taken out" in one.text)
+    assert text.endswith("once that is mended, burn it in again")
+    again(night)
+    night.taken_out("it is gone", device=1)
+    assert reporting.served(night.paths, night.stored).seconds > 0
+    night.segment()
+    assert out(night) == {"cpu:0": "", "cpu:1": ""}
+    assert night.archive().taken_out == {}
+    night.taken_out("it is too hot again")
+    night.segment()
+    assert out(night) == {"cpu:0": "it is too hot again", "cpu:1": ""}
+
+
+def out(night: Night) -> dict[str, str]:
+    """Why each device may do nothing, as a run that is taken up begins."""
+    begun = run._stands(night.stored, journal.read(night.paths.journal))
+    return {uuid: device.quarantined for uuid, device in begun.devices.items()}
+
+
 @pytest.mark.parametrize("lacks", [True, False])
 def test_resume_without_a_name_takes_the_newest_that_lacks_time(tmp_path: Path, lacks: bool) -> None:
     """It came to its end, and is not over: an older run that was stopped is passed over for it."""
@@ -221,12 +260,12 @@ def test_what_was_dropped_waits_again_in_the_order_of_the_plan(tmp_path: Path) -
     waiting = dict.fromkeys([*plan.order["cpu:0"][3:], *plan.order["cpu:1"][3:], *more])
     for cell_id, number in waiting:
         night.dropped(cells[cell_id], "dropped: no time was left", number=number)
-    stopped = recovery.restore(plan, journal.read(night.paths.journal), skips=False)
+    stopped = recovery.restore(plan, journal.read(night.paths.journal), night=True)
     assert stopped.tally[SlotStatus.WAITING] == 0
     assert night.archive().dropped.keys() == waiting.keys()
     night.segment()
     records = journal.read(night.paths.journal)
-    again = recovery.restore(plan, records, skips=False)
+    again = recovery.restore(plan, records, night=True)
     for uuid in ("cpu:0", "cpu:1"):
         mine = [slot for slot in more if uuid in cells[slot[0]].devices]
         assert again.devices[uuid].queue == (*plan.order[uuid][3:], *mine)
@@ -251,6 +290,39 @@ def test_a_burn_in_may_have_as_many_rounds_as_it_needs(tmp_path: Path) -> None:
     other = msgspec.structs.replace(night.stored.configuration, burn_in=None)
     stored = msgspec.structs.replace(night.stored, configuration=other)
     assert "cannot be added" in str(coherence.wrong(stored, (*records, *added(planned + 1))))
+
+
+class Importing(Childless):
+    """A nursery whose zygote is not ready yet, and says nothing."""
+
+    pid = 4711
+
+
+@pytest.mark.parametrize("starts", [True, False])
+def test_nothing_is_dropped_while_a_night_imports_that_is_gone_on_with(tmp_path: Path, starts: bool) -> None:
+    """However little time is missing: else it would end with nothing done, and each `resume` after it too.
+
+    From when a launch can begin it has that time, and no more; what imports otherwise is bounded by its deadline alone.
+    """
+    night, now = a_night(tmp_path), time.monotonic()
+    stored, records = night.stored, journal.read(night.paths.journal)
+    budget = Budget(stored.configuration, stored.devices, 600, now - 595, starts=now - 40 if starts else None)
+    nursery = Importing((), night.paths.log("zygote"), 1.0, {})
+    with Journal(night.paths.journal) as written, Link("night") as link, StopSignals() as signals:
+        around = Surroundings(stored, night.paths, written, link, nursery, None, signals, Quiet(), budget)
+        loop = Loop(around, run._stands(stored, records))
+
+        def dropped() -> bool:
+            loop._tick()
+            return any(isinstance(record, Dropped) for record in journal.read(night.paths.journal))
+
+        assert dropped() is not starts
+        nursery.ready = True
+        loop._greet_zygote(Ready(pid=nursery.pid, import_ms=1.0, threads=1))
+        assert dropped() is not starts  # it has the time that it has imported
+        loop._stopping.put_off(-60)
+        budget.ends -= 60
+        assert dropped()
 
 
 def test_a_resume_has_what_is_missing_and_its_start_costs_nothing(tmp_path: Path) -> None:
