@@ -32,7 +32,8 @@ def examine(
     """
     at_ns = time.monotonic_ns()
     again = _verdicts(products, number, pair, [output])
-    found = bits.differences(output, products.expected(pair))
+    expected = products.expected(pair)
+    found = bits.differences(output, expected)
     return Mismatch(
         what=products.what,
         at_ns=at_ns,
@@ -43,7 +44,7 @@ def examine(
         same_when_read_again=again == [verdict],
         repeated=REPETITIONS,
         wrong_again=_wrong_again(products, number, pair, strike),
-        beyond_rounding=_beyond_rounding(products, pair, output, found),
+        beyond_rounding=_beyond_rounding(products, pair, output, expected, found),
     )
 
 
@@ -67,7 +68,9 @@ def _verdicts(products: Products, number: int, pair: int, outputs: list[torch.Te
     return said
 
 
-def _beyond_rounding(products: Products, pair: int, output: torch.Tensor, found: Differences) -> bool | None:
+def _beyond_rounding(
+    products: Products, pair: int, output: torch.Tensor, expected: torch.Tensor, found: Differences
+) -> bool | None:
     """Whether any element is too far from what the CPU makes of it in fp64; None where none differs.
 
     Of very many the first are computed anew, and those that are farthest off: what is within rounding may be anywhere.
@@ -75,7 +78,7 @@ def _beyond_rounding(products: Products, pair: int, output: torch.Tensor, found:
     if not found.elements:
         return None
     left, right = products.operands(pair)
-    farthest = bits.farthest(output, products.expected(pair), KEPT_ELEMENTS)
+    farthest = bits.farthest(output, expected, KEPT_ELEMENTS)
     offsets = dict.fromkeys((*(element.offset for element in found.first), *farthest))
     return any(_is_beyond(products, left, right, output, offset) for offset in offsets)
 
