@@ -3,7 +3,7 @@
     run.yaml ─ what is planned ─┐
     journal ── what was tried ──┼──▶ look ─▶ Status ─▶ describe, or JSON
     lock ───── who works on it ─┤
-    report ─── what came of it ─┘
+    report ─── what came of it ─┘  (concluded.py)
 
 Nothing is asked of the process itself and nothing is written: to be looked at does not disturb a run. What only the
 process knows (the phase of a cell, how far it is) is not told here.
@@ -19,16 +19,15 @@ from typing import Final
 import msgspec
 
 from orchestrator import progress
-from orchestrator.configuration.resolved import Isolation, ReportFormat, StoredRun
+from orchestrator.configuration.resolved import Isolation, StoredRun
 from orchestrator.deciding.budget import Time
 from orchestrator.deciding.slots import scopes
 from orchestrator.deciding.stopping import GENTLE_GRACE_S, GENTLE_S
-from orchestrator.disk import archive, bounded, journal, lock, places
+from orchestrator.disk import archive, bounded, concluded, journal, lock, places
 from orchestrator.disk.archive import Archive, Attempt
 from orchestrator.disk.known_results import require_known
 from orchestrator.disk.records import End, Record, Segment, StopAsked, ZygoteStarted
 from orchestrator.machine import host
-from orchestrator.report.model import CellCounts, Verdict
 from protocol.cell import Cell, Mode
 from protocol.failure import Category, Failure
 from protocol.paths import RunPaths
@@ -83,16 +82,6 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     for_s: float
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What the report in the run's folder says came of it. report: that file. burn_in: by label, of each device."""
-
-    verdict: str
-    exit_code: int
-    cells: CellCounts
-    report: str
-    burn_in: dict[str, str] = {}
-
-
 class Status(msgspec.Struct, frozen=True, kw_only=True):
     """A run, now.
 
@@ -137,7 +126,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     last_failure: str = ""
     reports: tuple[str, ...] = ()
     unwritten: tuple[str, ...] = ()
-    outcome: Outcome | None = None
+    outcome: concluded.Outcome | None = None
     no_outcome: str = ""
     lost: tuple[str, ...] = ()
 
@@ -181,8 +170,8 @@ def look(stored: StoredRun, paths: RunPaths) -> tuple[Status, tuple[Attempt, ...
     if status.standing is Standing.RUNNING:
         status = msgspec.structs.replace(status, importing_s=_importing_s(stored, records, now_ns))
     if status.standing in _ENDED:
-        found = _outcome(run)
-        outcome, why = (found, "") if isinstance(found, Outcome) else (None, found)
+        found = concluded.outcome(run)
+        outcome, why = (found, "") if isinstance(found, concluded.Outcome) else (None, found)
         unwritten = tuple(str(path) for path in places.unwritten(stored, paths))
         status = msgspec.structs.replace(status, outcome=outcome, no_outcome=why, unwritten=unwritten)
     status = _filled(status, run, now_ns)
@@ -215,59 +204,6 @@ def _lost(run: Archive) -> Iterator[str]:
         path = run.folder(attempt).result
         if attempt.promised is not None and not bounded.is_there(path):
             yield str(path)
-
-
-class _Made(msgspec.Struct, frozen=True, kw_only=True):
-    """Of a report's metadata: which run it is of, and when it was made, by the number of segments."""
-
-    run_id: str
-    segments: tuple[msgspec.Raw, ...]
-
-
-class _Summary(msgspec.Struct, frozen=True, kw_only=True):
-    cells: CellCounts
-
-
-class _Judged(msgspec.Struct, frozen=True, kw_only=True):
-    gpu_uuid: str
-    verdict: str
-
-
-class _Night(msgspec.Struct, frozen=True, kw_only=True):
-    gpus: tuple[_Judged, ...]
-
-
-class _Told(msgspec.Struct, frozen=True, kw_only=True):
-    """What is read of a report."""
-
-    metadata: _Made
-    summary: _Summary
-    verdict: Verdict
-    burn_in: _Night | None = None
-
-
-def _outcome(run: Archive) -> Outcome | str:
-    """What the report in the run's folder says; why it says nothing, where it is missing, damaged or an older one."""
-    path = run.paths.report(ReportFormat.JSON)
-    try:
-        told = msgspec.json.decode(bounded.read(path), type=_Told)
-    except FileNotFoundError:
-        return f"the report {path} is missing"
-    except OSError as error:
-        return f"the report {path} cannot be read: {error.strerror}"
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return f"the report {path} is damaged"
-    if (told.metadata.run_id, len(told.metadata.segments)) != (run.stored.run_id, len(run.segments)):
-        return f"the report {path} was made before the run was gone on with, or is of another run"
-    labels = {device.uuid: device.label for device in run.stored.devices}
-    judged = () if told.burn_in is None else told.burn_in.gpus
-    return Outcome(
-        verdict=told.verdict.word,
-        exit_code=told.verdict.exit_code,
-        cells=told.summary.cells,
-        report=str(path),
-        burn_in={labels.get(one.gpu_uuid, one.gpu_uuid): one.verdict for one in judged},
-    )
 
 
 def _time(stored: StoredRun, holder: lock.Holder | None, records: Sequence[Record]) -> Time | None:
