@@ -1,13 +1,13 @@
 """The burn-in's part of the report: the evidence of each GPU, judged by burn_in/verdict.py, written down. Pure."""
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from orchestrator.burn_in import compare, memory_share, verdict
+from orchestrator.burn_in import compare, verdict
 from orchestrator.burn_in.compare import Comparison, Sample
 from orchestrator.burn_in.served import Span
-from orchestrator.burn_in.verdict import Judged, Planned, Tally, Told, Work, named
+from orchestrator.burn_in.verdict import Judged, Planned, Told, Work, named
 from orchestrator.configuration.resolved import BurnIn
 from orchestrator.deciding.slots import scopes
 from orchestrator.disk.archive import Archive, Attempt
@@ -22,6 +22,7 @@ from orchestrator.merge import (
     lost_time,
     memory_patterns,
     methods,
+    tallies,
     waits,
     wrong_bits,
 )
@@ -32,9 +33,9 @@ from orchestrator.merge.lost_launches import Lost
 from orchestrator.merge.paces import paces
 from orchestrator.merge.times import iso
 from orchestrator.merge.wrong_bits import Share, Uncounted
-from orchestrator.report.burn_in import BurnInReport, CheckReport, GpuBurnIn, PaceReport, ReasonReport
+from orchestrator.report.burn_in import BurnInReport, GpuBurnIn, PaceReport, ReasonReport
 from orchestrator.report.health import HealthReport
-from protocol.cell import Cell, Device, DeviceKind, Workload
+from protocol.cell import Cell, Device
 from protocol.verification import Verification
 
 
@@ -138,7 +139,7 @@ def _work(night: _Night, device: Device, mine: Sequence[_Good], beside: Sequence
         asked_s=night.asked.duration_s,
         served_s=loads.served_s(work),
         cell_s=night.asked.cell_s[device.kind],
-        tallies=_tallies(mine, beside, device.kind),
+        tallies=tallies.tallies([(one.cell, one.evidence) for one in mine], beside, device.kind),
         wrong=(
             *(
                 wrong_bits.wrong(one.attempt, one.cell, mismatch, doubtful=one.doubtful)
@@ -220,33 +221,6 @@ def _skipped(archive: Archive, device: Device) -> Iterator[str]:
             yield f"{named(cell)}, all later rounds: it was skipped on every device: {archive.skipped[scope]}"
 
 
-def _tallies(mine: Sequence[_Good], beside: Sequence[Share], kind: DeviceKind) -> dict[Workload, Tally]:
-    groups: dict[Workload, list[_Good]] = defaultdict(list)
-    for one in mine:
-        groups[one.cell.workload].append(one)
-    more = Counter[Workload]()
-    for share in beside:
-        more[share.workload] += share.mismatches
-    return {
-        workload: _tally(groups.get(workload, ()), more[workload], kind) for workload in dict.fromkeys((*groups, *more))
-    }
-
-
-def _tally(group: Sequence[_Good], more: int, kind: DeviceKind) -> Tally:
-    """more: mismatches of launches that are no evidence for anything else."""
-    found = [one.evidence.verification for one in group if one.evidence.verification is not None]
-    return Tally(
-        launches=len(group),
-        checks=sum(one.checks for one in found),
-        operations=sum(one.operations for one in found),
-        verified_bytes=sum(one.verified_bytes for one in found),
-        measured_s=sum(one.evidence.measured_s for one in group),
-        mismatches=sum(one.mismatches for one in found) + more,
-        method=memory_patterns.method(found),
-        covered=memory_share.covered(found, kind),
-    )
-
-
 def _health(device: Device, judged: HealthReport) -> tuple[Verdict, str]:
     """The health verdict on a device, and what led to it."""
     for one in judged.gpus:
@@ -295,30 +269,13 @@ def _report(device: Device, work: Work, judged: Judged, mine: Sequence[_Good], n
         served_seconds=work.served_s,
         under_load_seconds=sum(tally.measured_s for tally in work.tallies.values()),
         rounds=len({one.attempt.start.round for one in mine}),
-        checks=tuple(_check(workload, tally) for workload, tally in work.tallies.items()),
+        checks=tuple(tallies.check(workload, tally) for workload, tally in work.tallies.items()),
         compared_launches=night.compared.compared.get(device.uuid, 0),
         heat_soak=heat_soaks.told(device, night.soaks),
         paces=tuple(_pace(kind, told) for kind, told in work.paces.items()),
         temperature_max_c=max(temperatures, default=None),
         average_power_draw_w=sum(powers) / len(powers) if powers else None,
         not_tested=dict(work.not_tested),
-    )
-
-
-def _check(workload: Workload, tally: Tally) -> CheckReport:
-    return CheckReport(
-        check=workload,
-        launches=tally.launches,
-        checks=tally.checks,
-        verified_operations=tally.operations,
-        verified_bytes=tally.verified_bytes,
-        measured_seconds=tally.measured_s,
-        mismatches=tally.mismatches,
-        error_bound=None if tally.mismatches else verdict.bound(tally.checks),
-        error_bound_per_hour=None if tally.mismatches else verdict.bound(tally.measured_s / 3600),
-        method=tally.method,
-        covered_share=None if tally.covered is None else tally.covered.share,
-        covered="" if tally.covered is None else tally.covered.words,
     )
 
 

@@ -74,7 +74,7 @@ def row(gpu: GpuBurnIn, report: Report) -> tuple[str, ...]:
         str(gpu.rounds),
         f"{sum(check.checks for check in gpu.checks):,}",
         str(sum(check.mismatches for check in gpu.checks)),
-        f"{operations:.1e}",
+        f"{operations:.1e}".replace("e+", "e"),
         "" if gpu.temperature_max_c is None else f"{gpu.temperature_max_c:.0f}",
         "" if gpu.average_power_draw_w is None else f"{gpu.average_power_draw_w:.0f}",
     )
