@@ -13,7 +13,7 @@ from orchestrator.cli.streams import say
 from orchestrator.configuration.naming import counted
 
 if TYPE_CHECKING:
-    from orchestrator.disk.standing import Status
+    from orchestrator.disk.status import Status
 
 SHOWN_LOST: Final = 3
 """So many missing files are named."""
@@ -52,7 +52,7 @@ def _launches(status: "Status") -> str:
 
 def describe(status: "Status") -> str:
     """The same for people, and what they may do next."""
-    from orchestrator.disk.standing import STOPPING, WHAT_NEXT, Standing
+    from orchestrator.disk.status import STOPPING, WHAT_NEXT, Standing
     from orchestrator.terminal.wording import clean, duration
 
     reason = f" ({clean(status.reason)})" if status.reason else ""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from orchestrator.configuration.resolved import StoredRun
     from orchestrator.disk.archive import Attempt
-    from orchestrator.disk.standing import Status
+    from orchestrator.disk.status import Status
     from orchestrator.view import CellEnded, Snapshot
     from protocol.paths import RunPaths
 
@@ -38,7 +38,8 @@ def command(context: click.Context, /, run: str | None, runs_folder: str) -> Non
     RUN is the folder of a run, its id or a unique beginning of it, or @last, @last~1 and so on: the newest runs.
     Ends with the exit code that its report has. Ctrl-C leaves; the run goes on.
     """
-    from orchestrator.disk import named, reporting, run_files, standing
+    from orchestrator.disk import named, reporting, run_files
+    from orchestrator.disk.status import GOES_ON, Standing
 
     paths = named.find(run, runs_folder)
     stored = run_files.load(paths)
@@ -47,10 +48,10 @@ def command(context: click.Context, /, run: str | None, runs_folder: str) -> Non
     except KeyboardInterrupt:
         say(f"The run goes on. `gpubench-orchestrate status {paths.folder}` says where it stands.")
         context.exit(ExitCode.INCOMPLETE)
-    if status.standing in standing.GOES_ON:
+    if status.standing in GOES_ON:
         context.exit(ExitCode.INCOMPLETE)  # whoever read this has left
     say(describe(status))
-    if status.standing is standing.Standing.NOT_BEGUN:
+    if status.standing is Standing.NOT_BEGUN:
         context.exit(ExitCode.INCOMPLETE)
     context.exit(ExitCode(reporting.make(paths).verdict.exit_code))
 
@@ -58,12 +59,13 @@ def command(context: click.Context, /, run: str | None, runs_folder: str) -> Non
 def _follow(stored: "StoredRun", paths: "RunPaths") -> "Status":
     """Tell what happens until the run is over, or nobody reads on. Returns how it stands then."""
     from orchestrator.disk import standing
+    from orchestrator.disk.status import GOES_ON, Standing
     from orchestrator.terminal.outlet import Outlet
     from orchestrator.terminal.plain import Plain
     from orchestrator.view import Notice
 
     status, attempts = standing.look(stored, paths)
-    if status.standing not in standing.GOES_ON:
+    if status.standing not in GOES_ON:
         return status
     say(describe(status))
     outlet = Outlet(sys.stdout)
@@ -71,7 +73,7 @@ def _follow(stored: "StoredRun", paths: "RunPaths") -> "Status":
     told = {attempt.start.launch for attempt in attempts if attempt.end is not None}
     spent_s, stops, stood = 0.0, _stops(status), status.standing
     importing_s = status.importing_s
-    while status.standing in standing.GOES_ON and not outlet.gone:
+    while status.standing in GOES_ON and not outlet.gone:
         _wait(status.pid, max(LOOK_EVERY_S, spent_s / SHARE))
         began = time.monotonic()
         status, attempts = standing.look(stored, paths)
@@ -84,7 +86,7 @@ def _follow(stored: "StoredRun", paths: "RunPaths") -> "Status":
         if (asked := _stops(status)) and asked != stops:
             stops = asked
             display.tell(Notice(level="warning", message=asked))
-        if status.standing is not stood and standing.Standing.FROZEN in (status.standing, stood):
+        if status.standing is not stood and Standing.FROZEN in (status.standing, stood):
             display.tell(Notice(level="warning", message=f"the process {status.pid} is {status.standing}"))
         stood = status.standing
         if status.share is not None:

@@ -20,7 +20,7 @@ from orchestrator.deciding.stopping import GENTLE_GRACE_S, GENTLE_S, OUT_OF_TIME
 from orchestrator.disk import journal, lock, run_files, standing
 from orchestrator.disk.journal import Journal
 from orchestrator.disk.records import Dropped, Finished, Segment, Skipped, StopAsked, TakenOut, ZygoteStarted
-from orchestrator.disk.standing import Standing, Status
+from orchestrator.disk.status import Standing, Status
 from orchestrator.errors import RunFolderError
 from orchestrator.machine import host
 from protocol.cell import Mode
