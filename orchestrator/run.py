@@ -129,7 +129,8 @@ def _work(
         opened.callback(_end_children)
         deadlines = stored.configuration.deadlines
         modules = preload.modules(stored, stored.plan.cells)
-        environment = spawn.environment_of_workers(Path(stored.configuration.cache_folder))
+        night, cache = stored.configuration.burn_in is not None, Path(stored.configuration.cache_folder)
+        environment = spawn.environment_of_workers(cache, night=night)
         nursery = Nursery(modules, paths.log("zygote"), deadlines.start + deadlines.import_, environment)
         opened.callback(nursery.close)
         telemetry = _telemetry(stored, paths)

@@ -1,22 +1,26 @@
 """Whose fault wrong bits are that were found on the way from one device to another. Pure.
 
     a device's own numbers were wrong before it sent them ──▶ that device, and whatever others received of them follows
-    wrong wherever one device sent to ──────────────────────▶ the sender
-    wrong from wherever one device received ────────────────▶ the receiver
-    wrong between two of them alone ────────────────────────▶ their link: either of the two, or what lies between
+    copies between one device and several others ───────────▶ that device: it explains them all; the others are open
+    copies between two devices, which nothing else explains ▶ their link: either of the two, or what lies between
     a sum that is wrong on one device, and no copy ─────────▶ that device, or the way to it: in a ring the last hop
     a sum that is wrong on several, and no copy ────────────▶ nobody knows: what one of them gave is in all of them
     a sum that is wrong, and copies of others too ──────────▶ nobody knows: it may follow from them, or be its own
     a sum that is wrong, and the launch was cut off ────────▶ nobody knows: others may not have come to look at theirs
 
-With two devices there is nobody to hold them against, so that a wrong copy is always their link's.
+A fault that comes and goes shows in one copy of a launch, and in another one of the next: so the copies of the whole
+night are looked at together. With two devices there is nobody to hold them against: a wrong copy is their link's.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 
 from protocol.verification import Mismatch, Verification
+
+_Pairs = frozenset[frozenset[str]]
+"""Two devices each, between which a copy was wrong, whichever of them sent it."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +28,7 @@ class Blamed:
     """A mismatch that counts against `device`.
 
     ends: of a copy, sender and receiver. link: it may be either of them, or what lies between, and counts against both.
-    doubtful: it may follow from what counts against others.
+    doubtful: it may follow from what counts against others. culprit: of a copy, the device whose fault it probably is.
     """
 
     device: str
@@ -32,49 +36,104 @@ class Blamed:
     ends: tuple[str, str] | None = None
     link: bool = False
     doubtful: bool = False
+    culprit: str | None = None
 
 
-def blamed(seen: Mapping[str, Verification], *, cut_off: bool = False) -> list[Blamed]:
-    """What counts against whom in one launch. seen: device → what it has found. cut_off: it ended before its result."""
-    found: list[Blamed] = []
-    pairs: dict[tuple[str, str], list[Mismatch]] = defaultdict(list)
-    sums: dict[str, list[Mismatch]] = defaultdict(list)
-    for device, verification in seen.items():
-        for mismatch in verification.kept:
-            if mismatch.of_all:
-                sums[device].append(mismatch)
-            elif mismatch.sender is not None:
-                pairs[mismatch.sender, device].append(mismatch)
-            else:
-                found.append(Blamed(device, mismatch))
-    culprits = {one.device for one in found}
-    found += _of_copies({pair: wrong for pair, wrong in pairs.items() if pair[0] not in culprits}, len(seen) - 1)
-    blamed_already = {one.device for one in found}
+def culprits(launches: Iterable[Mapping[str, Verification]]) -> dict[str, int]:
+    """Devices that explain the wrong copies of a night → with how many others they had such.
+
+    launches: what each device has found in each of them.
+    Wrong copies that have no device in common are looked at each for themselves. Of those that have, the fewest devices
+    that are in all of them are to blame, where no others are as few; each of these has two others at least, or the one
+    other would do as well.
+    """
+    wrong = frozenset(frozenset(pair) for seen in launches for pair in _copies(seen))
+    found = {device for together in _connected(wrong) for device in _explaining(together)}
+    return {device: sum(device in pair for pair in wrong) for device in sorted(found)}
+
+
+def blamed(seen: Mapping[str, Verification], culprits: Collection[str], *, cut_off: bool = False) -> list[Blamed]:
+    """What counts against whom in one launch. seen: device → what it has found. culprits: of its whole night.
+
+    cut_off: it ended before its result.
+    """
+    found = [Blamed(device, one) for device, verification in seen.items() for one in _own(device, verification)]
+    for ends, wrong in _copies(seen).items():
+        found += [one for mismatch in wrong for one in _of_copy(mismatch, ends, culprits)]
+    for_sure = {one.device for one in found if not one.doubtful}
     counted = sum(one.mismatches > 0 for one in seen.values())  # what was not kept may be a sum too
     return found + [
         Blamed(device, mismatch, doubtful=bool(found) or counted > 1 or cut_off)
-        for device, wrong in sums.items()
-        if device not in blamed_already
-        for mismatch in wrong
+        for device, verification in seen.items()
+        if device not in for_sure
+        for mismatch in verification.kept
+        if mismatch.of_all
     ]
 
 
-def _of_copies(pairs: Mapping[tuple[str, str], list[Mismatch]], others: int) -> list[Blamed]:
-    """others: how many devices each one sends to, and receives from."""
-    found: list[Blamed] = []
-    to: dict[str, set[str]] = defaultdict(set)
-    origins: dict[str, set[str]] = defaultdict(set)
-    for sender, receiver in pairs:
-        to[sender].add(receiver)
-        origins[receiver].add(sender)
-    senders = {one for one, reached in to.items() if len(reached) == others > 1}
-    receivers = {one for one, heard in origins.items() if len(heard) == others > 1}
-    for (sender, receiver), wrong in pairs.items():
-        for mismatch in wrong:
-            if sender in senders:
-                found.append(Blamed(sender, mismatch, (sender, receiver)))
-            elif receiver in receivers:
-                found.append(Blamed(receiver, mismatch, (sender, receiver)))
-            else:
-                found += [Blamed(end, mismatch, (sender, receiver), link=True) for end in (sender, receiver)]
+def _own(device: str, verification: Verification) -> Iterator[Mismatch]:
+    """What a device had wrong without any other."""
+    return (one for one in verification.kept if not one.of_all and one.sender in {None, device})
+
+
+def _copies(seen: Mapping[str, Verification]) -> dict[tuple[str, str], list[Mismatch]]:
+    """Sender and receiver → what was wrong, and had not been before it was sent."""
+    found: dict[tuple[str, str], list[Mismatch]] = defaultdict(list)
+    for receiver, verification in seen.items():
+        for one in verification.kept:
+            sender = one.sender
+            if one.of_all or sender is None or sender == receiver:
+                continue
+            if sender not in seen or not any(_own(sender, seen[sender])):
+                found[sender, receiver].append(one)
     return found
+
+
+def _of_copy(mismatch: Mismatch, ends: tuple[str, str], culprits: Collection[str]) -> Iterator[Blamed]:
+    known = [end for end in ends if end in culprits]
+    for end in ends:
+        if len(known) == 1:
+            yield Blamed(end, mismatch, ends, doubtful=end not in known, culprit=known[0])
+        else:
+            yield Blamed(end, mismatch, ends, link=True)
+
+
+def _connected(wrong: _Pairs) -> Iterator[_Pairs]:
+    """The pairs, those together that have devices in common."""
+    left = set(wrong)
+    while left:
+        together = {left.pop()}
+        while near := {pair for pair in left if any(pair & other for other in together)}:
+            together |= near
+            left -= near
+        yield frozenset(together)
+
+
+def _explaining(wrong: _Pairs) -> frozenset[str]:
+    """The fewest devices of which every pair has one; none where others are as few."""
+    for most in range(1, len(wrong) + 1):
+        match list(islice(_in_all(wrong, most), 2)):
+            case []:
+                continue
+            case [only]:
+                return only
+            case _:
+                break
+    return frozenset()
+
+
+def _in_all(wrong: _Pairs, most: int) -> Iterator[frozenset[str]]:
+    """Every choice of at most so many devices of which each pair has one: the busiest, or all it had such with."""
+    if not wrong:
+        yield frozenset()
+        return
+    devices = frozenset[str]().union(*wrong)
+    counts = {device: sum(device in pair for pair in wrong) for device in sorted(devices)}
+    busiest = max(counts, key=lambda device: counts[device])
+    if most * counts[busiest] < len(wrong):
+        return  # even as many as the busiest each would not do
+    others = frozenset[str]().union(*(pair for pair in wrong if busiest in pair)) - {busiest}
+    for taken in (frozenset({busiest}), others):
+        if len(taken) <= most:
+            left = frozenset(pair for pair in wrong if not pair & taken)
+            yield from (taken | more for more in _in_all(left, most - len(taken)))

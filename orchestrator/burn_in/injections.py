@@ -7,6 +7,7 @@
 Rounds count from 1, as people and reports do. A run with one of them is tainted: it proves the detectors, never a GPU.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 
 import msgspec
@@ -69,6 +70,17 @@ def require_planned(asked: Sequence[Asked], device: Device, rounds: int) -> None
             raise ConfigError(
                 f"--inject flip: there is no round {one.round + 1} on {device.label}: {rounds} are planned, and the "
                 "last of them may find no time. Choose an earlier one, or a longer --burn-in"
+            )
+
+
+def require_one_flip(asked: Sequence[Asked], device: Device) -> None:
+    """Raises ConfigError for several flips in the same round of a device: a launch brings about one of them alone."""
+    rounds = Counter(one.round for one in asked if one.device == device.uuid and one.round is not None)
+    for number, count in rounds.items():
+        if count > 1:
+            raise ConfigError(
+                f"--inject flip: there are {count} of them for round {number + 1} on {device.label}, and a launch has "
+                "one. Ask for one with all bits together, or for other rounds"
             )
 
 

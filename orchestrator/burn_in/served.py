@@ -1,17 +1,21 @@
 """For how long a device was at work, and when it was not though nothing tells why. Pure.
 
-    segment begins ├─ start ─┤▓▓ launch ▓▓├ gap ┤▓▓ launch ▓▓├──── a long gap ────┤▓▓ launch ▓▓┤  what follows: nothing
+    the run begins ├─ start ─┤▓▓ launch ▓▓├ gap ┤▓▓ launch ▓▓├──── a long gap ────┤▓▓ launch ▓▓┤  what follows: nothing
                      counted as served:    ▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓ and of each gap at most ORDINARY_S
+                     but of all gaps       no more than of ▓▓▓▓, and nothing while the orchestrator stood still
 
 Between two launches a device is idle for a while: a process is made, imports, allocates, and on several devices waits
-for the others. On a GPU that takes 1 to 2 s, at the start up to 20 s. What is longer was not served. Starts count for
-no more than the work that came of them, so that a run which is started and ended again and again has served little.
+for the others. On a GPU that takes 1 to 2 s, at the start up to 20 s. What is longer was not served. And whatever was
+idle, the device was at work for half of what lies between its launches and in them, or it was not at work for so long.
+The start counts of the first segment alone, for no more than the work that came of it: one that is gone on with has its
+time from when everything is imported (deciding/budget.py), so that a start would count for what it did not cost.
 In a launch nothing is waited for: of a worker that stood still (stats/stalls.py) nothing counts for so long.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
 from protocol.failure import Phase
 
@@ -30,17 +34,49 @@ Span = tuple[int, int]
 """From when to when, in monotonic nanoseconds of one segment."""
 
 
-def seconds(segments: Iterable[tuple[int, Iterable[Span], Iterable[Span]]]) -> float:
-    """Those that were served in segments, of each its beginning, its launches and when these stood still: the rest of
-    the launches, and of gaps between them what is ordinary.
+@dataclass(frozen=True)
+class Load:
+    """What a device did in one segment of a run: its launches, and when these stood still.
+
+    halts: when the orchestrator did. since_ns: from when on its start counts; None where it does not.
     """
-    worked_s = started_s = between_s = 0.0
-    for begin_ns, launches, stalls in segments:
-        if spans := joined(launches):
-            worked_s += sum(end - start for start, end in without(spans, stalls)) / 1e9
-            started_s += min((spans[0][0] - begin_ns) / 1e9, ORDINARY_S)
-            between_s += sum(min((later - end) / 1e9, ORDINARY_S) for end, later in between(spans))
-    return worked_s + between_s + min(started_s, worked_s)
+
+    launches: list[Span] = field(default_factory=list)
+    stalls: list[Span] = field(default_factory=list)
+    halts: tuple[Span, ...] = ()
+    since_ns: int | None = None
+
+
+class Parts(NamedTuple):
+    """Seconds of a device: at work in its launches, ordinary ones between them, and before the first."""
+
+    worked_s: float
+    between_s: float
+    started_s: float
+
+
+def seconds(loads: Iterable[Load]) -> float:
+    """Those that were served in the segments of a run: by the verdict, and by what `resume` is to make up for."""
+    found = parts(loads)
+    return found.worked_s + min(found.between_s, found.worked_s) + found.started_s
+
+
+def parts(loads: Iterable[Load]) -> Parts:
+    """Of what the seconds that were served are made. Those between launches count for no more than those in them."""
+    worked_s = between_s = started_s = 0.0
+    for load in loads:
+        if spans := joined(load.launches):
+            came_s = sum(end - start for start, end in without(spans, load.stalls)) / 1e9
+            worked_s += came_s
+            between_s += sum(ordinary_s(gap, load.halts) for gap in between(spans))
+            if load.since_ns is not None:
+                started_s += min(ordinary_s((load.since_ns, spans[0][0]), load.halts), came_s)
+    return Parts(worked_s, between_s, started_s)
+
+
+def ordinary_s(gap: Span, halts: Iterable[Span]) -> float:
+    """What of a gap may count: nothing while the orchestrator stood still, which made no launch then."""
+    return min(sum(end - begin for begin, end in without((gap,), halts)) / 1e9, ORDINARY_S)
 
 
 def is_short(served_s: float, asked_s: float, cell_s: float) -> bool:

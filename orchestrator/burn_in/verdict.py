@@ -84,7 +84,7 @@ class Tally:
 class Wrong:
     """A mismatch that a launch found in its own work, whether it has a result that counts or not.
 
-    doubtful: it may follow from what counts against others. cut_off: or from what others had no time to find.
+    doubt: why it may be no fault of this GPU; empty where it is one for sure.
     """
 
     workload: Workload
@@ -92,8 +92,7 @@ class Wrong:
     round: int
     at: str
     mismatch: Mismatch
-    doubtful: bool = False
-    cut_off: bool = False
+    doubt: str = ""
 
 
 @dataclass(frozen=True)
@@ -102,6 +101,7 @@ class Planned:
 
     why: there are none, as far as that is known. impossible: its launches came to an end, and say that the software
     cannot verify it here; that is no gap where other cells of its kind were verified, but told as not tested.
+    untried: it lacked nothing but time.
     """
 
     workload: Workload
@@ -109,6 +109,7 @@ class Planned:
     checks: int
     why: str = ""
     impossible: bool = False
+    untried: bool = False
 
 
 @dataclass(frozen=True)
@@ -120,11 +121,24 @@ class Idle:
 
 
 @dataclass(frozen=True)
+class Ahead:
+    """What can be done about a night that lacks something. left_s: of its time, that `resume` would have for launches.
+
+    launch_s: what one took, its start included. least: how long a new burn-in must be, as the command line has it.
+    """
+
+    left_s: float
+    launch_s: float
+    least: str
+
+
+@dataclass(frozen=True)
 class Work:
     """Everything that is known of one GPU after the night.
 
-    asked_s, served_s: seconds asked for, and that it was at work (burn_in/served.py). cell_s: of one launch. idle: when
-    it was not, for long. planned: its cells. beside: who else computed on it, for each launch beside others.
+    asked_s, served_s: seconds asked for, and that it was at work (burn_in/served.py). cell_s: of one launch. ahead:
+    what makes up for what it lacks. idle: when it was not at work, for long. planned: its cells. beside: who else
+    computed on it, for each launch beside others.
     wrong: mismatches that were kept. unclear: how many more may be its own, or follow from what others had wrong.
     deviations: of its launches from the majority. undecided: cells in which GPUs disagree without one, in words.
     failures: launches without a result, in words; made_up: those that another one of the same round made up for, but
@@ -136,6 +150,7 @@ class Work:
     asked_s: float
     served_s: float
     cell_s: float
+    ahead: Ahead
     tallies: Mapping[Workload, Tally]
     planned: tuple[Planned, ...]
     idle: tuple[Idle, ...] = ()
@@ -175,7 +190,7 @@ class Reason:
 
 @dataclass(frozen=True)
 class Judged:
-    """The verdict on a GPU, every reason for it, gravest first, and the graver of what is to be done."""
+    """The verdict on a GPU, every reason for it, gravest first, and what the first of them asks to do."""
 
     verdict: Verdict
     reasons: tuple[Reason, ...]
@@ -185,10 +200,11 @@ class Judged:
 def judge(work: Work) -> Judged:
     """The verdict on one GPU."""
     found = [*_wrong_bits(work), *_of_health(work), *_gaps(work), *_made_up(work), *_slow(work)]
-    found.sort(key=lambda reason: GRAVEST_FIRST.index(reason.verdict))
-    verdict = found[0].verdict if found else Verdict.PASS
-    action = max((reason.action for reason in found), key=list(Action).index, default=Action.NOTHING)
-    return Judged(verdict, tuple(found), action)
+    # Of those that are as grave, one that asks for something comes first: the verdict stands beside what is to be done.
+    found.sort(key=lambda reason: (GRAVEST_FIRST.index(reason.verdict), reason.action is Action.NOTHING))
+    if not found:
+        return Judged(Verdict.PASS, (), Action.NOTHING)
+    return Judged(found[0].verdict, tuple(found), found[0].action)
 
 
 def bound(exposure: float) -> float | None:
@@ -204,15 +220,10 @@ def _wrong_bits(work: Work) -> Iterator[Reason]:
     for one in work.wrong:
         mismatch = one.mismatch
         where = f"{TITLES[one.workload]} in {one.precision}, round {one.round + 1}, {one.at}"
-        what, again = _seen(mismatch)
-        if one.doubtful:
-            others = "were wrong too, or not looked at yet" if one.cut_off else "were wrong too"
-            yield Reason(
-                Verdict.UNKNOWN,
-                f"{where}: {what}; sums or copies of others {others}, so it may be one of them, "
-                f"or what lies between; {again}; test them two by two",
-                Action.MONITOR,
-            )
+        what, again = _seen(one.workload, mismatch)
+        if one.doubt:
+            told = f"{where}: {what}; {one.doubt}; {again}; test them two by two"
+            yield Reason(Verdict.UNKNOWN, told, Action.MONITOR)
         elif _another_algorithm(mismatch):
             yield Reason(
                 Verdict.UNKNOWN,
@@ -232,7 +243,7 @@ def _wrong_bits(work: Work) -> Iterator[Reason]:
         )
     if (more := work.mismatches - len(work.wrong) - work.unclear) > 0:
         counted = _counted(more, "more mismatch", "more mismatches")
-        if work.wrong and all(one.doubtful or _another_algorithm(one.mismatch) for one in work.wrong):
+        if work.wrong and all(one.doubt or _another_algorithm(one.mismatch) for one in work.wrong):
             yield Reason(Verdict.UNKNOWN, f"{counted}, without details; those with details look alike", Action.MONITOR)
         else:
             yield Reason(Verdict.FAIL, counted, Action.REPLACE)
@@ -247,16 +258,16 @@ def _wrong_bits(work: Work) -> Iterator[Reason]:
         )
 
 
-def _seen(mismatch: Mismatch) -> tuple[str, str]:
+def _seen(workload: Workload, mismatch: Mismatch) -> tuple[str, str]:
     """What was wrong, and whether it was again; less where its launch ended before it was looked at closer."""
     counted = f"{_counted(mismatch.elements, 'element')}, {_counted(mismatch.bits, 'bit')} wrong"
-    if mismatch.repeated:
-        return (
-            f"{mismatch.what}: {counted}",
-            f"wrong again in {mismatch.wrong_again} of {mismatch.repeated} repetitions",
-        )
-    known = counted if mismatch.elements else "wrong bits"
-    return f"{mismatch.what}: {known}", "its launch ended before it was looked at closer"
+    if not mismatch.repeated:
+        known = counted if mismatch.elements else "wrong bits"
+        return f"{mismatch.what}: {known}", "its launch ended before it was looked at closer"
+    again = f"wrong again in {mismatch.wrong_again} of {mismatch.repeated} repetitions"
+    if workload is Workload.REPLAY:
+        return mismatch.what, again  # which gradients differ, and the loss; nobody knows by how many bits
+    return f"{mismatch.what}: {counted if mismatch.elements else 'found wrong, though no element differs'}", again
 
 
 def _another_algorithm(mismatch: Mismatch) -> bool:
@@ -293,7 +304,8 @@ def _gaps(work: Work) -> Iterator[Reason]:
         excused = one.impossible and work.tallies.get(one.workload, Tally()).checks
         if not one.checks and not excused:
             why = one.why or "no launch of it has a result"
-            yield Reason(Verdict.UNKNOWN, f"{one.name} never came to an end: {why}")
+            action, todo = _tries(work) if one.untried else (Action.NOTHING, "")
+            yield Reason(Verdict.UNKNOWN, f"{one.name} never came to an end: {why}{todo}", action)
     memory = work.tallies.get(Workload.MEMORY, Tally())
     if memory.checks and (told := memory_share.lacking(memory.covered)):
         yield Reason(Verdict.UNKNOWN, told, Action.MONITOR)
@@ -323,9 +335,30 @@ def _time(work: Work) -> Iterator[Reason]:
 
 def _makes_up(work: Work) -> tuple[Action, str]:
     """What makes up for time that is missing: more of it, unless something was found that more time cannot undo."""
+    if not _has_room(work):
+        return Action.AGAIN, f"what is left of its time has no room for what it lacks: {_anew(work)}"
     if work.idle or work.beside or work.reboots or work.failures:
         return Action.AGAIN, "`resume` makes up for the time, and not for what else is UNKNOWN here: begin again"
     return Action.RESUME, "`gpubench-orchestrate resume` goes on until it has its time"
+
+
+def _has_room(work: Work) -> bool:
+    """Whether what is left of its time is enough: for a launch where it was short, and for each cell without any."""
+    short = served.is_short(work.served_s, work.asked_s, work.cell_s)
+    launches = sum(one.untried for one in work.planned) or int(short)
+    return not launches or launches * work.ahead.launch_s <= work.ahead.left_s
+
+
+def _tries(work: Work) -> tuple[Action, str]:
+    """What brings a cell to its end that lacked time alone."""
+    if work.goes_on:
+        return Action.NOTHING, ""
+    action, _ = _makes_up(work)
+    return action, "; `resume` goes on with it" if action is Action.RESUME else f"; {_anew(work)}"
+
+
+def _anew(work: Work) -> str:
+    return f"begin again, with at least {work.ahead.least}"
 
 
 def _made_up(work: Work) -> Iterator[Reason]:

@@ -1,6 +1,7 @@
 """Where a run stands after what its journal tells: for `resume`, and for every run as it begins. Pure."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final
 
 import msgspec
 
@@ -25,6 +26,8 @@ from orchestrator.disk.records import Dropped as DroppedRecord
 from orchestrator.sampling.foreign import ForeignUse
 from protocol.failure import Category, Failure, Phase
 
+_IN_WANT: Final = frozenset({SlotStatus.DROPPED, SlotStatus.DOES_NOT_FIT})
+
 
 def restore(
     plan: Plan,
@@ -39,7 +42,7 @@ def restore(
     A Start without an End was interrupted, and counts as an attempt. A second End takes a result back. What follows
     from an end (a model that is skipped, a device that is taken out) is not read but follows again. With each segment
     devices get another chance: whoever resumes a run may have mended them, or ended what took the host's memory. So do
-    the launches of a burn-in for which there was no time: with each segment it has the time that it lacks.
+    the launches of a burn-in for which there was no time or no memory: with each segment it has the time that it lacks.
 
     A device that was taken out of a burn-in has no other chance there, unless all were. It would be rounds behind, and
     the links of those rounds would keep the sound ones waiting until it has caught up. Nobody waits for it.
@@ -55,7 +58,7 @@ def restore(
             case Segment():
                 out = staying_out(now.devices, out) if night else {}
                 now = _another_chance(now, out)
-                now = _with_time(now, order) if night else now
+                now = _waiting_again(now, order) if night else now
             case TakenOut():
                 out[record.device] = record.reason
             case Start():
@@ -105,15 +108,16 @@ def _another_chance(now: RunState, out: Mapping[str, str]) -> RunState:
     return msgspec.structs.replace(now, devices=devices, at_once=None)
 
 
-def _with_time(now: RunState, order: Mapping[str, Sequence[Slot]]) -> RunState:
-    """The state in which what was dropped for want of time waits again, where it was in the plan or was added.
+def _waiting_again(now: RunState, order: Mapping[str, Sequence[Slot]]) -> RunState:
+    """The state in which what was dropped for want of time, or found no memory, waits again, where it was before.
 
     order: of every launch, as each device has them, so that all come to those on several devices in the same order.
     """
-    dropped = {slot for slot, known in now.slots.items() if known.status is SlotStatus.DROPPED}
-    if not dropped:
+    now = msgspec.structs.replace(now, too_large={})
+    wanted = {slot for slot, known in now.slots.items() if known.status in _IN_WANT}
+    if not wanted:
         return now
-    for slot in dropped:
+    for slot in wanted:
         now = settled(now, slot, SlotStatus.WAITING)
     waits = {slot for slot, known in now.slots.items() if known.status is SlotStatus.WAITING}
     for uuid, slots in order.items():

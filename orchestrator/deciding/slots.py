@@ -21,6 +21,8 @@ from protocol.cell import Cell, Mode
 from protocol.failure import Category, Failure, Phase
 
 Slot = tuple[str, int]
+Family = tuple[Cell, int | None]
+"""What learns a batch size together: a cell without its own, and the one round for which that holds, or all (None)."""
 
 
 class SlotStatus(enum.StrEnum):
@@ -88,7 +90,7 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
 
     kinds: device → what it is; those that are the same can stand for each other. gpus: devices with a hardware of
     their own, which two models in a row may accuse. tally: how many slots have a status.
-    too_large: cell without its batch size → the smallest batch known not to fit. launches: launch → its slot.
+    too_large: family → the smallest batch known not to fit. launches: launch → its slot.
     attempts: attempts so far at each cell, over all rounds; they number the folders. rooms: device → what bounds scans.
     asked: slots that failed and whose cell another device is to try, which tells whose fault it was. skipped: what is
     not run any more, by the name that `scopes` has for it. in_vain: device → how many of its slots wait although
@@ -102,7 +104,7 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     devices: Mapping[str, DeviceState]
     kinds: Mapping[str, str]
     gpus: frozenset[str] = frozenset()
-    too_large: Mapping[Cell, int] = {}
+    too_large: Mapping[Family, int] = {}
     launches: Layered[int, Slot] = Layered({})
     attempts: Layered[str, int] = Layered({})
     rooms: Mapping[str, Room] = {}

@@ -26,6 +26,7 @@ from orchestrator.deciding.slots import (
     Dropped,
     Ended,
     Event,
+    Family,
     Freed,
     NextLaunch,
     Postponed,
@@ -54,7 +55,7 @@ def begin(
     """The state before the first launch. kinds: device → its product name, None where all are taken to be alike.
 
     gpus: those that two models in a row may accuse (placement.py). skips: whether what cannot work is launched no more.
-    Not so in a burn-in, which is there to try the same again: a failure costs one cell of one round.
+    Not so in a burn-in, which is there to try the same again: a failure, or want of memory, costs one cell of a round.
     """
     cells = {cell.id: cell for cell in plan.cells}
     slots = {slot: SlotState(batch_size=cells[slot[0]].batch_size) for queue in plan.order.values() for slot in queue}
@@ -147,7 +148,7 @@ def _next_on(
     while (slot := gangs.first(state, uuid)) is not None:
         cell = state.cells[slot[0]]
         scans = cell.batch_size == AUTO
-        batch_size = AUTO if scans else fitting(state, cell)
+        batch_size = AUTO if scans else fitting(state, slot)
         if batch_size < cell.batch_size and (other := _stand_in(state, cell, batch_size)) is not None:
             state = settled(state, slot, SlotStatus.REFERRED, refers_to=other)
         elif batch_size == 0 and not scans:
@@ -171,10 +172,10 @@ def _launch(state: RunState, slot: Slot, batch_size: int, number: int) -> NextLa
     return NextLaunch(slot=slot, cell=cell, launch=number, attempt=attempt, scans=batch_size == AUTO)
 
 
-def fitting(state: RunState, cell: Cell) -> int:
+def fitting(state: RunState, slot: Slot) -> int:
     """The batch size to run: the planned one, halved until it is below what is known not to fit; 0 when none is."""
-    limit = state.too_large.get(_family(cell))
-    batch_size = cell.batch_size
+    limit = state.too_large.get(_family(state, slot))
+    batch_size = state.cells[slot[0]].batch_size
     while limit is not None and batch_size >= limit:
         batch_size //= 2
     return batch_size
@@ -292,7 +293,7 @@ def _dropped(state: RunState, slot: Slot) -> RunState:
 
 def _shrink(state: RunState, slot: Slot, phase: Phase) -> RunState:
     """Learn the size that does not fit, and try a smaller one; before the first forward no size would fit."""
-    family = _family(state.cells[slot[0]])
+    family = _family(state, slot)
     known = state.too_large.get(family)
     tried = 1 if phase in BEFORE_FIRST_FORWARD else state.slots[slot].batch_size
     smallest = tried if known is None else min(known, tried)
@@ -320,6 +321,7 @@ def _last(state: RunState, slot: Slot) -> RunState:
     return gangs.into(state, slot, {uuid: len(state.devices[uuid].queue) for uuid in state.cells[slot[0]].devices})
 
 
-def _family(cell: Cell) -> Cell:
-    """What a cell shares with the same cell at other batch sizes."""
-    return msgspec.structs.replace(cell, batch_size=0)
+def _family(state: RunState, slot: Slot) -> Family:
+    """What a launch shares with the same cell at other batch sizes: in a burn-in of its round alone."""
+    cell = msgspec.structs.replace(state.cells[slot[0]], batch_size=0)
+    return cell, None if state.skips else slot[1]

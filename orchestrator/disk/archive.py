@@ -10,13 +10,13 @@ import dataclasses
 import hashlib
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from orchestrator.configuration.resolved import StoredRun
 from orchestrator.deciding import recovery
-from orchestrator.disk import coherence, damage, journal, run_files
+from orchestrator.disk import coherence, damage, journal, run_files, segment_times
 from orchestrator.disk.known_results import require_known
 from orchestrator.disk.records import (
     Added,
@@ -93,7 +93,7 @@ class Attempt:
 class Archive:
     """One run.
 
-    durations_s: of each segment, up to its last record. stood_still_s: of each segment, each time that its process did
+    durations_s: of each segment, up to its last record. stood_still: of each segment, each time that its process did
     not go on. taken_out: devices that were given up in the newest segment, and why, by UUID.
     too_hot: GPUs that were, in any segment: how, and when, in seconds since the epoch.
     skipped: what nothing more was launched of (slots.scopes), and why. added: launches (cell, round) beyond the plan.
@@ -107,7 +107,7 @@ class Archive:
     header: Header
     segments: tuple[Segment, ...]
     durations_s: tuple[float, ...]
-    stood_still_s: tuple[tuple[float, ...], ...]
+    stood_still: tuple[tuple[StoodStill, ...], ...]
     zygotes: tuple[ZygoteStarted, ...]
     attempts: tuple[Attempt, ...]
     taken_out: Mapping[str, str]
@@ -199,30 +199,6 @@ def assemble(stored: StoredRun, paths: RunPaths, records: tuple[Record, ...]) ->
     return _assemble(paths, stored, header, records)
 
 
-def durations_s(records: Iterable[Record]) -> tuple[float, ...]:
-    """Seconds of each segment, from its beginning to the last launch that began or ended in it, or to its end."""
-    begun_ns: list[int] = []
-    found: list[float] = []
-    for record in records:
-        if isinstance(record, Segment):
-            begun_ns.append(record.monotonic_ns)
-            found.append(0.0)
-        elif isinstance(record, Start | End | Finished):
-            found[-1] = (record.at_ns - begun_ns[-1]) / 1e9
-    return tuple(found)
-
-
-def stood_still_s(records: Iterable[Record]) -> tuple[tuple[float, ...], ...]:
-    """Of each segment, for how many seconds its process did not go on, each time."""
-    found: list[list[float]] = []
-    for record in records:
-        if isinstance(record, Segment):
-            found.append([])
-        elif isinstance(record, StoodStill):
-            found[-1].append(record.seconds)
-    return tuple(map(tuple, found))
-
-
 def _assemble(paths: RunPaths, stored: StoredRun, header: Header, records: Sequence[Record]) -> Archive:
     """Put the records together: each Start with the segment it stands in, its End and its Left."""
     night, devices = stored.configuration.burn_in is not None, {device.uuid for device in stored.devices}
@@ -268,8 +244,8 @@ def _assemble(paths: RunPaths, stored: StoredRun, header: Header, records: Seque
         stored=stored,
         header=header,
         segments=tuple(segments),
-        durations_s=durations_s(records),
-        stood_still_s=stood_still_s(records),
+        durations_s=segment_times.durations_s(records),
+        stood_still=segment_times.stood_still(records),
         zygotes=tuple(zygotes),
         attempts=tuple(one.attempt() for one in told.values()),
         taken_out=taken_out,

@@ -70,10 +70,11 @@ def require_place(output: Path, formats: Iterable[ReportFormat], origin: str, *,
 
 
 def require_file(path: Path, origin: str) -> None:
-    """Make sure that a file may be put at `path`, in a folder that is there. Raises ConfigError naming `origin`."""
+    """Make sure that a file can be put at `path`, in a folder that is there. Raises ConfigError naming `origin`."""
     require_name(path, origin)
     if path.is_dir() or not path.parent.is_dir():
         raise ConfigError(f"{origin}: {path} cannot be written: {'a folder' if path.is_dir() else 'no such folder'}")
+    _try_writing(path.parent, origin, path.name, make=False)
 
 
 def require_name(path: Path, origin: str) -> None:

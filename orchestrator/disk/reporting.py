@@ -19,14 +19,15 @@ from orchestrator.compare import against
 from orchestrator.compare.against import Against
 from orchestrator.configuration.resolved import ALWAYS, ReportFormat, StoredRun
 from orchestrator.deciding.adding import Doubt
-from orchestrator.disk import archive, evidence, journal, lock, places, standing
+from orchestrator.disk import archive, evidence, journal, launch_samples, lock, places, standing
 from orchestrator.disk.lock import Life
 from orchestrator.errors import StorageError
 from orchestrator.merge.loads import Served, served_by_all
 from orchestrator.merge.timeline import timeline
+from orchestrator.report.launch_samples import Samples
 from orchestrator.report.model import Report
 from orchestrator.report.text_failures import out_of_time
-from orchestrator.report.timeline import NOTHING_KEPT, Timeline
+from orchestrator.report.timeline import Timeline
 from protocol.paths import RunPaths
 
 
@@ -47,10 +48,11 @@ class UnwrittenError(StorageError):
 
 
 class Made(NamedTuple):
-    """A report, and what happened when, for formats that draw it."""
+    """A report, and for formats that show them, what happened when and every single value."""
 
     report: Report
     timeline: Timeline
+    samples: Samples
 
 
 def make(paths: RunPaths, stored: StoredRun | None = None, held: Against | None = None) -> Report:
@@ -85,7 +87,7 @@ def make_all(paths: RunPaths, stored: StoredRun | None = None, held: Against | N
     gathered = evidence.gather(loaded, goes_on=goes_on)
     merged = against.hold(merge.merge(loaded, gathered), against.stored(paths) if held is None else held)
     failed = {one.launch for one in merged.failures if not out_of_time(one)}
-    return Made(merged, timeline(loaded, gathered, failed))
+    return Made(merged, timeline(loaded, gathered, failed), launch_samples.of_run(loaded, gathered))
 
 
 @_collector_off()
@@ -149,12 +151,12 @@ def _write_each(
     for kind in report.by_importance((*own, *published)):
         if kind in published:
             try:
-                written += report.publish(made.report, place, (kind,), made.timeline)
+                written += report.publish(made.report, place, (kind,), made.timeline, made.samples)
             except StorageError as error:
                 copies.append(error)
         if kind in own:
             try:
-                report.write(made.report, paths, (kind,), made.timeline)
+                report.write(made.report, paths, (kind,), made.timeline, made.samples)
             except StorageError as error:
                 refused.append(error)
                 with suppress(OSError):
@@ -172,21 +174,34 @@ def kinds(stored: StoredRun, paths: RunPaths) -> tuple[ReportFormat, ...]:
     return report.by_importance((*ALWAYS, *stored.configuration.formats, *there))
 
 
-def render_again(
-    made: Report, paths: RunPaths, formats: Iterable[ReportFormat], seen: int, course: Timeline = NOTHING_KEPT
-) -> tuple[Path, ...]:
-    """Write a report that `make` made into the run's folder, in place of an older one; returns the files.
+class _TakenUpError(Exception):
+    """A process works on the run again."""
+
+
+def render_again(made: Made, paths: RunPaths, formats: Iterable[ReportFormat], seen: int) -> tuple[Path, ...]:
+    """Write a report that `make_all` made into the run's folder, in place of an older one; returns the files.
 
     None of them where the run goes on, or was taken up since its journal was `seen` long: the process that works on it
-    writes the report of its end there, and nobody may put an older one in its place. Raises StorageError when the disk
-    refuses.
+    writes the report of its end there, and nobody may put an older one in its place. All samples take minutes to write,
+    so that this is asked for each file once it is whole. Raises StorageError when the disk refuses.
     """
-    rendered = {paths.report(kind): report.render(made, kind, course) for kind in formats}
-    if made.metadata.running or _worked_on(paths) or journal.length(paths.journal) != seen:
+
+    def taken_up() -> bool:
+        return _worked_on(paths) or journal.length(paths.journal) != seen
+
+    def move(finished: Path, path: Path) -> None:
+        if taken_up():
+            raise _TakenUpError
+        finished.replace(path)
+
+    if made.report.metadata.running or taken_up():
         return ()
-    for path, data in rendered.items():
-        journal.write_durably(path, data)
-    return tuple(rendered)
+    rendered = {paths.report(kind): report.parts(made.report, kind, made.timeline, made.samples) for kind in formats}
+    with suppress(_TakenUpError):
+        for path, parts in rendered.items():
+            journal.write_parts_durably(path, parts, move)
+        return tuple(rendered)
+    return ()
 
 
 def _worked_on(paths: RunPaths) -> bool:

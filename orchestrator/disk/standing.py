@@ -28,7 +28,8 @@ from orchestrator.disk.known_results import require_known
 from orchestrator.disk.records import End, Record, Segment, StopAsked, ZygoteStarted
 from orchestrator.disk.status import GOES_ON, Standing, Status, Work
 from orchestrator.machine import host
-from protocol.cell import Cell, Mode
+from orchestrator.progress import Alike
+from protocol.cell import Mode
 from protocol.failure import Category, Failure
 from protocol.paths import RunPaths
 
@@ -90,11 +91,6 @@ def look(stored: StoredRun, paths: RunPaths) -> tuple[Status, tuple[Attempt, ...
         share = progress.share(status.settled, status.planned, limited, status.eta_s)
         status = msgspec.structs.replace(status, share=share)
     return status, run.attempts
-
-
-def cell_words(cell: Cell) -> str:
-    """A cell as people see it, without its batch size."""
-    return f"{cell.model} {cell.workload} {cell.precision}"
 
 
 def _standing(run: Archive | None, alive: lock.Life | None, holder: lock.Holder | None) -> Standing:
@@ -164,6 +160,7 @@ def _importing_s(stored: StoredRun, records: Sequence[Record], now_ns: int) -> f
 def _filled(status: Status, run: Archive, now_ns: int) -> Status:
     """The status with what the journal tells. now_ns: on the monotonic clock of this boot."""
     labels = {device.uuid: device.label for device in run.stored.devices}
+    named = progress.alike(run.stored.plan.cells)
     last = {(attempt.start.cell, attempt.start.round): attempt for attempt in run.attempts}
     measured = {slot for slot, attempt in last.items() if attempt.promised is not None}
     again = frozenset() if status.standing is Standing.OVER else _AGAIN
@@ -190,12 +187,12 @@ def _filled(status: Status, run: Archive, now_ns: int) -> Status:
         dropped=len(run.dropped),
         settled=len(settled),
         skipped=dict(run.skipped),
-        working=tuple(_work(attempt, run, labels, now_ns) for attempt in current) if goes_on else (),
+        working=tuple(_work(attempt, run, labels, named, now_ns) for attempt in current) if goes_on else (),
         eta_s=_within(status, None if status.planned is None else _eta_s(run, settled))
         if status.standing is Standing.RUNNING
         else None,
         taken_out={labels[uuid]: reason for uuid, reason in run.taken_out.items()},
-        last_failure=_failure_words(failures[-1], last, run, labels) if failures else "",
+        last_failure=_failure_words(failures[-1], last, run, labels, named) if failures else "",
     )
 
 
@@ -203,22 +200,24 @@ def _is_stopped(attempt: Attempt) -> bool:
     return attempt.failure is not None and attempt.failure.category is Category.STOPPED
 
 
-def _work(attempt: Attempt, run: Archive, labels: dict[str, str], now_ns: int) -> Work:
+def _work(attempt: Attempt, run: Archive, labels: dict[str, str], named: Alike, now_ns: int) -> Work:
     cell = next(cell for cell in run.stored.plan.cells if cell.id == attempt.start.cell)
     return Work(
         device=labels[attempt.start.device],
-        cell=cell_words(cell),
+        cell=named.words(cell),
         batch_size=attempt.start.batch_size,
         attempt=attempt.start.attempt,
         for_s=max((now_ns - attempt.start.at_ns) / 1e9, 0.0),
     )
 
 
-def _failure_words(attempt: Attempt, last: Mapping[Slot, Attempt], run: Archive, labels: dict[str, str]) -> str:
+def _failure_words(
+    attempt: Attempt, last: Mapping[Slot, Attempt], run: Archive, labels: dict[str, str], named: Alike
+) -> str:
     """last: the last attempt at each launch, by which it counts as failed or does not."""
     assert attempt.failure is not None
     cell = next(cell for cell in run.stored.plan.cells if cell.id == attempt.start.cell)
-    where = f"{labels[attempt.device]}  {cell_words(cell)} b{attempt.start.batch_size}"
+    where = f"{labels[attempt.device]}  {named.words(cell)} b{attempt.start.batch_size}"
     counts = last[attempt.start.cell, attempt.start.round] is attempt
     again = "" if counts else "; it was tried again since, and does not count as failed"
     return f"{where}: {attempt.failure.category}: {attempt.failure.message}{again}"
@@ -251,7 +250,12 @@ def _slots(run: Archive) -> Iterator[Slot]:
 
 
 def _within(status: Status, eta_s: float | None) -> float | None:
-    """What is left to be waited for: the limit and a stop end the run before its plan does."""
+    """What is left to be waited for: the limit and a stop end the run before its plan does.
+
+    A limit alone says little of a plan that may be through long before it; of a burn-in, which has no end else, all.
+    """
+    if eta_s is None and status.planned is not None and status.stop_asked_s is None:
+        return None
     bounds = [eta_s, status.limit_left_s]
     if status.stop_asked_s is not None:
         patience_s = 0.0 if status.stops_now else GENTLE_S + GENTLE_GRACE_S

@@ -127,10 +127,10 @@ def _metadata(archive: Archive, evidence: Evidence) -> Metadata:
                 boot_id=segment.boot_id,
                 tool_version=segment.tool_version,
                 launches=started[segment],
-                stood_still_seconds=stood_still_s,
+                stood_still_seconds=tuple(one.seconds for one in stood_still),
             )
-            for segment, duration_s, stood_still_s in zip(
-                archive.segments, archive.durations_s, archive.stood_still_s, strict=True
+            for segment, duration_s, stood_still in zip(
+                archive.segments, archive.durations_s, archive.stood_still, strict=True
             )
         ),
         zygote_start_ms=tuple(zygote.start_ms for zygote in archive.zygotes),

@@ -3,11 +3,12 @@
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
-from orchestrator.burn_in import compare, verdict
+from orchestrator.burn_in import blame, compare, verdict
 from orchestrator.burn_in.compare import Comparison, Sample
 from orchestrator.burn_in.served import Span
-from orchestrator.burn_in.verdict import Judged, Planned, Told, Work, named
+from orchestrator.burn_in.verdict import Ahead, Judged, Planned, Told, Work, named
 from orchestrator.configuration.resolved import BurnIn
 from orchestrator.deciding.slots import scopes
 from orchestrator.disk.archive import Archive, Attempt
@@ -20,6 +21,7 @@ from orchestrator.merge import (
     loads,
     lost_launches,
     lost_time,
+    making_up,
     memory_patterns,
     methods,
     tallies,
@@ -29,6 +31,7 @@ from orchestrator.merge import (
 from orchestrator.merge.courses import told_courses
 from orchestrator.merge.heat_soaks import Soaks
 from orchestrator.merge.injected import injected
+from orchestrator.merge.links import Accused, Attributed
 from orchestrator.merge.lost_launches import Lost
 from orchestrator.merge.paces import paces
 from orchestrator.merge.times import iso
@@ -38,15 +41,17 @@ from orchestrator.report.health import HealthReport
 from protocol.cell import Cell, Device
 from protocol.verification import Verification
 
+_UNASKED: Final = Attributed(None)
+
 
 @dataclass(frozen=True)
 class _Good:
-    """A launch with a result. doubtful: what counts against a device in it may follow from what others had wrong."""
+    """A launch with a result. found: what it says of one device; None where that was not asked yet."""
 
     attempt: Attempt
     cell: Cell
     evidence: LaunchEvidence
-    doubtful: bool = False
+    found: Attributed = _UNASKED
 
 
 @dataclass(frozen=True)
@@ -56,7 +61,7 @@ class _Night:
     uncounted: launches without a result that counts which verified something.
     done: cells and rounds of which there is a result. lost: launches without one that are a finding. waits: when a
     device may have waited for one that was not ready, by segment. stalled: launches in which a worker stood still.
-    at_work: when each device was.
+    at_work: when each device was. ahead: what makes up for what each lacks. untried: cells that lacked time alone.
     """
 
     archive: Archive
@@ -72,6 +77,8 @@ class _Night:
     waits: Mapping[Segment, Sequence[Span]]
     stalled: tuple[_Good, ...]
     at_work: Mapping[str, loads.Work]
+    ahead: Mapping[str, Ahead]
+    untried: frozenset[str]
 
 
 def burn_in(archive: Archive, evidence: Evidence, judged: HealthReport) -> BurnInReport | None:
@@ -95,13 +102,29 @@ def burn_in(archive: Archive, evidence: Evidence, judged: HealthReport) -> BurnI
     stalled = tuple(one for one in good if one.evidence.stalls)
     loaded = loads.at_work(archive, evidence, lost)
     night = _Night(
-        archive, evidence, judged, asked, compared, rates, soaks, uncounted, done, lost, told, stalled, loaded
+        archive,
+        evidence,
+        judged,
+        asked,
+        compared,
+        rates,
+        soaks,
+        uncounted,
+        done,
+        lost,
+        told,
+        stalled,
+        loaded,
+        ahead=making_up.ahead(archive, loaded),
+        untried=making_up.untried(archive, lost, done),
     )
     gpus = []
+    seen = _seen(good, uncounted)
     labels = {device.uuid: device.label for device in archive.stored.devices}
+    accused = Accused(blame.culprits(found for _, found in seen), labels)
     for device in archive.stored.devices:
-        mine = [_share(one, device, labels) for one in good if device.uuid in one.cell.devices]
-        work = _work(night, device, mine, tuple(wrong_bits.shares(uncounted, device, labels)))
+        mine = [_share(one, device, accused) for one in good if device.uuid in one.cell.devices]
+        work = _work(night, device, mine, tuple(wrong_bits.shares(uncounted, device, accused)))
         gpus.append(_report(device, work, verdict.judge(work), mine, night))
     return BurnInReport(
         level=asked.level,
@@ -110,6 +133,7 @@ def burn_in(archive: Archive, evidence: Evidence, judged: HealthReport) -> BurnI
         verdict=worst((gpu.verdict for gpu in gpus), default=Verdict.UNKNOWN),
         gpus=tuple(gpus),
         links=tuple(links.rates([(one.cell, one.evidence) for one in good])),
+        wrong_transfers=links.wrong_transfers(seen),
         injected=tuple(
             injected(
                 asked.injections, archive.stored.devices, launched, uncounted, paces=rates, too_hot=archive.too_hot
@@ -118,9 +142,16 @@ def burn_in(archive: Archive, evidence: Evidence, judged: HealthReport) -> BurnI
     )
 
 
-def _share(one: _Good, device: Device, labels: Mapping[str, str]) -> _Good:
-    evidence, doubtful = links.share(one.evidence, one.cell, device.uuid, labels)
-    return replace(one, evidence=evidence, doubtful=doubtful)
+def _seen(good: Sequence[_Good], uncounted: Sequence[Uncounted]) -> list[tuple[Cell, Mapping[str, Verification]]]:
+    """What each device has found in each launch, whether its result counts or not."""
+    counting = [(one.cell, links.seen_by(one.cell, one.evidence)) for one in good]
+    return [*counting, *((one.cell, one.seen) for one in uncounted)]
+
+
+def _share(one: _Good, device: Device, accused: Accused) -> _Good:
+    """The launch as this device has it."""
+    found = links.attributed(links.seen_by(one.cell, one.evidence), one.cell, device.uuid, accused)
+    return replace(one, evidence=replace(one.evidence, verification=found.verification), found=found)
 
 
 def _samples(good: Sequence[_Good], uncounted: Sequence[Uncounted]) -> Iterator[Sample]:
@@ -139,17 +170,13 @@ def _work(night: _Night, device: Device, mine: Sequence[_Good], beside: Sequence
         asked_s=night.asked.duration_s,
         served_s=loads.served_s(work),
         cell_s=night.asked.cell_s[device.kind],
+        ahead=night.ahead[device.uuid],
         tallies=tallies.tallies([(one.cell, one.evidence) for one in mine], beside, device.kind),
         wrong=(
-            *(
-                wrong_bits.wrong(one.attempt, one.cell, mismatch, doubtful=one.doubtful)
-                for one, found in verified
-                for mismatch in found.kept
-            ),
+            *(wrong for one in mine for wrong in wrong_bits.wrong(one.attempt, one.cell, one.found)),
             *(wrong for share in beside for wrong in share.wrong),
         ),
-        unclear=sum(found.mismatches for one, found in verified if one.doubtful and not found.kept)
-        + sum(share.mismatches for share in beside if share.doubtful and not share.wrong),
+        unclear=sum(one.found.unclear for one in mine) + sum(share.unclear for share in beside),
         deviations=tuple(one for one in compared.deviations if one.sample.device == device.uuid),
         undecided=tuple(compare.undecided(device.uuid, compared)),
         failures=(*lost_launches.failures(night.lost, night.done, device), *_skipped(archive, device)),
@@ -210,7 +237,7 @@ def _planned(
             said = (why for what, why in not_tested.items() if what.startswith(prefix))
             why = next(said, night.archive.dropped.get((cell.id, 0), ""))
             impossible = bool(mine) and not checks and all(found.not_tested for found in mine)
-            yield Planned(cell.workload, named(cell), checks, why, impossible)
+            yield Planned(cell.workload, named(cell), checks, why, impossible, cell.id in night.untried)
 
 
 def _skipped(archive: Archive, device: Device) -> Iterator[str]:

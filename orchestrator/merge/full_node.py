@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from orchestrator.merge.cross_gpu import FIGURES, measured
+from orchestrator.merge.sibling_cells import UNSTEADY
 from orchestrator.report import keys
 from orchestrator.report.cells import Measured, ModelResult, ProbeMetrics
 from orchestrator.report.comparisons import FullNode
@@ -20,6 +21,7 @@ from orchestrator.report.keys import CellKey
 from orchestrator.stats import margins, two_runs
 from orchestrator.stats.two_runs import Judged, Pair
 from protocol.cell import Device, Mode, Workload
+from protocol.result import SteadyState
 
 _TIMES: Final = frozenset({Workload.LOAD})
 """What measures a time: less is faster."""
@@ -99,7 +101,15 @@ def _told(one: _Both, cell: str, reason: str | None, judged: Judged | None) -> F
         high=None if judged is None else judged.high,
         lost_percent=None if judged is None else (1 - 1 / judged.ratio) * 100,
         not_comparable=reason,
+        notes=tuple(_notes(one)) if reason is None else (),
     )
+
+
+def _notes(one: _Both) -> Iterator[str]:
+    modes = {Mode.SOLO: one.solo, Mode.LOADED: one.loaded}
+    unsteady = [mode.value for mode, metric in modes.items() if metric.steady_state == SteadyState.NONE]
+    if unsteady:
+        yield f"{UNSTEADY}: {', '.join(unsteady)}"
 
 
 def _middle(values: Sequence[float]) -> float | None:

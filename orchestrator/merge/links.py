@@ -1,14 +1,15 @@
 """Launches on several devices in the report of a burn-in: each device's share in them, and how fast they are. Pure."""
 
-import dataclasses
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from statistics import median
+from typing import NamedTuple
 
 import msgspec
 
 from orchestrator.burn_in import blame
 from orchestrator.burn_in.blame import Blamed
 from orchestrator.burn_in.plan import linked
+from orchestrator.configuration.naming import counted
 from orchestrator.configuration.resolved import StoredRun
 from orchestrator.disk.evidence import LaunchEvidence
 from orchestrator.report.burn_in import LinksReport
@@ -19,32 +20,55 @@ _NONE = "it has none in this run"
 _SLICE = "a slice of a GPU has no links of its own"
 
 
-def share(evidence: LaunchEvidence, cell: Cell, device: str, labels: Mapping[str, str]) -> tuple[LaunchEvidence, bool]:
-    """What a launch with a result says of one of its devices, as `attributed` has it."""
-    if len(cell.devices) == 1 or evidence.verification is None:
-        return evidence, False
-    seen = {cell.devices[0]: evidence.verification, **evidence.others}
-    own, doubtful = attributed(seen, cell, device, labels)
-    return dataclasses.replace(evidence, verification=own), doubtful
+class Accused(NamedTuple):
+    """Who explains the wrong copies of the night, as blame.culprits has it. labels: device → how people call it."""
+
+    culprits: Mapping[str, int]
+    labels: Mapping[str, str]
+
+
+class Attributed(NamedTuple):
+    """What one of a launch's devices verified, and the mismatches that count against it. None: it says nothing.
+
+    doubts: of each mismatch that is kept, why it may be no fault of this device; empty where it is one for sure.
+    unclear: what it has found of which no details were kept, where those that were kept count against others alone, or
+    there are none.
+    """
+
+    verification: Verification | None
+    doubts: tuple[str, ...] = ()
+    unclear: int = 0
+
+
+def seen_by(cell: Cell, evidence: LaunchEvidence) -> dict[str, Verification]:
+    """Device → what it has found in a launch with a result."""
+    own = {} if evidence.verification is None else {cell.devices[0]: evidence.verification}
+    return own | dict(evidence.others)
 
 
 def attributed(
-    seen: Mapping[str, Verification], cell: Cell, device: str, labels: Mapping[str, str], *, cut_off: bool = False
-) -> tuple[Verification | None, bool]:
-    """What one of a launch's devices verified, and the mismatches that count against it. None: it says nothing.
+    seen: Mapping[str, Verification], cell: Cell, device: str, accused: Accused, *, cut_off: bool = False
+) -> Attributed:
+    """What a launch says of one of its devices. seen: device → what it has found.
 
-    Also whether all of these are doubtful: so is what a device has found of which no details were kept, where those
-    that were kept count against others, or there are none. seen: device → what it has found. labels: device → how
-    people call it. cut_off: the launch ended before all had their result.
+    cut_off: the launch ended before all had their result.
     """
     own = seen.get(device)
     if own is None or len(cell.devices) == 1:
-        return own, False
-    mine = [one for one in blame.blamed(seen, cut_off=cut_off) if one.device == device]
+        return Attributed(own, () if own is None else ("",) * len(own.kept))
+    mine = [one for one in blame.blamed(seen, accused.culprits, cut_off=cut_off) if one.device == device]
     more = sum(one.mismatches - len(one.kept) for one in (seen.values() if mine else (own,)))
-    kept = tuple(_in_words(one, labels) for one in mine)
-    doubtful = all(one.doubtful for one in mine)
-    return msgspec.structs.replace(own, mismatches=len(kept) + more, kept=kept), doubtful
+    kept = tuple(_in_words(one, accused) for one in mine)
+    doubts = tuple(_doubt(one, accused, cut_off=cut_off) for one in mine)
+    verified = msgspec.structs.replace(own, mismatches=len(kept) + more, kept=kept)
+    return Attributed(verified, doubts, 0 if mine else more)
+
+
+def wrong_transfers(launches: Iterable[tuple[Cell, Mapping[str, Verification]]]) -> int:
+    """How many were wrong, over all devices. Each has a receiver that found it, though it may count against two."""
+    return sum(
+        found.mismatches for cell, seen in launches if cell.workload is Workload.LINKS for found in seen.values()
+    )
 
 
 def not_tested(device: Device, run: StoredRun, taken_out: Collection[str]) -> dict[str, str]:
@@ -81,14 +105,31 @@ def rates(good: Sequence[tuple[Cell, LaunchEvidence]]) -> Iterator[LinksReport]:
         )
 
 
-def _in_words(one: Blamed, labels: Mapping[str, str]) -> Mismatch:
+def _in_words(one: Blamed, accused: Accused) -> Mismatch:
     """The mismatch, with devices by the names that people know."""
     if one.ends is None:
         way = " (the device is at fault, or the way to it)" if one.mismatch.of_all and not one.doubtful else ""
         return msgspec.structs.replace(one.mismatch, what=f"{one.mismatch.what}{way}")
-    sender, receiver = (labels[end] for end in one.ends)
+    sender, receiver = (accused.labels[end] for end in one.ends)
     whose = " (one of the two is at fault, or what lies between them)" if one.link else ""
+    if one.culprit == one.device:
+        others = counted(accused.culprits[one.device], "device")
+        whose = f" (probably the fault of {accused.labels[one.device]}, whose copies with {others} were wrong)"
     return msgspec.structs.replace(one.mismatch, what=f"copy from {sender} to {receiver}{whose}")
+
+
+def _doubt(one: Blamed, accused: Accused, *, cut_off: bool) -> str:
+    """Why a mismatch may be no fault of the device against which it counts; empty where it is one for sure."""
+    if not one.doubtful:
+        return ""
+    if one.culprit is not None:
+        others = counted(accused.culprits[one.culprit], "device")
+        return (
+            f"probably the fault of {accused.labels[one.culprit]}, whose copies with {others} were wrong; but a wrong "
+            "copy does not tell at which end, so this one is not cleared"
+        )
+    when = "were wrong too, or not looked at yet" if cut_off else "were wrong too"
+    return f"sums or copies of others {when}, so it may be one of them, or what lies between"
 
 
 def _rate(launches: Sequence[LaunchEvidence], series: str) -> float | None:

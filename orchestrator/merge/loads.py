@@ -1,14 +1,14 @@
 """When each device was at work in a burn-in: from the launches of its segments to the time that was served. Pure."""
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from statistics import median
 from typing import NamedTuple
 
 from orchestrator.burn_in import served
-from orchestrator.burn_in.served import Span
+from orchestrator.burn_in.served import Load, Span
 from orchestrator.burn_in.verdict import Idle
 from orchestrator.deciding import recovery
+from orchestrator.deciding.budget import CLOSING_S
 from orchestrator.disk.archive import Archive, Attempt
 from orchestrator.disk.evidence import Evidence, LaunchEvidence
 from orchestrator.disk.records import Segment
@@ -16,15 +16,7 @@ from orchestrator.merge import lost_launches
 from orchestrator.merge.lost_launches import Lost
 from orchestrator.merge.times import iso
 from orchestrator.merge.waits import over_ns
-
-
-@dataclass(frozen=True)
-class Load:
-    """A device in one segment: its launches, and when these stood still."""
-
-    launches: list[Span] = field(default_factory=list)
-    stalls: list[Span] = field(default_factory=list)
-
+from protocol.cell import Device
 
 Work = Mapping[Segment, Load]
 
@@ -40,22 +32,27 @@ def at_work(archive: Archive, evidence: Evidence, lost: Sequence[Lost]) -> Mappi
         for attempt in archive.attempts
         if attempt.start.launch in evidence.launches
     ]
+    halted = halts(archive)
     return {
         device.uuid: work(
             (one for one in good if device.uuid in cells[one[0].start.cell].devices),
             lost_launches.cut_off(archive, lost, device),
+            halted,
         )
         for device in archive.stored.devices
     }
 
 
 class Served(NamedTuple):
-    """Of the time that was asked for, what the device has served that has served least, and whether that is too little.
+    """What a burn-in has served so far: seconds, of the device that has served least.
 
-    One that was taken out is not waited for, or the others would do their night twice; unless all of them were.
+    left_s: of the time that was asked for, what a `resume` would have for launches. short: it is too little, and
+    `resume` makes up for it, because a launch fits into that. What was taken out is not waited for, or the others would
+    do their night twice; unless all of them were.
     """
 
     seconds: float
+    left_s: float
     short: bool
 
 
@@ -63,34 +60,76 @@ def served_by_all(archive: Archive, evidence: Evidence) -> Served:
     """What a burn-in has served so far, which `resume` is to make up for."""
     asked = archive.stored.configuration.burn_in
     assert asked is not None
-    found = at_work(archive, evidence, lost_launches.lost(archive, asked))
-    out = recovery.staying_out(found, archive.taken_out)
-    seconds = {device: served_s(found[device.uuid]) for device in archive.stored.devices if device.uuid not in out}
+    return served_of(archive, at_work(archive, evidence, lost_launches.lost(archive, asked)))
+
+
+def served_of(archive: Archive, at_work: Mapping[str, Work]) -> Served:
+    """The same from when each device was at work."""
+    asked = archive.stored.configuration.burn_in
+    assert asked is not None
+    out = recovery.staying_out(at_work, archive.taken_out)
+    waited_for = [device for device in archive.stored.devices if device.uuid not in out]
+    seconds = {device: served_s(at_work[device.uuid]) for device in waited_for}
+    left_s = asked.duration_s - min(seconds.values()) - CLOSING_S
     return Served(
         min(seconds.values()),
-        any(served.is_short(s, asked.duration_s, asked.cell_s[device.kind]) for device, s in seconds.items()),
+        left_s,
+        any(
+            served.is_short(s, asked.duration_s, asked.cell_s[device.kind]) and launch_s(archive, device) <= left_s
+            for device, s in seconds.items()
+        ),
     )
 
 
-def work(good: Iterable[tuple[Attempt, LaunchEvidence]], cut_off: Iterable[Attempt]) -> Work:
+def launch_s(archive: Archive, device: Device) -> float:
+    """What a launch of a device took in this run, its start included, as most did; 0 where none has a result."""
+    cells = {cell.id: cell for cell in archive.stored.plan.cells}
+    return median(
+        [
+            attempt.lasted_ms / 1000
+            for attempt in archive.attempts
+            if attempt.promised and attempt.lasted_ms and device.uuid in cells[attempt.start.cell].devices
+        ]
+        or [0.0]
+    )
+
+
+def halts(archive: Archive) -> Mapping[Segment, tuple[Span, ...]]:
+    """When the orchestrator stood still, in each segment of a run."""
+    return {
+        segment: tuple((one.at_ns - round(one.seconds * 1e9), one.at_ns) for one in stood_still)
+        for segment, stood_still in zip(archive.segments, archive.stood_still, strict=True)
+    }
+
+
+def work(
+    good: Iterable[tuple[Attempt, LaunchEvidence]],
+    cut_off: Iterable[Attempt],
+    halted: Mapping[Segment, tuple[Span, ...]],
+) -> Work:
     """That of a device. good: its launches with a result, from the first measured block to the last.
 
     cut_off: those that ended with the run, and did not hang. They prove nothing, but until then it was at work.
+    halted: when the orchestrator stood still, of all segments in their order.
     """
-    found: dict[Segment, Load] = defaultdict(Load)
+    first = next(iter(halted), None)
+    loads = {
+        segment: Load(halts=halted[segment], since_ns=segment.monotonic_ns if segment == first else None)
+        for segment in halted
+    }
     for attempt, evidence in good:
         if evidence.worked_ns is not None:  # believed within what the journal says of the launch
             begin_ns, end_ns = (min(max(at_ns, attempt.start.at_ns), over_ns(attempt)) for at_ns in evidence.worked_ns)
-            found[attempt.segment].launches.append((begin_ns, end_ns))
-            found[attempt.segment].stalls.extend(evidence.stalls)
+            loads[attempt.segment].launches.append((begin_ns, end_ns))
+            loads[attempt.segment].stalls.extend(evidence.stalls)
     for attempt in cut_off:
-        found[attempt.segment].launches.append((attempt.start.at_ns, over_ns(attempt)))
-    return found
+        loads[attempt.segment].launches.append((attempt.start.at_ns, over_ns(attempt)))
+    return {segment: load for segment, load in loads.items() if load.launches}
 
 
 def served_s(work: Work) -> float:
     """Seconds that a device was at work, interruptions left out."""
-    return served.seconds((segment.monotonic_ns, load.launches, load.stalls) for segment, load in work.items())
+    return served.seconds(work.values())
 
 
 def idle(work: Work, waits: Mapping[Segment, Sequence[Span]]) -> Iterator[Idle]:

@@ -2,22 +2,26 @@
 
     segment begins ├─ a long start ─┤▓▓ launch ▓▓├─ a long gap ─┤▓▓ a worker stood still ▓▓├─ nothing more ─┤ it ends
 
-What is ordinary (burn_in/served.py) counts as served, and is not told.
+What counts as served (burn_in/served.py) is not told: of what follows the last launch that is nothing.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from orchestrator.burn_in import served
-from orchestrator.burn_in.served import ORDINARY_S, Span
+from orchestrator.burn_in.served import Load, Span
 from orchestrator.burn_in.verdict import named
 from orchestrator.disk.archive import Archive, Attempt
 from orchestrator.disk.records import Segment
-from orchestrator.merge.loads import Load, Work
+from orchestrator.merge.loads import Work
 from orchestrator.merge.lost_launches import Lost
 from orchestrator.merge.times import iso
 from orchestrator.merge.waits import over_ns
 from protocol.cell import Cell
+
+_TOLD_S: Final = 1.0
+"""What is shorter is not worth a word."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,7 @@ def words(
     for segment, lasted_s in zip(archive.segments, archive.durations_s, strict=True):
         failed = [one for one in lost if one.attempt.segment == segment]
         found += _gaps(segment, lasted_s, work.get(segment, Load()), failed, waits.get(segment, ()))
+    found += _mostly_gaps(work)
     if not found:
         return ""
     longest, first = max(found, key=lambda one: one.seconds), min(found, key=lambda one: one.at)
@@ -67,18 +72,30 @@ def _gaps(
             yield Missing(segment.at(begin_ns), lasted_s, "it was ended before any launch was at work")
         return
     edges = [(begin_ns, begin_ns), *spans, (end_ns, end_ns)]
-    for place, (since_ns, until_ns) in enumerate(served.between(edges)):
-        if (seconds := (until_ns - since_ns) / 1e9 - ORDINARY_S) > 0:
+    for place, gap in enumerate(served.between(edges)):
+        counted_s = 0.0 if place == len(spans) else served.ordinary_s(gap, load.halts)
+        if (seconds := (gap[1] - gap[0]) / 1e9 - counted_s) >= _TOLD_S:
             ordinary = {0: "the first launch began late", len(spans): "nothing more was launched"}
-            why = _why((since_ns, until_ns), failed, waits) or ordinary.get(place, "nothing was launched")
-            yield Missing(segment.at(since_ns), seconds, why)
+            why = _why(gap, failed, waits, load.halts) or ordinary.get(place, "nothing was launched")
+            yield Missing(segment.at(gap[0]), seconds, why)
 
 
-def _why(gap: Span, failed: Sequence[Lost], waits: Sequence[Span]) -> str:
+def _mostly_gaps(work: Work) -> Iterator[Missing]:
+    """What lies between launches and does not count, because they were at work for less than that."""
+    found = served.parts(work.values())
+    if (seconds := found.between_s - found.worked_s) >= _TOLD_S:
+        segment, load = next(iter(work.items()))
+        begin_ns, _ = min(load.launches)
+        yield Missing(segment.at(begin_ns), seconds, "launches were at work for less than the gaps between them")
+
+
+def _why(gap: Span, failed: Sequence[Lost], waits: Sequence[Span], halts: Sequence[Span]) -> str:
     """What the journal says of a gap; empty for nothing."""
     for attempt, cell, failure in failed:
         if attempt.start.at_ns < gap[1] and over_ns(attempt) > gap[0]:
             return f"a launch of {named(cell)} failed: {failure.category}"
+    if any(begin_ns < gap[1] and end_ns > gap[0] for begin_ns, end_ns in halts):
+        return "the orchestrator stood still"
     if any(begin_ns < gap[1] and end_ns > gap[0] for begin_ns, end_ns in waits):
         return "it waited for another device, or for who else used it"
     return ""

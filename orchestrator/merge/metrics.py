@@ -3,7 +3,9 @@
 Each function gives the fields that its kind of metric has beyond CellReport and Measured.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
 
 from orchestrator.disk.evidence import LaunchEvidence
 from orchestrator.merge.measured import Fields, each, largest, mb, middle, peak
@@ -25,7 +27,7 @@ def load(cell: CellFigures | None, launches: Launches) -> Fields:
         "weights_time_ms": means.get("weights"),
         "to_device_time_ms": means.get("to_device"),
         "memory_allocated_mb": mb(largest(launches, lambda one: _model_bytes(one.memory))),
-        "launch_values": each(launches, lambda one: one.figures.means_ms.get("iteration")),
+        "launch_values": each(launches, VALUES[Workload.LOAD]),
     }
 
 
@@ -41,7 +43,7 @@ def phase(cell: CellFigures | None, launches: Launches, item: str) -> Fields:
         "inference_latency_ms": means.get("latency"),
         "inference_latency_values": latency.count if latency else None,
         "throughput_samples_per_sec": cell.throughput if cell else None,
-        "launch_values": each(launches, lambda one: one.figures.throughput),
+        "launch_values": each(launches, _throughput),
         "sample_unit": item,
         "loss": launches[0].loss if launches else None,
     }
@@ -64,7 +66,7 @@ def generation(cell: CellFigures | None, launches: Launches, planned: Cell) -> F
         "inter_token_p95_ms": between.p95_ms if between else None,
         "inter_token_p99_ms": between.p99_ms if between else None,
         "tokens_per_second": cell.tokens_per_second if cell else None,
-        "launch_values": each(launches, lambda one: one.figures.tokens_per_second),
+        "launch_values": each(launches, VALUES[Workload.GENERATION]),
         "tokens_generated": tokens,
         "tokens_expected": expected,
         "tokens_complete": None if tokens is None or expected is None else tokens == expected,
@@ -94,7 +96,7 @@ def probe(cell: CellFigures | None, launches: Launches) -> Fields:
         "copy_gb_per_sec": middle(launches, lambda one: _gb_per_sec(one, "copy")),
         "triad_gb_per_sec": middle(launches, lambda one: _gb_per_sec(one, "triad")),
         "transfer_gb_per_sec": middle(launches, lambda one: _gb_per_sec(one, "iteration")),
-        "launch_values": each(launches, _rate_of_probe),
+        "launch_values": each(launches, VALUES[Workload.PROBE]),
     }
 
 
@@ -102,6 +104,22 @@ def _rate_of_probe(launch: LaunchEvidence) -> float | None:
     """The first that this kind of probe has, in the order of cross_gpu.FIGURES."""
     rates = (_tflops(launch, "iteration"), _gb_per_sec(launch, "copy"), _gb_per_sec(launch, "iteration"))
     return next((rate for rate in rates if rate is not None), None)
+
+
+def _throughput(launch: LaunchEvidence) -> float | None:
+    return launch.figures.throughput
+
+
+VALUES: Final[Mapping[Workload, Callable[[LaunchEvidence], float | None]]] = MappingProxyType(
+    {
+        Workload.LOAD: lambda launch: launch.figures.means_ms.get("iteration"),
+        Workload.INFERENCE: _throughput,
+        Workload.TRAINING: _throughput,
+        Workload.GENERATION: lambda launch: launch.figures.tokens_per_second,
+        Workload.PROBE: _rate_of_probe,
+    }
+)
+"""The figure of a launch that cells are compared by; checks of a burn-in have none."""
 
 
 def _per_output_token(whole_ms: float | None, first_ms: float | None, new_tokens: int | None) -> float | None:

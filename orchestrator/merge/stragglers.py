@@ -122,7 +122,7 @@ def _no_verdict(device: Device, group: Sequence[Device]) -> str:
         who = "alone of its kind" if len(group) == 1 else f"one of {len(group)} identical GPUs"
         return (
             f"{who}: who of fewer than {LEAST_GPUS} is slow cannot be told from each other, only against a baseline "
-            "(--compare-baseline)"
+            "(--compare-baseline; the one that ships was measured with --solo)"
         )
     return ""
 

@@ -25,7 +25,11 @@ from orchestrator.sampling import validity
 from orchestrator.stats.siblings import Verdict as SiblingVerdict
 from protocol.exit_codes import MEANING, ExitCode
 
-NO_SCORE: Final = "a score needs a baseline: --compare-baseline h200-141gb, or one of your own, of `run` or of `report`"
+NO_SCORE: Final = "a score needs a baseline: --compare-baseline, of run or of report, with one of your own"
+NO_SCORE_OF_GPUS: Final = (
+    "a score needs a baseline, of run or of report: --compare-baseline h200-141gb, for what a GPU does alone (on "
+    "several GPUs: --solo) in fp32 at batch 32, or one of your own"
+)
 TAINTED: Final = "tainted: faults were injected on purpose, so nothing here is a measurement"
 _REASONS_OF_A_NIGHT: Final = 3
 """So many groups of GPUs are named with a reason each."""
@@ -37,7 +41,7 @@ def summary(archive: Archive, evidence: Evidence, results: Sequence[ModelResult]
     return Summary(
         overall_score=None,
         rank_among_tested=None,
-        score_note=NO_SCORE,
+        score_note=NO_SCORE_OF_GPUS if any(device.kind == "cuda" for device in archive.stored.devices) else NO_SCORE,
         best_model_throughput=_best(results),
         peak_memory_usage_mb=max(
             (metric.peak_memory_mb for metric in _working(results) if metric.peak_memory_mb is not None), default=None

@@ -15,9 +15,10 @@ from orchestrator.burn_in.verdict import Wrong, named
 from orchestrator.disk.archive import Archive, Attempt
 from orchestrator.disk.evidence import Evidence
 from orchestrator.merge import links
+from orchestrator.merge.links import Accused, Attributed
 from orchestrator.merge.times import iso
 from protocol.cell import Cell, Device, Workload
-from protocol.verification import Mismatch, Verification
+from protocol.verification import Verification
 
 
 @dataclass(frozen=True)
@@ -43,13 +44,13 @@ class Uncounted:
 class Share:
     """What of such a launch counts against one of its devices. mismatches: all, wrong: those with details.
 
-    doubtful: all may follow from what others had wrong.
+    unclear: how many may follow from what others had wrong, without details of any.
     """
 
     workload: Workload
     mismatches: int
     wrong: tuple[Wrong, ...]
-    doubtful: bool
+    unclear: int
 
 
 def uncounted(archive: Archive, evidence: Evidence) -> tuple[Uncounted, ...]:
@@ -62,23 +63,22 @@ def uncounted(archive: Archive, evidence: Evidence) -> tuple[Uncounted, ...]:
     )
 
 
-def shares(launches: Iterable[Uncounted], device: Device, labels: Mapping[str, str]) -> Iterator[Share]:
-    """What counts against a device in each of them. labels: device → how people call it."""
+def shares(launches: Iterable[Uncounted], device: Device, accused: Accused) -> Iterator[Share]:
+    """What counts against a device in each of them. accused: of the whole night."""
     for one in launches:
         if device.uuid in one.cell.devices:
-            found, doubtful = links.attributed(one.seen, one.cell, device.uuid, labels, cut_off=one.cut_off)
-            if found is not None and found.mismatches:
-                kept = (
-                    wrong(one.attempt, one.cell, mismatch, doubtful=doubtful, cut_off=one.cut_off)
-                    for mismatch in found.kept
-                )
-                yield Share(one.cell.workload, found.mismatches, tuple(kept), doubtful)
+            found = links.attributed(one.seen, one.cell, device.uuid, accused, cut_off=one.cut_off)
+            if found.verification is not None and found.verification.mismatches:
+                kept = tuple(wrong(one.attempt, one.cell, found))
+                yield Share(one.cell.workload, found.verification.mismatches, kept, found.unclear)
 
 
-def wrong(attempt: Attempt, cell: Cell, mismatch: Mismatch, *, doubtful: bool, cut_off: bool = False) -> Wrong:
-    """A mismatch, with its place in the night."""
-    at = iso(attempt.segment.at(mismatch.at_ns))
-    return Wrong(cell.workload, cell.precision, attempt.start.round, at, mismatch, doubtful, cut_off)
+def wrong(attempt: Attempt, cell: Cell, found: Attributed) -> Iterator[Wrong]:
+    """The mismatches that count against one device, each with its place in the night."""
+    kept = () if found.verification is None else found.verification.kept
+    for mismatch, doubt in zip(kept, found.doubts, strict=True):
+        at = iso(attempt.segment.at(mismatch.at_ns))
+        yield Wrong(cell.workload, cell.precision, attempt.start.round, at, mismatch, doubt)
 
 
 def samples(launches: Iterable[tuple[Attempt, Cell, Verification | None]]) -> Iterator[Sample]:

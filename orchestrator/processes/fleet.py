@@ -51,7 +51,8 @@ class Fleet:
         self._logs = logs.Kept(paths)
         self._link = link
         self._fork = fork
-        self._environment = spawn.environment_of_workers(Path(self._configuration.cache_folder))
+        night, cache = self._configuration.burn_in is not None, Path(self._configuration.cache_folder)
+        self._environment = spawn.environment_of_workers(cache, night=night)
         self._anew = stored.configuration.isolation is Isolation.EXEC
 
     def request(self, following: NextLaunch, now: float) -> Iterator[Happening]:

@@ -1,5 +1,6 @@
 """Signals that ask a command to stop, turned into something a poller can wait for.
 
+    the program begins ─▶ begin: each ends it ─▶ settle, where the command does not count them; otherwise:
     the command begins ─▶ spare(0) ─▶ there is a folder: spare(1) ─▶ the loop: all are counted ─▶ hooks: spare(0)
                           each ends it        the second ends it     1 gently, 2 at once          each ends a hook
 
@@ -10,8 +11,14 @@ whoever wants to be told is told. SIGHUP is ignored: a night does not end with t
 import math
 import os
 import signal
+from contextlib import suppress
 from types import FrameType, TracebackType
-from typing import Self
+from typing import Any, Final, NoReturn, Self
+
+from protocol.exit_codes import ExitCode
+
+_FOUND: Final[dict[int, Any]] = {}
+"""What `begin` has replaced."""
 
 
 class StopSignals:
@@ -65,6 +72,23 @@ class StopSignals:
             raise KeyboardInterrupt
 
 
+def begin() -> None:
+    """From the first line of a program: a request to stop ends it at once, in words, and SIGHUP is ignored.
+
+    A KeyboardInterrupt would be raised in the middle of some import, which may swallow it, or end in a traceback.
+    What whoever started us had ignored stays ignored.
+    """
+    for number, action in ((signal.SIGINT, _end), (signal.SIGTERM, _end), (signal.SIGHUP, signal.SIG_IGN)):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            _FOUND[number] = signal.signal(number, action)
+
+
+def settle() -> None:
+    """Signals do again what they did before `begin`: the command that begins has files to close, and no run to save."""
+    while _FOUND:
+        signal.signal(*_FOUND.popitem())
+
+
 def leave() -> None:
     """Ignore requests to stop from here on: the process ends, and says how it went.
 
@@ -72,3 +96,12 @@ def leave() -> None:
     """
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
+    # Python ends by SIGINT, whatever sys.exit says, once a KeyboardInterrupt has left code that was given to exec() as
+    # a text, as dataclasses do while they are imported. The next such code takes that back.
+    exec("")  # noqa: S102 - takes no text of anybody
+
+
+def _end(_number: int, _frame: FrameType | None) -> NoReturn:
+    with suppress(OSError):
+        os.write(2, b"error: interrupted\n")
+    os._exit(ExitCode.INCOMPLETE)

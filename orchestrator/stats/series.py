@@ -23,6 +23,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """A series in milliseconds. std is of the sample; a percentile is None for fewer values than its MIN_FOR.
 
     outliers: values more than three interquartile ranges outside the quartiles. They are counted, never removed.
+    usual_ms: from where to where values are no outliers, both included.
     """
 
     count: int
@@ -35,6 +36,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     p99_ms: float | None
     p99_9_ms: float | None
     outliers: int
+    usual_ms: tuple[float, float]
 
 
 def summarise(times_ms: Sequence[float]) -> Summary | None:
@@ -44,6 +46,7 @@ def summarise(times_ms: Sequence[float]) -> Summary | None:
     ordered = sorted(times_ms)
     mean = fmean(ordered)
     squares = math.fsum([(value - mean) ** 2 for value in ordered])
+    least, most = _usual(ordered)
     return Summary(
         count=len(ordered),
         mean_ms=mean,
@@ -54,7 +57,8 @@ def summarise(times_ms: Sequence[float]) -> Summary | None:
         p95_ms=percentile(ordered, 95) if len(ordered) >= MIN_FOR_P95 else None,
         p99_ms=percentile(ordered, 99) if len(ordered) >= MIN_FOR_P99 else None,
         p99_9_ms=percentile(ordered, 99.9) if len(ordered) >= MIN_FOR_P99_9 else None,
-        outliers=_outliers(ordered),
+        outliers=bisect_left(ordered, least) + len(ordered) - bisect_right(ordered, most),
+        usual_ms=(least, most),
     )
 
 
@@ -87,7 +91,7 @@ def spread_percent(values: Sequence[float]) -> float | None:
     return (max(values) - min(values)) / median(values) * 100
 
 
-def _outliers(ordered: Sequence[float]) -> int:
+def _usual(ordered: Sequence[float]) -> tuple[float, float]:
     low, high = percentile(ordered, 25), percentile(ordered, 75)
     reach = _FAR_OUT * (high - low)
-    return bisect_left(ordered, low - reach) + len(ordered) - bisect_right(ordered, high + reach)
+    return low - reach, high + reach

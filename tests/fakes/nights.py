@@ -15,21 +15,21 @@ import msgspec
 
 from orchestrator.burn_in import asked, levels
 from orchestrator.burn_in import plan as burn_in_plan
-from orchestrator.configuration import catalogue
 from orchestrator.configuration.resolved import Configuration, Plan
 from orchestrator.disk.records import TakenOut, TooHot
 from orchestrator.health.records import LOOK_NS, HealthRecord, NodeVitals, Vitals, Watch
 from orchestrator.sampling.frames import FrameFile
 from orchestrator.sampling.samples import SampleFile
 from protocol import codec
-from protocol.cell import Cell, Device, Workload
+from protocol.cell import Cell, Device, DeviceKind, Workload
 from protocol.messages import Sample
 from protocol.verification import MemoryShare, Verification
+from tests.fakes.configurations import shipped_catalogue
 from tests.fakes.health import WELL
 from tests.fakes.runs import SECOND_NS, FakeRun
 
-START_S = 5
-"""Between two launches on a GPU."""
+START_S = {DeviceKind.CUDA: 5, DeviceKind.CPU: 2}
+"""Between two launches on a device: less than the 3 s that a cell of ten minutes on a CPU device lasts."""
 NODE = dict.fromkeys(("aer_fatal", "aer_nonfatal", "aer_correctable", "memory_uncorrected", "memory_corrected"), 0)
 
 
@@ -39,23 +39,27 @@ def same(_gpu: int, _hours: float) -> float:
 
 
 class Night(FakeRun):
-    """A burn-in of some devices. hours: how long it has lasted."""
+    """A burn-in of some devices. hours: how long it has lasted. start_s: between two launches."""
 
-    def __init__(self, folder: Path, devices: tuple[Device, ...], duration: str = "1h") -> None:
-        self._duration = duration
-        super().__init__(folder, devices=devices, models=(), probes=catalogue.load().probes)
+    def __init__(
+        self, folder: Path, devices: tuple[Device, ...], duration: str = "1h", start_s: int | None = None
+    ) -> None:
+        self._duration, self._start_s = duration, START_S[devices[0].kind] if start_s is None else start_s
+        super().__init__(folder, devices=devices, models=(), probes=shipped_catalogue().probes)
         self._begun_ns = self.now_ns
         self._watch()
 
     def asked(self, configuration: Configuration) -> Configuration:
         """As of --burn-in."""
-        return asked.configured(configuration, self._duration, None, catalogue.load(), levels.load())
+        return asked.configured(configuration, self._duration, None, shipped_catalogue(), levels.load())
 
     def planned(self, configuration: Configuration, devices: tuple[Device, ...]) -> Plan:
         """Rounds, without the launches for which there is no time and which a run would drop."""
         made = burn_in_plan.make(configuration, devices, levels.load())
         assert configuration.burn_in is not None
-        fitting = round(configuration.burn_in.duration_s / (configuration.burn_in.cell_s[devices[0].kind] + START_S))
+        fitting = round(
+            configuration.burn_in.duration_s / (configuration.burn_in.cell_s[devices[0].kind] + self._start_s)
+        )
         order = {uuid: slots[:fitting] for uuid, slots in made.order.items()}
         return msgspec.structs.replace(made, order=order)
 
@@ -84,7 +88,7 @@ class Night(FakeRun):
         cell_s = round(stored.configuration.burn_in.cell_s[stored.devices[0].kind])
         slots = zip(*(stored.plan.order[device.uuid] for device in stored.devices), strict=True)
         for queue in itertools.islice(slots, first, last):
-            begin_ns = self.now_ns + START_S * SECOND_NS
+            begin_ns = self.now_ns + self._start_s * SECOND_NS
             for place, (cell_id, number) in enumerate(queue):
                 self._at(begin_ns)
                 cell = cells[cell_id]

@@ -9,11 +9,10 @@ import pytest
 
 from orchestrator.burn_in import asked, injections, levels, plan
 from orchestrator.burn_in.injections import Asked
-from orchestrator.configuration import catalogue
 from orchestrator.configuration.resolved import Configuration
 from orchestrator.errors import ConfigError
 from protocol.cell import DeviceKind, Mode, Workload
-from tests.fakes.configurations import configuration
+from tests.fakes.configurations import configuration, shipped_catalogue
 from tests.fakes.nvml import ROOT
 from tests.fakes.runs import FakeRun, gpus
 
@@ -73,7 +72,7 @@ def test_the_docs_say_which_models_each_level_trains() -> None:
 
 def test_the_levels_that_ship_name_models_that_ship() -> None:
     """Every model of a level is in the catalogue, on every kind of device."""
-    known = {model.name for model in catalogue.load().models}
+    known = {model.name for model in shipped_catalogue().models}
     for level in TABLE.levels.values():
         assert set(level.replay) == set(DeviceKind)
         assert all(set(models) <= known for models in level.replay.values())
@@ -81,15 +80,15 @@ def test_the_levels_that_ship_name_models_that_ship() -> None:
 
 def configured(tmp_path: Path, duration: str = "10m", level: str | None = None) -> Configuration:
     """The configuration of a burn-in."""
-    base = msgspec.structs.replace(fake(tmp_path).stored.configuration, probes=catalogue.load().probes)
-    return asked.configured(base, duration, level, catalogue.load(), TABLE)
+    base = msgspec.structs.replace(fake(tmp_path).stored.configuration, probes=shipped_catalogue().probes)
+    return asked.configured(base, duration, level, shipped_catalogue(), TABLE)
 
 
 @pytest.mark.parametrize("modes", [(Mode.SOLO,), (Mode.LOADED, Mode.SOLO)])
 def test_a_burn_in_loads_all_devices_at_once(modes: tuple[Mode, ...]) -> None:
     """One at a time, they would be idle for most of the night."""
     with pytest.raises(ConfigError, match="it loads all devices at once; with --solo"):
-        asked.configured(configuration(modes=modes), "10m", None, catalogue.load(), TABLE)
+        asked.configured(configuration(modes=modes), "10m", None, shipped_catalogue(), TABLE)
 
 
 def test_an_unknown_level_is_refused_with_the_nearest(tmp_path: Path) -> None:
@@ -119,9 +118,9 @@ def test_rounds_hold_every_cell_once_and_fill_the_time(tmp_path: Path) -> None:
 
 def test_no_cell_is_done_twice_in_a_row(tmp_path: Path) -> None:
     """Where one round ends and the next begins, too, also of the first, in which the soak was moved to the front."""
-    devices = fake(tmp_path).stored.devices
+    devices, asked_for = fake(tmp_path).stored.devices, configured(tmp_path)
     for seed in range(50):
-        made = plan.make(msgspec.structs.replace(configured(tmp_path), seed=seed), devices, TABLE)
+        made = plan.make(msgspec.structs.replace(asked_for, seed=seed), devices, TABLE)
         for order in made.order.values():
             assert all(before != after for (before, _), (after, _) in pairwise(order))
 
@@ -206,7 +205,7 @@ def test_no_profile_says_how_long_a_cell_measures(tmp_path: Path) -> None:
     quick = fake(tmp_path).stored.configuration
     slow = msgspec.structs.replace(quick.measurement, block_s=0.05, warm_up_cap_s=60, give_up=True, min_s=9, max_s=9)
     other = msgspec.structs.replace(quick, measurement=slow)
-    made = [asked.configured(one, "10m", None, catalogue.load(), TABLE) for one in (quick, other)]
+    made = [asked.configured(one, "10m", None, shipped_catalogue(), TABLE) for one in (quick, other)]
     assert made[0] == made[1]
     assert made[0].burn_in is not None
     for kind, cell_s in made[0].burn_in.cell_s.items():

@@ -6,7 +6,6 @@ import msgspec
 import pytest
 
 from orchestrator.burn_in import asked, levels, plan
-from orchestrator.configuration import catalogue
 from orchestrator.configuration.resolved import Configuration
 from orchestrator.deciding.slots import NextLaunch
 from orchestrator.errors import ConfigError
@@ -15,7 +14,7 @@ from orchestrator.stats.windows import WINDOW_NS
 from protocol.cell import DeviceKind, Workload
 from protocol.failure import Phase
 from protocol.messages import LaunchSpec, LoadSteps
-from tests.fakes.configurations import configuration
+from tests.fakes.configurations import configuration, shipped_catalogue
 from tests.fakes.runs import cpus, gpus
 
 TABLE = levels.load()
@@ -35,8 +34,8 @@ SPEC = LaunchSpec(
 
 def burn_in(duration: str = "10m") -> Configuration:
     """The configuration of a burn-in."""
-    base = configuration(probes=catalogue.load().probes)
-    return asked.configured(base, duration, None, catalogue.load(), TABLE)
+    base = configuration(probes=shipped_catalogue().probes)
+    return asked.configured(base, duration, None, shipped_catalogue(), TABLE)
 
 
 def offsets(*, in_phase: bool, devices: int = 4) -> list[float]:

@@ -3,6 +3,7 @@
 import pytest
 
 from orchestrator.burn_in import served
+from orchestrator.burn_in.served import Load
 
 S = 10**9
 
@@ -10,6 +11,12 @@ S = 10**9
 def spans(*pairs: tuple[float, float]) -> list[tuple[int, int]]:
     """From seconds."""
     return [(round(begin * S), round(end * S)) for begin, end in pairs]
+
+
+def load(*launches: tuple[float, float], begins: bool = True, **facts: list[tuple[float, float]]) -> Load:
+    """That of a segment that began at zero. begins: it is the first of its run."""
+    stalls, halts = (spans(*facts.get(name, [])) for name in ("stalls", "halts"))
+    return Load(spans(*launches), stalls, tuple(halts), since_ns=0 if begins else None)
 
 
 @pytest.mark.parametrize(
@@ -27,7 +34,7 @@ def spans(*pairs: tuple[float, float]) -> list[tuple[int, int]]:
 )
 def test_what_was_served(work: list[tuple[float, float]], expected_s: float) -> None:
     """In a segment that began at zero."""
-    assert served.seconds([(0, spans(*work), ())]) == pytest.approx(expected_s)
+    assert served.seconds([load(*work)]) == pytest.approx(expected_s)
 
 
 @pytest.mark.parametrize(
@@ -37,7 +44,7 @@ def test_what_was_served(work: list[tuple[float, float]], expected_s: float) -> 
         ([(12, 20)], [(20, 32), (34, 54)], 54 - 8),  # the start counts
         ([(20, 32)], [(12, 20), (34, 54)], 54 - 12),
         ([(20, 25), (23, 30), (40, 50)], [(12, 20), (30, 32), (34, 40), (50, 54)], 54 - 20),
-        ([(0, 100)], [], 2),  # a start counts for no more than the work, of which there was none
+        ([(0, 100)], [], 0),  # starts and gaps count for no more than the work, of which there was none
         ([(30, 36)], [(12, 30), (36, 54)], 54 - 4),  # what lies between two launches is a gap
         ([(55, 60)], [(12, 32), (34, 54)], 54),
     ],
@@ -46,16 +53,48 @@ def test_what_stood_still_was_not_served(
     stalls: list[tuple[float, float]], left: list[tuple[float, float]], expected_s: float
 ) -> None:
     """Of two launches in a segment that began at zero."""
-    launches = spans((12, 32), (34, 54))
-    assert list(served.without(launches, spans(*stalls))) == spans(*left)
-    assert served.seconds([(0, launches, spans(*stalls))]) == pytest.approx(expected_s)
+    launches = [(12, 32), (34, 54)]
+    assert list(served.without(spans(*launches), spans(*stalls))) == spans(*left)
+    assert served.seconds([load(*launches, stalls=stalls)]) == pytest.approx(expected_s)
 
 
-def test_starts_count_for_no_more_than_all_the_work_that_came_of_them() -> None:
-    """A short segment behind a long one has its start; many short ones have not."""
-    long, short = (0, spans((10, 40)), ()), (0, spans((15, 18)), ())
-    assert served.seconds([long, short]) == pytest.approx(10 + 30 + 15 + 3)
-    assert served.seconds([short] * 4) == pytest.approx(4 * 2 * 3)
+@pytest.mark.parametrize(("gap_s", "expected_s"), [(1, 40 + 9), (4, 40 + 36), (5, 40 + 40), (9, 40 + 40)])
+def test_gaps_count_for_no_more_than_the_work_between_which_they_lie(gap_s: float, expected_s: float) -> None:
+    """Each of them is an ordinary one; a device that is idle for most of the night was not at work in it."""
+    launches = [(at * (4 + gap_s), at * (4 + gap_s) + 4) for at in range(10)]
+    assert served.seconds([load(*launches)]) == pytest.approx(expected_s)
+
+
+def test_gaps_are_held_against_the_work_of_the_whole_run() -> None:
+    """A segment with a long gap and one without any."""
+    gaps, none = load((0, 2), (10, 12)), load((0, 20), begins=False)
+    assert served.seconds([gaps]) == pytest.approx(4 + 4)
+    assert served.seconds([gaps, none]) == pytest.approx(24 + 8)
+
+
+@pytest.mark.parametrize(
+    ("halts", "expected_s"),
+    [
+        ([(32, 49)], 70 - 17),
+        ([(20, 40)], 70 - 8),  # the launch went on meanwhile
+        ([(0, 10)], 70 - 10),  # nothing began either
+        ([(10, 30)], 70 - 2),
+        ([(72, 90)], 70),
+    ],
+)
+def test_nothing_counts_of_a_gap_in_which_the_orchestrator_stood_still(
+    halts: list[tuple[float, float]], expected_s: float
+) -> None:
+    """Of two launches with 18 s between them."""
+    assert served.seconds([load((12, 32), (50, 70), halts=halts)]) == pytest.approx(expected_s)
+
+
+def test_the_start_of_the_first_segment_alone_counts() -> None:
+    """A night that is gone on with has its time from when everything is imported: what that took is not missing."""
+    again = load((10, 40), begins=False)
+    assert served.seconds([load((10, 40))]) == pytest.approx(10 + 30)
+    assert served.seconds([load((10, 40)), again, again]) == pytest.approx(10 + 3 * 30)
+    assert served.seconds([load((15, 18)), again]) == pytest.approx(3 + 3 + 30)  # the work that came of it, no other
 
 
 @pytest.mark.parametrize(

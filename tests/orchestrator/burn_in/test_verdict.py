@@ -2,12 +2,13 @@
 
 import dataclasses
 
+import msgspec
 import pytest
 
 from orchestrator.burn_in.compare import Deviation, Sample
 from orchestrator.burn_in.levels import CHECKS
 from orchestrator.burn_in.memory_share import Covered
-from orchestrator.burn_in.verdict import Idle, Pace, Planned, Tally, Told, Work, Wrong, bound, judge
+from orchestrator.burn_in.verdict import Ahead, Idle, Pace, Planned, Tally, Told, Work, Wrong, bound, judge
 from orchestrator.health.judges import Action
 from orchestrator.health.verdict import Verdict
 from orchestrator.stats.why_slower import Reason as Cause
@@ -22,6 +23,7 @@ CLEAN = Work(
     asked_s=600,
     served_s=600,
     cell_s=20,
+    ahead=Ahead(left_s=400, launch_s=25, least="20m"),
     tallies=dict.fromkeys(CHECKS, DONE),
     planned=tuple(Planned(check, f"{check} of gemm in bf16", 100) for check in CHECKS),
     health=Verdict.PASS,
@@ -123,9 +125,9 @@ def test_a_clean_night_passes() -> None:
         ({"undecided": ("soak: no majority",)}, Verdict.UNKNOWN, "soak: no majority"),
         ({"failures": ("soak: crashed",)}, Verdict.UNKNOWN, "soak: crashed"),
         ({"made_up": ("soak: crashed",)}, Verdict.WARN, "another one made up for it: soak: crashed"),
-        ({"wrong": (dataclasses.replace(wrong(), doubtful=True),)}, Verdict.UNKNOWN, "it may be one of them"),
+        ({"wrong": (dataclasses.replace(wrong(), doubt="it may be a sum"),)}, Verdict.UNKNOWN, "it may be a sum"),
         (
-            {"tallies": CLEAN.tallies | WRONG, "wrong": (dataclasses.replace(wrong(), doubtful=True),) * 16},
+            {"tallies": CLEAN.tallies | WRONG, "wrong": (dataclasses.replace(wrong(), doubt="who knows"),) * 16},
             Verdict.UNKNOWN,
             "1 more mismatch, without details",
         ),
@@ -197,14 +199,16 @@ def test_other_bits_than_in_other_rounds_fail() -> None:
         ({"too_hot": "too hot"}, Action.REPLACE),
         ({"failures": ("soak: crashed",)}, Action.MONITOR),
         ({"made_up": ("soak: crashed",)}, Action.MONITOR),
-        ({"wrong": (dataclasses.replace(wrong(), doubtful=True),)}, Action.MONITOR),
+        ({"wrong": (dataclasses.replace(wrong(), doubt="who knows"),)}, Action.MONITOR),
         ({"reboots": 1}, Action.MONITOR),
         ({"idle": (Idle("01:00", 75),)}, Action.MONITOR),
         ({"tainted": True}, Action.NOTHING),
         ({"interrupted": "stopped on request"}, Action.RESUME),
         ({"served_s": 500}, Action.RESUME),
         ({"served_s": 500, "beside": ("PID 7",)}, Action.AGAIN),
-        ({"interrupted": "stopped on request", "reboots": 1}, Action.MONITOR),
+        ({"interrupted": "stopped on request", "reboots": 1}, Action.AGAIN),
+        ({"tainted": True, "interrupted": "stopped on request"}, Action.RESUME),
+        ({"made_up": ("soak: crashed",), "undecided": ("soak",)}, Action.NOTHING),
         ({"interrupted": "stopped on request", "goes_on": True}, Action.NOTHING),
         ({"taken_out": "it is gone"}, Action.AGAIN),
         ({"undecided": ("soak",)}, Action.NOTHING),
@@ -215,6 +219,52 @@ def test_other_bits_than_in_other_rounds_fail() -> None:
 def test_what_to_do(facts: dict[str, object], action: Action) -> None:
     """Only what is the GPU's own fault takes it out of service."""
     assert judge(changed(**facts)).action is action
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"served_s": 500, "failures": ("soak: crashed",)},
+        {"taken_out": "it is gone", "failures": ("soak: crashed",)},
+        {"tainted": True, "undecided": ("soak",), "interrupted": "stopped on request"},
+        {"health": Verdict.UNKNOWN, "served_s": 500},
+        {"wrong": (wrong(),), "made_up": ("soak: crashed",), "served_s": 500},
+    ],
+)
+def test_what_to_do_is_what_the_first_reason_says(facts: dict[str, object]) -> None:
+    """It stands beside the verdict, and the gravest reason below it: a milder one says nothing there."""
+    found = judge(changed(**facts))
+    assert len(found.reasons) > 1
+    assert (found.verdict, found.action) == (found.reasons[0].verdict, found.reasons[0].action)
+    assert found.action is not Action.NOTHING
+
+
+@pytest.mark.parametrize(
+    ("workload", "changes", "words"),
+    [
+        (Workload.SOAK, {}, "product: 1 element, 2 bits wrong; wrong again in 0 of 10 repetitions"),
+        (Workload.SOAK, {"elements": 0, "bits": 0}, "product: found wrong, though no element differs; wrong again in"),
+        (
+            Workload.REPLAY,
+            {"bits": 0, "what": "step 5: 1 of 11 gradients differ"},
+            "1 of 11 gradients differ; wrong again",
+        ),
+        (
+            Workload.REPLAY,
+            {"elements": 0, "bits": 0, "what": "step 5: a loss of 2, not 1"},
+            "a loss of 2, not 1; wrong",
+        ),
+        (Workload.REPLAY, {"elements": 0, "bits": 0, "repeated": 0}, "product: wrong bits; its launch ended before"),
+    ],
+)
+def test_what_was_wrong_is_told_as_far_as_it_is_known(
+    workload: Workload, changes: dict[str, object], words: str
+) -> None:
+    """Of gradients nobody knows how many bits: digests of them were compared."""
+    one = dataclasses.replace(wrong(), workload=workload, mismatch=msgspec.structs.replace(mismatch(), **changes))
+    (reason,) = judge(changed(wrong=(one,))).reasons
+    assert words in reason.text
+    assert " 0 " not in reason.text.replace("in 0 of", "")
 
 
 def test_an_interrupted_night_is_not_also_a_short_one() -> None:
@@ -238,6 +288,57 @@ def test_time_that_is_missing_is_made_up_for_unless_more_time_does_not_help(for_
     )
     first, *_ = judge(changed(**short, **for_good)).reasons
     assert first.text.endswith("on; `resume` makes up for the time, and not for what else is UNKNOWN here: begin again")
+
+
+SOAK = next(one for one in CLEAN.planned if one.workload is Workload.SOAK)
+OTHERS = tuple(one for one in CLEAN.planned if one is not SOAK)
+
+
+def never_tried(cells: int = 1) -> tuple[Planned, ...]:
+    """The plan with so many cells that came to no end for want of time, and no others that did not."""
+    return (*OTHERS, *(dataclasses.replace(SOAK, checks=0, why="dropped", untried=True) for _ in range(cells)))
+
+
+@pytest.mark.parametrize(
+    ("facts", "action", "todo"),
+    [
+        ({"served_s": 175}, Action.RESUME, "; `resume` goes on with it"),
+        ({"served_s": 175, "ahead": Ahead(24, 25, "20m")}, Action.AGAIN, "; begin again, with at least 20m"),
+        ({"served_s": 175, "planned": never_tried(16)}, Action.RESUME, "; `resume` goes on with it"),
+        ({"served_s": 175, "planned": never_tried(17)}, Action.AGAIN, "; begin again, with at least 20m"),
+        ({"ahead": Ahead(0, 25, "20m")}, Action.AGAIN, "; begin again, with at least 20m"),  # its time was served
+        ({"served_s": 175, "failures": ("truth: crashed",)}, Action.AGAIN, "; begin again, with at least 20m"),
+        ({"goes_on": True}, Action.NOTHING, ""),
+        ({"planned": (*OTHERS, dataclasses.replace(SOAK, checks=0, why="dropped"))}, Action.NOTHING, ""),  # it failed
+    ],
+)
+def test_a_cell_that_had_no_time_is_told_with_what_gives_it_some(
+    facts: dict[str, object], action: Action, todo: str
+) -> None:
+    """More of the night where that has room for it, else a longer one: no `resume` is advised that mends nothing."""
+    found = judge(changed(**{"planned": never_tried()} | facts))
+    told = next(reason for reason in found.reasons if "never came to an end" in reason.text)
+    assert told.text == f"{SOAK.name} never came to an end: dropped{todo}"
+    assert told.action is action
+
+
+@pytest.mark.parametrize(
+    ("facts", "action"),
+    [
+        ({"served_s": 500, "ahead": Ahead(25, 25, "20m")}, Action.RESUME),
+        ({"served_s": 500, "ahead": Ahead(24, 25, "20m")}, Action.AGAIN),
+        ({"served_s": 500, "ahead": Ahead(60, 25, "20m"), "planned": never_tried(3)}, Action.AGAIN),
+        ({"interrupted": "stopped on request", "ahead": Ahead(-3, 25, "20m")}, Action.RESUME),  # it has its time
+    ],
+)
+def test_a_night_whose_rest_has_no_room_for_what_it_lacks_begins_again(
+    facts: dict[str, object], action: Action
+) -> None:
+    """With how long it must be; one that was stopped with its time served needs only to be brought to its end."""
+    told = next(reason for reason in judge(changed(**facts)).reasons if reason.action is not Action.NOTHING)
+    assert told.action is action
+    todo = "what is left of its time has no room for what it lacks: begin again, with at least 20m"
+    assert told.text.endswith(f"; {todo}") is (action is Action.AGAIN)
 
 
 def test_the_gravest_wins_and_all_are_told() -> None:

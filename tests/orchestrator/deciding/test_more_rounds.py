@@ -14,7 +14,6 @@ import pytest
 from orchestrator.burn_in import asked, levels
 from orchestrator.burn_in import plan as burn_in_plan
 from orchestrator.burn_in.served import is_short
-from orchestrator.configuration import catalogue
 from orchestrator.configuration.resolved import Configuration, StoredRun
 from orchestrator.deciding import more_rounds, recovery, state
 from orchestrator.deciding.budget import Budget
@@ -34,7 +33,7 @@ from orchestrator.disk.records import Added as AddedRecord
 from orchestrator.disk.records import Header, Record, Segment
 from protocol.cell import Cell, Device, Workload
 from protocol.failure import Category, Failure, Phase
-from tests.fakes.configurations import configuration
+from tests.fakes.configurations import configuration, shipped_catalogue
 from tests.fakes.runs import gpus
 
 BETWEEN_S = 1.5
@@ -55,7 +54,7 @@ def header(devices: tuple[Device, ...]) -> Header:
 
 def a_night(duration: str) -> Configuration:
     """As of --burn-in."""
-    return asked.configured(configuration(models=()), duration, None, catalogue.load(), levels.load())
+    return asked.configured(configuration(models=()), duration, None, shipped_catalogue(), levels.load())
 
 
 class Simulated:

@@ -24,7 +24,7 @@ from orchestrator.deciding.slots import (
     Started,
     with_device,
 )
-from orchestrator.disk.records import End, Record, Start
+from orchestrator.disk.records import End, Record, Segment, Start
 from protocol.cell import Mode
 from protocol.failure import Category, Failure, Phase
 from tests.fakes import placing, steps
@@ -33,6 +33,7 @@ from tests.fakes.nights import Night
 from tests.fakes.runs import FakeRun, cpus
 from tests.fakes.steps import failure
 
+SEGMENT = Segment(boot_id="b", driver_version=None, tool_version="0", pid=1, wall=0.0, monotonic_ns=0)
 LATER = [category for category in Category if POLICY[category].reaction is Reaction.RETRY]
 
 
@@ -199,6 +200,43 @@ def test_where_nothing_is_skipped_a_failure_costs_one_cell_of_one_round(
     assert (end.skipped, end.asked) == ({}, ())
     skipping, _ = steps.run(state.begin(one_plan), decide)
     assert skipping.skipped, "in other runs it is"
+
+
+@pytest.mark.parametrize(
+    ("phase", "sizes", "resumed"),
+    [(Phase.BUILD, [4, 4, 4], 4), (Phase.WARM_UP, [4, 4, 2, 4], None)],
+    ids=["no size would fit", "half of it does"],
+)
+def test_in_a_burn_in_want_of_memory_is_forgotten_with_its_round(
+    phase: Phase, sizes: list[int], resumed: int | None
+) -> None:
+    """The next round has the planned size again; `resume` tries again what came to nothing. Other runs remember it."""
+    (one_cell,) = placing.plan("a", 1, sizes=(4,)).cells
+    one_plan = placing.plan("a", 1, rounds=3, sizes=(4,))
+    records = list[Record]()
+    fates = [None, failure(Category.OUT_OF_MEMORY, phase)]
+
+    def decide(one: NextLaunch) -> Failure | None:
+        found = fates.pop(0) if fates else None
+        start = {"launch": one.launch, "cell": one.slot[0], "round": one.slot[1], "attempt": one.attempt}
+        records.append(Start(**start, batch_size=one.cell.batch_size, device=one.device, at_ns=0))
+        records.append(End(launch=one.launch, at_ns=0, failure=found))
+        return found
+
+    end, made = steps.run(state.begin(one_plan, skips=False), decide)
+    assert [one.cell.batch_size for one in made] == sizes
+    lost = SlotStatus.MEASURED if resumed is None else SlotStatus.DOES_NOT_FIT
+    assert [end.slots[one_cell.id, number].status for number in range(3)] == [
+        SlotStatus.MEASURED,
+        lost,
+        SlotStatus.MEASURED,
+    ]
+    for segments, again in (([], None), ([SEGMENT], resumed)):
+        _, more = steps.run(recovery.restore(one_plan, [*records, *segments], night=True), lambda _: None)
+        assert [(one.slot[1], one.cell.batch_size) for one in more] == ([] if again is None else [(1, again)])
+    fates = [None, failure(Category.OUT_OF_MEMORY, phase)]
+    _, made = steps.run(state.begin(one_plan), decide)
+    assert [one.cell.batch_size for one in made] == ([4, 4] if resumed else [4, 4, 2, 2])
 
 
 def test_a_burn_in_skips_nothing(tmp_path: Path) -> None:

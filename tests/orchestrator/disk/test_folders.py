@@ -154,6 +154,14 @@ def test_no_report_takes_the_place_of_a_device(tmp_path: Path, name: str) -> Non
         folders.require_place(path, (ReportFormat.JSON,), "-o", make=True)
 
 
+def test_a_file_is_refused_in_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    """With the option and the reason, before the work that it is meant for; nothing is left of the question."""
+    with pytest.raises(ConfigError, match=r"^--junit: /proc: cannot be written: .*It was meant for x\.xml; name"):
+        folders.require_file(Path("/proc/x.xml"), "--junit")
+    folders.require_file(tmp_path / "x.xml", "--junit")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_nothing_is_made_to_find_out(tmp_path: Path) -> None:
     """A dry run tries the nearest folder that is there."""
     require_writable(tmp_path, make=False)

@@ -1,7 +1,7 @@
 """Files of a report that the disk refuses: the others are written, and a later process writes what is missing."""
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -37,26 +37,26 @@ def run(tmp_path: Path) -> FakeRun:
 def written(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """What is written, in this order; names in `refused` are not."""
     order: list[Path] = []
-    write = files.write_durably
+    write = files.write_parts_durably
 
-    def noted(path: Path, data: bytes, **how: Any) -> None:
-        write(path, data, **how)
+    def noted(path: Path, parts: Iterable[bytes], **how: Any) -> None:
+        write(path, parts, **how)
         order.append(path)
 
-    monkeypatch.setattr(files, "write_durably", noted)
+    monkeypatch.setattr(files, "write_parts_durably", noted)
     return order
 
 
 def refuse(monkeypatch: pytest.MonkeyPatch, places_full: Collection[Path]) -> None:
     """Have a disk that has no room for some files."""
-    write = files.write_durably
+    write = files.write_parts_durably
 
-    def full(path: Path, data: bytes, **how: Any) -> None:
+    def full(path: Path, parts: Iterable[bytes], **how: Any) -> None:
         if path in places_full:
             raise StorageError(f"{path}: full")
-        write(path, data, **how)
+        write(path, parts, **how)
 
-    monkeypatch.setattr(files, "write_durably", full)
+    monkeypatch.setattr(files, "write_parts_durably", full)
 
 
 def rendered(paths: RunPaths) -> set[Path]:

@@ -14,10 +14,10 @@ import pytest
 
 from orchestrator import report
 from orchestrator.cli.status import describe
-from orchestrator.cli.watch import _snapshot
+from orchestrator.cli.watch import _news, _snapshot
 from orchestrator.configuration.resolved import BurnIn, Isolation, ReportFormat
 from orchestrator.deciding.stopping import GENTLE_GRACE_S, GENTLE_S, OUT_OF_TIME
-from orchestrator.disk import journal, lock, run_files, standing
+from orchestrator.disk import journal, lock, reporting, run_files, standing
 from orchestrator.disk.journal import Journal
 from orchestrator.disk.records import Dropped, Finished, Segment, Skipped, StopAsked, TakenOut, ZygoteStarted
 from orchestrator.disk.status import Standing, Status
@@ -208,6 +208,10 @@ def test_a_stop_that_was_asked_for_is_told(tmp_path: Path) -> None:
     assert once_more.stop_asked_s is not None
     assert once_more.stop_asked_s >= 5, "since it was asked for the first time"
     assert once_more.eta_s == 0
+    limit = {"preset": "triage", "limit_s": 600.0, "limit_left_s": 572.0, "share": 0.72, "eta_s": 10.0}
+    told = describe(msgspec.structs.replace(status, **limit))
+    assert "\nLimit     triage ends within 600 s\n" in told, "and no word of 9:32"
+    assert "0 failed; about 0:10 left\n" in told
     told = describe(msgspec.structs.replace(once_more, stop_asked_s=5.0))
     assert "Stopping  for 0:05: nothing new begins, asked once more, what runs is ended now" in told
     assert "up to 20 s" not in told
@@ -227,6 +231,36 @@ def test_no_time_is_told_before_every_device_has_ended_something(tmp_path: Path)
         journal.append(TakenOut(device=run.stored.devices[1].uuid, at_ns=run.now_ns, reason="memory not freed"))
     assert look(run).taken_out == {"GPU 1": "memory not freed"}
     assert look(run).eta_s is not None
+
+
+def test_a_limit_is_no_time_that_a_plan_takes(tmp_path: Path) -> None:
+    """Before anything has ended, nobody knows how long a plan takes that may be through long before its limit."""
+    run = FakeRun(tmp_path / "run", devices=gpus(1), batch_sizes=(1, 8))
+    asked = msgspec.structs.replace(run.stored.configuration, preset="triage", time_limit_s=10_000_000.0)
+    run_files.store(msgspec.structs.replace(run.stored, configuration=asked), run.paths)
+    run.interrupted(run.cell(batch_size=1))
+    held_by(run)
+    status = look(run)
+    assert status.limit_left_s
+    assert status.eta_s is None
+    run._journal.append(StopAsked(at_ns=time.monotonic_ns()))
+    stopping = look(run).eta_s
+    assert stopping is not None
+    assert stopping <= GENTLE_S + GENTLE_GRACE_S
+
+
+def test_what_is_at_work_is_named_by_what_tells_it_apart(tmp_path: Path) -> None:
+    """In both modes each cell is there twice; `watch` and `status` say it as the run itself does."""
+    modes = (Mode.LOADED, Mode.SOLO)
+    run = FakeRun(tmp_path / "run", devices=gpus(2), batch_sizes=(1,), modes=modes)
+    loaded, solo = (next(cell for cell in run.stored.plan.cells if cell.mode is mode) for mode in modes)
+    run.failed(loaded, Category.CRASHED)
+    run.interrupted(solo)
+    held_by(run)
+    status, attempts = standing.look(run_files.load(run.paths), run.paths)
+    assert [work.cell for work in status.working] == ["resnet50 inference fp32 solo"]
+    assert status.last_failure.startswith("GPU 0  resnet50 inference fp32 loaded b1: crashed")
+    assert [news.cell for news in _news(run.stored, attempts, set())] == ["resnet50 inference fp32 loaded"]
 
 
 def test_what_devices_do_alone_takes_the_time_of_each(tmp_path: Path) -> None:
@@ -287,7 +321,8 @@ def reported(folder: Path) -> FakeRun:
     run.measured(run.cell(batch_size=1))
     run.failed(run.cell(batch_size=8), Category.EXCEPTION)
     run.finish()
-    report.write(run.report(), run.paths, ReportFormat)
+    made = reporting.make_all(run.paths)
+    report.write(made.report, run.paths, ReportFormat, samples=made.samples)
     return run
 
 
@@ -313,7 +348,8 @@ def test_a_run_that_was_stopped_names_its_reports(tmp_path: Path, broken: bool, 
     run = FakeRun(tmp_path / "run", batch_sizes=(1, 8))
     run.measured(run.cell(batch_size=1))
     run.finish(interrupted=True, reason="stopped: disk full", broken=broken)
-    report.write(run.report(), run.paths, ReportFormat)
+    made = reporting.make_all(run.paths)
+    report.write(made.report, run.paths, ReportFormat, samples=made.samples)
     status = msgspec.structs.replace(look(run), reports=("/data/report.json",))
     told = describe(status).splitlines()
     assert told.count("Report    /data/report.json") == lines

@@ -10,6 +10,7 @@ from orchestrator.report.as_text import to_text
 from orchestrator.report.html.page import page
 from orchestrator.report.timeline import NOTHING_KEPT
 from protocol.cell import Mode, Workload
+from protocol.result import SteadyState
 from tests.fakes.runs import FakeRun, gpus, shipped
 
 BOTH = (Mode.LOADED, Mode.SOLO)
@@ -38,6 +39,35 @@ def test_probes_of_both_modes_are_told_apart_on_the_page(tmp_path: Path) -> None
     section = next(section for section in page(run.report(), NOTHING_KEPT).sections if section.id == "performance")
     told = {row[0] for row in section.tables[0].rows}
     assert told == {f"Matrix product, fp32, {mode}" for mode in BOTH}
+
+
+def test_what_was_not_steady_is_told_beside_what_is_lost(tmp_path: Path) -> None:
+    """In which mode and on which device, in every format; of what is not comparable, that stands there alone."""
+    run = FakeRun(tmp_path, devices=gpus(3), batch_sizes=(1, 8), modes=BOTH)
+    for cell in run.stored.plan.cells:
+        place = [device.uuid for device in gpus(3)].index(cell.devices[0])
+        shaken = cell.batch_size == 8 and (place == 2 or (place == 1 and cell.mode is Mode.LOADED))
+        shrunk = {"batch_size": 4} if cell.batch_size == 8 and place == 2 and cell.mode is Mode.SOLO else {}
+        run.measured(cell, steady_state=SteadyState.NONE if shaken else SteadyState.REACHED, **shrunk)
+    run.finish()
+    report = run.report()
+    why, fact = "not steady after warm-up: loaded", "ran at batch size 4 alone, 8 with all at work"
+    told = {(one.gpu_id, one.cell): one for one in report.full_node if one.notes or one.not_comparable}
+    cell = "resnet50 inference fp32 b8"
+    assert {place: (one.notes, one.not_comparable) for place, one in told.items()} == {
+        (1, cell): ((why,), None),
+        (2, cell): ((), fact),
+    }
+    chapter = to_text(report).split("What a Full Node Loses")[1].split("Spread Between")[0]
+    bullets = [line.strip() for line in chapter.splitlines() if line.startswith("  ") and line.strip()]
+    assert " ".join(bullets) == f"- GPU 2, {cell}: not comparable ({fact}) - resnet50 infer fp32 b8, GPU 1: {why}"
+    remarks = ["", why, f"not comparable ({fact})"]
+    chapter = to_markdown(report).split("What a full node loses:")[1].strip().split("\n\n")[0]
+    rows = [line.strip("|").split("|") for line in chapter.splitlines() if " b8 " in line]
+    assert [row[-1].strip() for row in rows] == remarks
+    section = next(section for section in page(report, NOTHING_KEPT).sections if section.id == "spread")
+    (table,) = [one for one in section.tables if one.caption == "What a full node loses"]
+    assert {row[-1] for row in table.rows if row[1] == cell} == {*remarks}
 
 
 def figures(row: str) -> list[float]:

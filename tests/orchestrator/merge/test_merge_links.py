@@ -11,6 +11,7 @@ from orchestrator.burn_in import plan as burn_in_plan
 from orchestrator.burn_in.plan import LINKS, linked
 from orchestrator.disk.archive import Attempt, ResultFileError
 from orchestrator.health.verdict import Verdict
+from orchestrator.report.as_text import to_text
 from orchestrator.report.burn_in import BurnInReport, GpuBurnIn
 from protocol import codec, floats
 from protocol.cell import Cell, Workload
@@ -117,6 +118,30 @@ def test_a_device_is_blamed_for_what_others_received_from_it(tmp_path: Path) -> 
     assert second.verdict is Verdict.FAIL
     assert "transfers between devices in fp32, round 1" in reasons(second)
     assert "wrong" not in reasons(first)
+
+
+def test_a_device_that_errs_now_and_then_is_told_from_its_links(tmp_path: Path) -> None:
+    """One wrong copy a launch, with another device each: it fails, with why; those are told whose fault it may be."""
+    night = Night(tmp_path, DEVICES)
+    cell = next(cell for cell in night.stored.plan.cells if cell.workload is Workload.LINKS)
+    for number, sender in enumerate((FIRST, SECOND)):
+        received = {FIRST: found(cell), SECOND: found(cell), THIRD: found(cell, mismatch(sender), mismatch(sender))}
+        own = received.pop(FIRST)
+        night.measured(cell, number=number, verification=own, others=received)
+    night.finish()
+    report = night.report()
+    assert report.burn_in is not None
+    assert [gpu.verdict for gpu in report.burn_in.gpus] == [Verdict.UNKNOWN, Verdict.UNKNOWN, Verdict.FAIL]
+    assert wrong(report.burn_in) == {FIRST: 2, SECOND: 2, THIRD: 4}
+    first, second, third = map(reasons, report.burn_in.gpus)
+    assert "copy from GPU 1 to GPU 2 (probably the fault of GPU 2, whose copies with 2 devices were wrong): 1" in third
+    for gpu, others in ((first, "GPU 1"), (second, "GPU 0")):
+        assert "UNKNOWN: transfers between devices in fp32, round" in gpu
+        assert "probably the fault of GPU 2, whose copies with 2 devices were wrong; but a wrong copy does not" in gpu
+        assert others not in gpu
+        assert "FAIL" not in gpu
+    assert report.burn_in.wrong_transfers == 4
+    assert "links: 6,000 checks in 2 launches, 4 of them wrong" in to_text(report)
 
 
 def test_what_receivers_did_not_keep_is_left_open(tmp_path: Path) -> None:

@@ -1,0 +1,83 @@
+"""Whether a burn-in has room for one whole round, and how long one must be that has. Pure.
+
+    start ─┤ cell │ cell │ … │ cell ├─ closing        what does not end before the duration does is UNKNOWN
+
+A cell is shorter in a shorter burn-in, its start and that of everything are not: so there is a shortest duration.
+"""
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from orchestrator.burn_in.asked import SHORTEST_S, written
+from orchestrator.burn_in.levels import BurnInTable
+from orchestrator.burn_in.verdict import named
+from orchestrator.configuration.naming import counted
+from orchestrator.configuration.resolved import BurnIn, Configuration, Plan
+from orchestrator.configuration.yaml_schema import listed
+from orchestrator.deciding.budget import CLOSING_S
+from orchestrator.planning import estimate
+from protocol.cell import Cell, Device, DeviceKind
+
+SLOWER: Final = {DeviceKind.CUDA: 1, DeviceKind.CPU: 3}
+"""So many times what is estimated may be needed for starts. CPU devices share the cores of their host with each other,
+and with whatever else is at work there: three of them on two cores took 4 to 13 s for the first import, where 4 s are
+estimated, and 0.5 to 0.9 s from one launch to the next.
+"""
+_STEP_S: Final = 10
+_SHOWN: Final = 3
+"""Cells that are named."""
+
+
+def notes(plan: Plan, configuration: Configuration, devices: Sequence[Device], table: BurnInTable) -> Iterator[str]:
+    """What will be UNKNOWN for want of time, as far as can be told before it begins; nothing where all have room."""
+    asked = configuration.burn_in
+    if asked is None:
+        return
+    late = dict.fromkeys(name for device in devices for name in _late(plan, configuration, asked, device))
+    if late:
+        least = written(least_s(plan, configuration, devices, table))
+        shown, more = list(late)[:_SHOWN], len(late) - _SHOWN
+        names = listed([*shown, counted(more, "more cell")] if more > 0 else shown, "and")
+        yield (
+            f"a burn-in of {written(asked.duration_s)} has hardly room for one whole round of level {asked.level}: "
+            f"{names} may not come to an end, which is UNKNOWN. --burn-in {least} --level {asked.level} has room"
+        )
+
+
+def least_s(plan: Plan, configuration: Configuration, devices: Sequence[Device], table: BurnInTable) -> float:
+    """The shortest duration of this level, in steps that people use, which has room for one whole round."""
+    asked = configuration.burn_in
+    assert asked is not None
+
+    def needed_s(device: Device, duration_s: float) -> float:
+        cell_s = table.cell_s(duration_s, device.kind, asked.level, steps=bool(asked.steps))
+        *_, end_s = itertools.accumulate(_lasting(plan, configuration, asked, device, cell_s))
+        return end_s + CLOSING_S
+
+    for duration_s in itertools.count(SHORTEST_S, _STEP_S):  # cells take half of it at the most: that comes to an end
+        if all(needed_s(device, duration_s) <= duration_s for device in devices):
+            return duration_s
+    raise AssertionError("there is always a longer one")
+
+
+def _late(plan: Plan, configuration: Configuration, asked: BurnIn, device: Device) -> Iterator[str]:
+    """The cells of a device that do not end in time in the first round."""
+    lasting = _lasting(plan, configuration, asked, device, asked.cell_s[device.kind])
+    _, *ends = itertools.accumulate(lasting)
+    for cell, end_s in zip(_first_round(plan, device), ends, strict=True):
+        if end_s + CLOSING_S > asked.duration_s:
+            yield named(cell)
+
+
+def _lasting(plan: Plan, configuration: Configuration, asked: BurnIn, device: Device, cell_s: float) -> Iterator[float]:
+    """Seconds of the start of everything, and of each launch of the first round with cells of such a length."""
+    slower, planned_s = SLOWER[device.kind], asked.cell_s[device.kind]
+    yield slower * estimate.shared_start_s(configuration, [device])
+    for cell in _first_round(plan, device):
+        yield slower * (estimate.launch_s(cell, configuration, device) - planned_s) + cell_s
+
+
+def _first_round(plan: Plan, device: Device) -> list[Cell]:
+    cells = {cell.id: cell for cell in plan.cells}
+    return [cells[cell_id] for cell_id, number in plan.order[device.uuid] if number == 0]

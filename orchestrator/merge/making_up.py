@@ -1,0 +1,48 @@
+"""What makes up for what a burn-in lacks: more of its time, or a new one, and of what length. Pure.
+
+    what is left of its time ─┬─ has room for what is missing ──▶ `resume`
+                              └─ has not ───────────────────────▶ a new burn-in, in which a whole round has room
+
+Of a night that came to its end and lacks no time nothing is left.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final
+
+from orchestrator.burn_in import levels, room
+from orchestrator.burn_in.asked import written
+from orchestrator.burn_in.verdict import Ahead
+from orchestrator.disk.archive import Archive
+from orchestrator.merge import loads
+from orchestrator.merge.lost_launches import Lost
+
+LONGER: Final = 2
+"""So many times what was asked for, where that had room by the estimates and by the clock had not."""
+
+
+def ahead(archive: Archive, at_work: Mapping[str, loads.Work]) -> Mapping[str, Ahead]:
+    """Of each device. at_work: when each was."""
+    stored, finished = archive.stored, archive.finished
+    asked = stored.configuration.burn_in
+    assert asked is not None
+    so_far = loads.served_of(archive, at_work)
+    over = finished is not None and not finished.interrupted and not finished.broken and not so_far.short
+    least_s = room.least_s(stored.plan, stored.configuration, stored.devices, levels.load())
+    least = written(least_s if least_s > asked.duration_s else LONGER * asked.duration_s)
+    return {
+        device.uuid: Ahead(0.0 if over else so_far.left_s, loads.launch_s(archive, device), least)
+        for device in stored.devices
+    }
+
+
+def untried(archive: Archive, lost: Iterable[Lost], done: Collection[tuple[str, int]]) -> frozenset[str]:
+    """Cells of the plan that lacked nothing but time: none of their launches failed, or has a result.
+
+    done: cells and rounds of which there is one.
+    """
+    tried = {cell_id for cell_id, _ in done} | {one.cell.id for one in lost}
+    return frozenset(
+        cell.id
+        for cell in archive.stored.plan.cells
+        if cell.id not in tried and archive.taken_out.keys().isdisjoint(cell.devices)
+    )

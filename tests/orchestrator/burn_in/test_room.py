@@ -1,0 +1,71 @@
+"""burn_in/room.py: what has no time in a short burn-in is told before it begins, and how long one must be."""
+
+import pytest
+
+from orchestrator.burn_in import asked, levels, plan, room
+from orchestrator.burn_in.room import SLOWER
+from orchestrator.configuration.resolved import Isolation
+from orchestrator.planning import estimate
+from protocol.cell import Device, DeviceKind
+from tests.fakes.configurations import configuration, shipped_catalogue
+from tests.fakes.runs import cpus, gpus
+
+TABLE = levels.load()
+
+
+def told(
+    duration: str, devices: tuple[Device, ...], level: str | None = None, isolation: Isolation = Isolation.FORK
+) -> tuple[tuple[str, ...], float]:
+    """The notes on a burn-in, and how long it must be."""
+    base = configuration(probes=shipped_catalogue().probes, isolation=isolation)
+    made = asked.configured(base, duration, level, shipped_catalogue(), TABLE)
+    planned = plan.make(made, devices, TABLE)
+    return tuple(room.notes(planned, made, devices, TABLE)), room.least_s(planned, made, devices, TABLE)
+
+
+@pytest.mark.parametrize(
+    ("duration", "devices", "level"),
+    [
+        ("60s", cpus(3), None),
+        ("60s", cpus(1), None),
+        ("75s", gpus(8), None),
+        ("10m", gpus(8), None),
+        ("8h", gpus(8), None),
+        ("2m", cpus(8), "full"),
+    ],
+)
+def test_nothing_is_told_where_a_round_has_room(duration: str, devices: tuple[Device, ...], level: str | None) -> None:
+    """As in every burn-in of a length that it is made for."""
+    assert told(duration, devices, level)[0] == ()
+
+
+def test_what_has_no_room_is_named_with_a_duration_that_has() -> None:
+    """Which cells, as the report will name them, and how to ask for long enough."""
+    (note,), least_s = told("30s", cpus(3), "standard")
+    assert note.startswith("a burn-in of 30s has hardly room for one whole round of level standard: ")
+    assert note.endswith(f"which is UNKNOWN. --burn-in {asked.written(least_s)} --level standard has room")
+
+
+@pytest.mark.parametrize("isolation", Isolation)
+@pytest.mark.parametrize("level", ["quick", "standard", "full"])
+@pytest.mark.parametrize("devices", [cpus(2), gpus(2), gpus(1)])
+def test_the_shortest_that_has_room_has_it_and_the_next_shorter_has_not(
+    devices: tuple[Device, ...], level: str, isolation: Isolation
+) -> None:
+    """Though its cells are longer than those of a shorter one; from whichever duration it is asked."""
+    least_s = told("30s", devices, level, isolation)[1]
+    assert told("10m", devices, level, isolation)[1] == least_s
+    assert told(f"{least_s:g}s", devices, level, isolation)[0] == ()
+    if least_s > asked.SHORTEST_S:
+        assert told(f"{least_s - 10:g}s", devices, level, isolation)[0]
+
+
+def test_starts_of_cpu_devices_may_take_longer_than_estimated() -> None:
+    """They share their cores: a round that has room by the bare estimates alone is told."""
+    base = configuration(probes=shipped_catalogue().probes)
+    made = asked.configured(base, "30s", "standard", shipped_catalogue(), TABLE)
+    planned, (device,) = plan.make(made, cpus(1), TABLE), cpus(1)
+    round_s = sum(estimate.launch_s(cell, made, device) for cell in planned.cells)
+    assert SLOWER[DeviceKind.CPU] > 1
+    assert estimate.shared_start_s(made, [device]) + round_s + 6 < 30
+    assert told("30s", cpus(1), "standard")[0]
