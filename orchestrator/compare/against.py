@@ -79,7 +79,7 @@ def hold(report: Report, against: Against) -> Report:
     if not against:
         return report
     held = None if against.baseline is None else baselines.hold(side.of_report(report, "this run"), against.baseline)
-    results = tuple(thresholds.judge(report, against.thresholds, held.by_device if held else {}))
+    results = tuple(thresholds.judge(report, against.thresholds, held))
     price = against.price_per_hour
     return replace(
         report,
@@ -94,7 +94,8 @@ def hold(report: Report, against: Against) -> Report:
 def _scored(summary: Summary, found: BaselineComparison) -> Summary:
     cells = counted(found.cells, "cell")
     if found.overall_score is None:
-        note = f"no cell of this run compares with the baseline {found.baseline}"
+        why = ", and ".join(found.not_comparable) or "it measured nothing"
+        note = f"no cell of this run compares with the baseline {found.baseline}: {why}"
     else:
         note = baselines.DEFINITION.format(cells=cells, baseline=found.baseline, gpu=found.baseline_gpu)
     return replace(summary, overall_score=found.overall_score, score_note=note)
@@ -104,6 +105,7 @@ def _verdict(verdict: Verdict, results: Sequence[ThresholdResult]) -> Verdict:
     """A missed threshold is known, whatever else the run has not measured; one without a figure leaves it incomplete.
 
     What ended otherwise (a hardware fault, gpubench itself failed) ends as it did, and tells of the thresholds too.
+    What the run says of itself (a straggler, a GPU that was slowed down) stays: it may be why a threshold was missed.
     """
     told = tuple(thresholds.missed(results))
     if not told:
@@ -111,7 +113,6 @@ def _verdict(verdict: Verdict, results: Sequence[ThresholdResult]) -> Verdict:
     code = ExitCode(verdict.exit_code)
     if code in (ExitCode.PASSED, ExitCode.INCOMPLETE):
         code = thresholds.exit_code(results)
-    kept = verdict.reasons if verdict.exit_code != ExitCode.PASSED else ()
     word = {ExitCode.MISSED: MISSED, ExitCode.INCOMPLETE: "incomplete"}.get(code, verdict.word)
-    reasons = (*told, *kept) if code in (ExitCode.MISSED, ExitCode.INCOMPLETE) else (*kept, *told)
+    reasons = (*told, *verdict.reasons) if code in (ExitCode.MISSED, ExitCode.INCOMPLETE) else (*verdict.reasons, *told)
     return Verdict(exit_code=int(code), word=word, meaning=MEANING[code], reasons=reasons)

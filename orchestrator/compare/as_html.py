@@ -93,7 +93,8 @@ def page(comparisons: Sequence[Comparison], code: ExitCode) -> Page:
     """What the page says."""
     first = comparisons[0]
     several = len(comparisons) > 1
-    heading = f"{len(comparisons)} runs against {first.before}" if several else first.title
+    title = first.title[:1].upper() + first.title[1:]
+    heading = f"{len(comparisons)} runs against {first.before}" if several else title
     return Page(
         title=f"{_ENDS[code].text}: {heading}",
         heading=heading,
@@ -113,12 +114,12 @@ def page(comparisons: Sequence[Comparison], code: ExitCode) -> Page:
 
 
 def _runs(one: Comparison) -> str:
-    return f"{one.before} -> {one.after}"
+    return f"{one.label_before} -> {one.label_after}"
 
 
 def _facts(comparisons: Sequence[Comparison]) -> Iterator[tuple[str, str]]:
-    yield "First run", comparisons[0].before
-    yield from (("Second run", one.after) for one in comparisons)
+    yield "First run", comparisons[0].label_before
+    yield from (("Second run", one.label_after) for one in comparisons)
     margins = sorted({cell.margin_percent for one in comparisons for cell in one.cells if cell.margin_percent})
     if margins:
         yield "Margin, by cell", f"{', '.join(number(margin) for margin in margins)} %"

@@ -3,7 +3,8 @@
 a verdict of --fail-on        failure
 no verdict (INCONCLUSIVE, NOT COMPARABLE)   skipped, with the reason
 any other                     passed
-a cell that the second run lacks            as one that is NOT COMPARABLE; one that it has alone: skipped
+a cell that the second run lacks            as one that is NOT COMPARABLE; one that it has alone: skipped, but where
+                                            a baseline has no cell of its device: as one that is NOT COMPARABLE
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -29,7 +30,7 @@ def to_junit(comparisons: Sequence[Comparison], fail_on: Collection[Verdict]) ->
     """The file."""
     root = Element("testsuites", name="gpubench compare")
     for one in comparisons:
-        suite = SubElement(root, "testsuite", name=plain(f"{one.before} -> {one.after}: {one.title}"))
+        suite = SubElement(root, "testsuite", name=plain(f"{one.label_before} -> {one.label_after}: {one.title}"))
         cases = list(_cases(one, fail_on))
         for case in cases:
             element = SubElement(suite, "testcase", name=plain(case.name), classname=plain(case.model_name))
@@ -48,12 +49,12 @@ def _cases(one: Comparison, fail_on: Collection[Verdict]) -> Iterator[_Case]:
     name, name_lone = wording.naming(one), wording.naming_lone(one)
     for cell in one.cells:
         yield _Case(name(cell), cell.model_name, _outcome(cell.verdict, fail_on), _message(cell))
-    for cells, other, outcome in (
-        (one.only_before, one.after, _outcome(Verdict.NOT_COMPARABLE, fail_on)),
-        (one.only_after, one.before, "skipped"),
-    ):
-        for lone in cells:
-            yield _Case(name_lone(lone), lone.model_name, outcome, f"not measured in {other}")
+    lost = _outcome(Verdict.NOT_COMPARABLE, fail_on)
+    for lone in one.only_before:
+        yield _Case(name_lone(lone), lone.model_name, lost, lone.why or f"not measured in {one.after}")
+    for lone in one.only_after:
+        outcome = lost if lone.gpu in one.unheld else "skipped"
+        yield _Case(name_lone(lone), lone.model_name, outcome, lone.why or f"not measured in {one.before}")
 
 
 def _outcome(verdict: Verdict, fail_on: Collection[Verdict]) -> str:

@@ -5,6 +5,7 @@ from typing import Final
 
 from orchestrator.compare import wording
 from orchestrator.compare.comparison import ComparedCell, Comparison
+from orchestrator.configuration.naming import counted
 from orchestrator.report.markup import escaped
 from orchestrator.stats.two_runs import Verdict
 
@@ -19,7 +20,7 @@ def to_markdown(comparisons: Sequence[Comparison]) -> str:
 def _one(one: Comparison) -> Iterator[str]:
     yield f"### {escaped(one.title)}: {escaped(_word(one))}"
     yield ""
-    yield f"Runs: {escaped(one.before)} -> {escaped(one.after)}. {escaped(wording.headline(one))}."
+    yield f"Runs: {escaped(one.label_before)} -> {escaped(one.label_after)}. {escaped(wording.headline(one))}."
     yield ""
     told = [cell for cell in wording.ordered(one.cells) if cell.verdict not in (Verdict.SAME, Verdict.NOT_COMPARABLE)]
     if told:
@@ -39,7 +40,7 @@ def _word(one: Comparison) -> str:
     """The comparison in a word, by the gravest verdict that says something."""
     for verdict in (Verdict.SLOWER, Verdict.FASTER, Verdict.SAME, Verdict.INCONCLUSIVE):
         if number := one.counts.get(verdict):
-            return f"{number} of {sum(one.counts.values())} cells {verdict}"
+            return f"{number} of {counted(sum(one.counts.values()), 'cell')} {verdict}"
     return "nothing compares"
 
 

@@ -34,7 +34,7 @@ MEANS: Final = {
 def _one(one: Comparison) -> Iterator[str]:
     yield layout.RULE
     yield from layout.wrap(one.title)
-    yield from layout.wrap(f"{one.before} -> {one.after}")
+    yield from layout.wrap(f"{one.label_before} -> {one.label_after}")
     yield layout.RULE
     yield ""
     shown = [cell for cell in wording.ordered(one.cells) if cell.verdict is not Verdict.NOT_COMPARABLE]

@@ -10,16 +10,17 @@ slower is another question, with a verdict for an answer: `compare BASELINE REPO
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 from typing import Final
 
 import msgspec
 
-from orchestrator.compare import facts, pairing
+from orchestrator.compare import facts, lone, pairing, pooling
 from orchestrator.compare.facts import Place
-from orchestrator.compare.side import Side
+from orchestrator.compare.side import RUNS_APART, VERSION, Side
+from orchestrator.configuration.naming import counted
 from orchestrator.errors import ConfigError
 from orchestrator.report.comparisons import BaselineComparison
 from orchestrator.report.keys import CellKey
@@ -33,33 +34,43 @@ NOT_THERE: Final = "not in the baseline"
 
 @dataclass(frozen=True)
 class Held:
-    """by_device: (UUID, cell) → the rate of that device over the baseline's."""
+    """by_device: (UUID, cell) → the rate of that device over the baseline's.
+
+    unwatched: cells of the baseline of which nobody knows whether they were throttled. left_out: (UUID, cell) → why.
+    """
 
     comparison: BaselineComparison
     by_device: Mapping[tuple[str, CellKey], float]
+    unwatched: frozenset[CellKey]
+    left_out: Mapping[tuple[str, CellKey], str]
 
 
 def hold(run: Side, baseline: Side) -> Held:
     """The run held against the baseline. Several devices of one side are taken together by their median."""
+    stored = pairing.by_key(baseline)
     reference = {
-        key: sound
-        for key, places in pairing.by_key(baseline).items()
-        if (sound := [place for place in places if not facts.fault(place)])
+        key: sound for key, places in stored.items() if (sound := [place for place in places if not facts.fault(place)])
     }
     by_device: dict[tuple[str, CellKey], float] = {}
     by_key: dict[CellKey, float] = {}
-    left_out: Counter[str] = Counter()
+    left_out: dict[tuple[str, CellKey], str] = {}
+    blind = {key for key, places in reference.items() if _unwatched(places)}
+    unknown = 0
     for key, places in pairing.by_key(run).items():
         ratios: dict[str, float] = {}
         for place in places:
-            if reason := _why_not(place, reference.get(key)):
-                left_out[reason] += 1
+            partners = pooling.partners(reference.get(key, ()), place, any_device=True)
+            if reason := _why_not(place, partners, reference, stored.get(key, ())):
+                left_out[place.device.gpu_uuid, key] = reason
             else:
-                ratios[place.device.gpu_uuid] = _rate([place]) / _rate(reference[key])
+                ratios[place.device.gpu_uuid] = _rate([place]) / _rate(partners)
         by_device |= {(uuid, key): ratio for uuid, ratio in ratios.items()}
         if ratios:
             by_key[key] = median(ratios.values())
-    return Held(_comparison(run, baseline, by_key, left_out), by_device)
+            unknown += key in blind or _unwatched(place for place in places if place.device.gpu_uuid in ratios)
+    note = _note(run, baseline, unknown, len(by_key))
+    comparison = _comparison(baseline, by_key, Counter(left_out.values()), note)
+    return Held(comparison, by_device, frozenset(blind), left_out)
 
 
 def joined(sides: Sequence[Side]) -> Side:
@@ -77,7 +88,7 @@ def joined(sides: Sequence[Side]) -> Side:
         raise ConfigError(f"{key.words} on {uuid} is in {most} of the runs; a baseline has it from one")
     return msgspec.structs.replace(
         first,
-        run_id=", ".join(side.run_id for side in sides),
+        run_id=RUNS_APART.join(side.run_id for side in sides),
         devices=tuple({device.gpu_uuid: device for side in sides for device in side.devices}.values()),
         cells=tuple(cell for side in sides for cell in side.cells),
     )
@@ -87,14 +98,33 @@ def reduced(side: Side, name: str) -> Side:
     """The baseline that a run makes: its sound cells alone. Raises ConfigError where there is none."""
     cells = tuple(place.cell for place in pairing.places(side).values() if not facts.fault(place))
     if not cells:
-        raise ConfigError(f"{side.name}: no cell of it can be a baseline: none has figures of the batch size asked for")
-    return msgspec.structs.replace(side, name=name, cells=cells)
+        why = "; ".join(f"{counted(len(places), 'cell')}, {advice}" for advice, places in unsound(side).items())
+        raise ConfigError(f"{side.name}: no cell of it can be a baseline: {why or 'it has none'}")
+    return msgspec.structs.replace(side, baseline_version=VERSION, name=name, cells=cells, ended="")
 
 
-def _why_not(place: Place, reference: list[Place] | None) -> str:
+def unsound(side: Side) -> dict[str, list[Place]]:
+    """The cells of a run that are no baseline, by what stands against them and what to do about it."""
+    found: dict[str, list[Place]] = {}
+    for place in pairing.places(side).values():
+        if advice := facts.advice(place):
+            found.setdefault(advice, []).append(place)
+    return found
+
+
+def _why_not(place: Place, partners: Sequence[Place], reference: Container[CellKey], stored: Sequence[Place]) -> str:
+    """stored: the same cell in the baseline, sound or not: a run that is taken for one has both."""
     if fault := facts.fault(place):
         return fault
-    return NOT_THERE if reference is None else facts.difference(reference[0], place, any_device=True)
+    if not partners and stored:
+        return f"in the baseline: {facts.fault(stored[0])}"
+    if not partners:
+        return lone.other_mode(place.cell.key, reference, lone.BASELINE) or NOT_THERE
+    return facts.difference(partners[0], place, any_device=True)
+
+
+def _unwatched(places: Iterable[Place]) -> bool:
+    return any(facts.not_watched(place.device.kind, place.cell.throttled) for place in places)
 
 
 def _rate(places: Iterable[Place]) -> float:
@@ -102,7 +132,7 @@ def _rate(places: Iterable[Place]) -> float:
 
 
 def _comparison(
-    run: Side, baseline: Side, by_key: Mapping[CellKey, float], left_out: Mapping[str, int]
+    baseline: Side, by_key: Mapping[CellKey, float], left_out: Mapping[str, int], note: str
 ) -> BaselineComparison:
     models: dict[str, list[float]] = {}
     for key, ratio in by_key.items():
@@ -111,7 +141,6 @@ def _comparison(
     whole = _mean(by_key.values()) if by_key else None
     if whole is not None:
         improvement["overall"] = _percent(whole)
-    others = sorted({device.gpu_name for device in baseline.devices} - {device.gpu_name for device in run.devices})
     return BaselineComparison(
         baseline=baseline.name,
         baseline_gpu=", ".join(dict.fromkeys(device.gpu_name for device in baseline.devices)),
@@ -120,8 +149,19 @@ def _comparison(
         overall_score=None if whole is None else 100 * whole,
         cells=len(by_key),
         not_comparable=dict(left_out),
-        note="the baseline is of another GPU model" if others else "",
+        note=note,
     )
+
+
+def _note(run: Side, baseline: Side, unknown: int, cells: int) -> str:
+    """What else to know of the score. unknown: cells of it that perhaps were throttled: they count, as in `compare`."""
+    others = {device.gpu_name for device in baseline.devices} - {device.gpu_name for device in run.devices}
+    notes = ["the baseline is of another GPU model"] if others else []
+    if unknown:
+        notes.append(
+            f"whether the run or the baseline was throttled is not known of {unknown} of {counted(cells, 'cell')}"
+        )
+    return "; ".join(notes)
 
 
 def _mean(ratios: Iterable[float]) -> float:

@@ -16,7 +16,10 @@ from msgspec.structs import replace
 
 from orchestrator.compare import facts, pairing
 from orchestrator.compare.facts import Change, Place
+from orchestrator.compare.lone import Other
+from orchestrator.compare.pairing import Beside
 from orchestrator.compare.side import Side
+from orchestrator.configuration.naming import counted
 from orchestrator.report import keys
 from orchestrator.report.keys import CellKey
 from orchestrator.report.parts import Part
@@ -75,11 +78,15 @@ class ComparedCell(Part, frozen=True, kw_only=True):
 
 
 class LoneCell(Part, frozen=True, kw_only=True):
-    """A cell of one run that the other has not measured. gpu: the label of its device."""
+    """A cell of one run without a partner in the other. gpu: the label of its device.
+
+    why: where the other has it, or in which mode; empty where that has not measured it at all.
+    """
 
     cell: str
     model_name: str
     gpu: str
+    why: str
 
 
 class StackChange(Part, frozen=True, kw_only=True):
@@ -100,10 +107,20 @@ class Mean(Part, frozen=True, kw_only=True):
 
 
 class Comparison(Part, frozen=True, kw_only=True):
-    """Two runs. title: what changed. only_before, only_after: cells that the other run has not measured at all."""
+    """Two runs. title: what changed. only_before, only_after: cells that have no partner in the other run.
+
+    before, after: what people called them; label_before, label_after: with id and date, for whoever keeps this.
+    runs_before, runs_after: the id of each, and of a baseline of all runs that it was made of.
+    against_baseline: the first is a baseline, whose cells stand beside those of every device of the second.
+    unheld: devices of the second of which it has no cell, so that they were held against nothing.
+    """
 
     before: str
     after: str
+    label_before: str
+    label_after: str
+    runs_before: tuple[str, ...]
+    runs_after: tuple[str, ...]
     title: str
     changes: tuple[StackChange, ...]
     cells: tuple[ComparedCell, ...]
@@ -112,15 +129,17 @@ class Comparison(Part, frozen=True, kw_only=True):
     only_before: tuple[LoneCell, ...]
     only_after: tuple[LoneCell, ...]
     notes: tuple[str, ...]
+    against_baseline: bool
+    unheld: tuple[str, ...]
 
 
 def compare(before: Side, after: Side, margins: Margins, percent: float | None = None) -> Comparison:
     """Hold `after` against `before`. percent: the margin of every cell, in place of those of configs/margins.yaml."""
-    paired = pairing.devices(before.devices, after.devices)
-    places, only_before, only_after = pairing.cells(before, after, paired)
+    found = pairing.beside(before, after)
+    places = found.pairs
     reasons = [facts.difference(*pair) for pair in places]
     compared = [pair for pair, reason in zip(places, reasons, strict=True) if not reason]
-    names = keys.names(one.cell.key for one in [*(first for first, _ in places), *only_before, *only_after])
+    names = keys.names(one.cell.key for one in [*(first for first, _ in places), *found.only_before, *found.only_after])
     pairs = [_pair(one, other, margins, percent) for one, other in compared]
     doubts = [facts.doubt(*pair) for pair in compared]
     # What gets no verdict is no test either: it neither lends its variance nor counts for Holm.
@@ -134,10 +153,14 @@ def compare(before: Side, after: Side, margins: Margins, percent: float | None =
         next(told) if not reason else _cell(*pair, names, Verdict.NOT_COMPARABLE, reason)
         for pair, reason in zip(places, reasons, strict=True)
     )
-    changes = tuple(facts.changes(before, after, paired))
+    changes = tuple(facts.changes(before, after, found.devices))
     return Comparison(
         before=before.name,
         after=after.name,
+        label_before=before.label,
+        label_after=after.label,
+        runs_before=tuple(sorted(before.run_ids)),
+        runs_after=tuple(sorted(after.run_ids)),
         title=_title(changes),
         changes=tuple(
             StackChange(name=one.name, before=one.before or None, after=one.after or None) for one in changes
@@ -145,16 +168,18 @@ def compare(before: Side, after: Side, margins: Margins, percent: float | None =
         cells=cells,
         counts=dict(Counter(cell.verdict for cell in cells)),
         mean=_mean(pairs),
-        only_before=tuple(_lone(place, names) for place in only_before),
-        only_after=tuple(_lone(place, names) for place in only_after),
-        notes=tuple(_notes(before, after, paired, changes, cells, boards=percent is None and _boards(compared))),
+        only_before=tuple(_lone(found.only_before, names, Other(after, is_first=False))),
+        only_after=tuple(_lone(found.only_after, names, Other(before, is_first=True))),
+        notes=tuple(_notes(before, after, found, changes, cells, boards=percent is None and _boards(compared))),
+        against_baseline=before.is_baseline,
+        unheld=tuple(device.label for device in found.alone_after) if before.is_baseline else (),
     )
 
 
 def exit_code(comparisons: Sequence[Comparison], fail_on: Collection[Verdict]) -> ExitCode:
     """The gravest over the comparisons: 1 for a verdict that is not allowed, 4 where one said nothing, else 0.
 
-    A cell of the first run that the other has not measured counts as NOT COMPARABLE. One that is new is no loss.
+    A cell of the first run, or a device beside a baseline, without a partner is NOT COMPARABLE. A new cell is no loss.
     """
     codes = {_exit_code(one, fail_on) for one in comparisons}
     return next((code for code in (ExitCode.MISSED, ExitCode.INCOMPLETE) if code in codes), ExitCode.PASSED)
@@ -162,7 +187,7 @@ def exit_code(comparisons: Sequence[Comparison], fail_on: Collection[Verdict]) -
 
 def _exit_code(one: Comparison, fail_on: Collection[Verdict]) -> ExitCode:
     seen = {verdict for verdict, number in one.counts.items() if number}
-    if one.only_before:
+    if one.only_before or one.unheld:
         seen.add(Verdict.NOT_COMPARABLE)
     if seen & set(fail_on):
         return ExitCode.MISSED
@@ -234,9 +259,10 @@ def _cell(before: Place, after: Place, names: _Names, verdict: Verdict, reason: 
     )
 
 
-def _lone(place: Place, names: _Names) -> LoneCell:
-    key = place.cell.key
-    return LoneCell(cell=names[key], model_name=key.model_name, gpu=place.device.label)
+def _lone(places: Sequence[Place], names: _Names, other: Other) -> Iterator[LoneCell]:
+    for place in places:
+        key = place.cell.key
+        yield LoneCell(cell=names[key], model_name=key.model_name, gpu=place.device.label, why=other.why(place))
 
 
 def _boards(compared: Sequence[tuple[Place, Place]]) -> bool:
@@ -263,7 +289,7 @@ def _title(changes: Sequence[Change]) -> str:
 def _notes(
     before: Side,
     after: Side,
-    paired: dict[str, str],
+    found: Beside,
     changes: Sequence[Change],
     cells: Sequence[ComparedCell],
     *,
@@ -271,10 +297,13 @@ def _notes(
 ) -> Iterator[str]:
     if len({change.name for change in changes}) > 1:
         yield "several facts of the stack differ: what is seen is their joint effect"
-    for side, other, taken in ((before, after, paired.keys()), (after, before, paired.values())):
-        alone = [device.label for device in side.devices if device.gpu_uuid not in set(taken)]
-        if alone:
-            yield f"{len(alone)} devices of {side.name} have no partner in {other.name}: {', '.join(alone[:8])}"
+    if before.run_ids != after.run_ids and (both := before.run_ids & after.run_ids):
+        yield f"both were made of {', '.join(sorted(both))}: its cells are compared with themselves"
+    yield from (f"{side.name} ended as {side.ended}" for side in (before, after) if side.ended)
+    for side, other, alone in ((before, after, found.alone_before), (after, before, found.alone_after)):
+        if names := ", ".join(device.label for device in alone[:8]):
+            have = "has" if len(alone) == 1 else "have"
+            yield f"{counted(len(alone), 'device')} of {side.name} {have} no partner in {other.name}: {names}"
     if boards:
         yield "other boards of the same model: what healthy boards differ by was added to the margin"
     if any(cell.p is not None for cell in cells):

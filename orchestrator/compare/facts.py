@@ -1,8 +1,9 @@
 """What must agree before two cells are compared, and what may differ and is named. Two tables, and how they are read.
 
 identity facts   must agree, or the cell is NOT COMPARABLE, with the fact that differs
+faults           of one cell: no limit, score, baseline or trend is built on it; in `compare` identity facts or doubts
 doubts           keep any verdict back: INCONCLUSIVE, with the reason
-not watched      keeps SAME and FASTER back, and is told beside SLOWER
+not watched      keeps SAME and FASTER back, and is told beside SLOWER, beside a score and a limit, and in the history
 stack facts      are what people compare: never refused, named in the title
 """
 
@@ -14,6 +15,7 @@ from orchestrator.disk.outcomes import Status
 from protocol.cell import DeviceKind
 
 ONE_LAUNCH: Final = "one launch: no verdict"
+UNWATCHED: Final = "whether it was throttled is not known"
 
 
 class Place(NamedTuple):
@@ -31,11 +33,16 @@ class _Fact(NamedTuple):
 
 
 class _Fault(NamedTuple):
-    """What must be on neither side. found: whether it is there. with_status: what became of the cell is told too."""
+    """What must be on neither side. found: whether it is there. with_status: what became of the cell is told too.
+
+    remedy: how its times would be measured as they should be. has_ratio: `compare` has a ratio all the same.
+    """
 
     words: str
     found: Callable[[Place], bool]
     with_status: bool = False
+    remedy: str = ""
+    has_ratio: bool = False
 
 
 _OF_THE_CELL: Final = (
@@ -55,15 +62,27 @@ _OF_THE_DEVICE: Final = (
 _FAULTS: Final = (
     _Fault("without a result", lambda one: not one.cell.values, with_status=True),
     _Fault("measured at a smaller batch than asked for", lambda one: one.cell.status != Status.OK),
-    _Fault("throttled", lambda one: one.cell.throttled is True),
-    _Fault("contaminated by another process", lambda one: one.cell.contaminated),
+    _Fault("throttled", lambda one: one.cell.throttled is True, remedy="let it cool, and measure again"),
+    _Fault("contaminated by another process", lambda one: one.cell.contaminated, remedy="measure it alone"),
+    _Fault(
+        "times were not steady after warm-up",
+        lambda one: not one.cell.steady,
+        remedy="measure longer, as with --profile rigorous",
+        has_ratio=True,
+    ),
 )
 
 
 def fault(place: Place) -> str:
-    """What keeps a cell from being compared with any other, in words; empty where nothing does."""
-    found = _gravest(place)
+    """Why nothing is to be built on a cell, in words; empty where nothing stands against it."""
+    found = _gravest(_FAULTS, place)
     return "" if found is None else _told(found, (place,))
+
+
+def advice(place: Place) -> str:
+    """The same, with what to do for times that can be built on."""
+    found = _gravest(_FAULTS, place)
+    return "" if found is None else ": ".join(filter(None, (_told(found, (place,)), found.remedy)))
 
 
 def difference(before: Place, after: Place, *, any_device: bool = False) -> str:
@@ -71,7 +90,7 @@ def difference(before: Place, after: Place, *, any_device: bool = False) -> str:
 
     any_device: also another model of GPU may be compared, as with a baseline.
     """
-    if (found := _gravest(before, after)) is not None:
+    if (found := _gravest((one for one in _FAULTS if not one.has_ratio), before, after)) is not None:
         who = {name: one for name, one in (("the first", before), ("the second", after)) if found.found(one)}
         return f"{' and '.join(who)} {'are' if len(who) > 1 else 'is'} {_told(found, who.values())}"
     facts = (*_OF_THE_CELL, *(() if any_device else _OF_THE_DEVICE))
@@ -84,9 +103,9 @@ def difference(before: Place, after: Place, *, any_device: bool = False) -> str:
     return ""
 
 
-def _gravest(*places: Place) -> _Fault | None:
-    """The first fault of the table that any of them has."""
-    return next((fault for fault in _FAULTS if any(map(fault.found, places))), None)
+def _gravest(faults: Iterable[_Fault], *places: Place) -> _Fault | None:
+    """The first of these faults that any of them has."""
+    return next((fault for fault in faults if any(map(fault.found, places))), None)
 
 
 def _told(found: _Fault, places: Iterable[Place]) -> str:
@@ -99,17 +118,22 @@ def doubt(before: Place, after: Place) -> str:
     """Why there is a ratio and no verdict, whatever it is; empty where nothing stands against one."""
     if DeviceKind.CPU in (before.device.kind, after.device.kind):
         return "a CPU device gets no performance verdict: the machine drifts"
-    if not (before.cell.steady and after.cell.steady):
-        return "times were not steady after warm-up"
+    if (found := _gravest((one for one in _FAULTS if one.has_ratio), before, after)) is not None:
+        return found.words
     if min(len(before.cell.values), len(after.cell.values)) < 2:
         return ONE_LAUNCH
     return ""
 
 
+def not_watched(kind: str, throttled: bool | None) -> bool:  # noqa: FBT001  # a state of three, as the report has it
+    """Whether nobody knows if a cell was throttled. A CPU device has no such telemetry, so nothing is missing there."""
+    return throttled is None and kind != DeviceKind.CPU
+
+
 def unwatched(before: Place, after: Place) -> str:
     """Which side was perhaps throttled, because nobody watched its GPU, in words; empty where both were watched."""
     sides = {"the first": before, "the second": after}
-    who = [name for name, one in sides.items() if one.cell.throttled is None]
+    who = [name for name, one in sides.items() if not_watched(one.device.kind, one.cell.throttled)]
     return f"whether {' and '.join(who)} {'were' if len(who) > 1 else 'was'} throttled is not known" if who else ""
 
 
@@ -126,16 +150,14 @@ class Change(NamedTuple):
         return f"{self.name} {self.before or 'unknown'} -> {self.after or 'unknown'}"
 
 
-def changes(before: Side, after: Side, paired: Mapping[str, str]) -> Iterator[Change]:
-    """What differs in the stack, first of the run, then of its devices. paired: UUID before → UUID after."""
+def changes(before: Side, after: Side, paired: Iterable[tuple[SideDevice, SideDevice]]) -> Iterator[Change]:
+    """What differs in the stack, first of the run, then of its devices. paired: those that stand beside each other."""
     yield from differences(before.stack, after.stack)
-    first = {device.gpu_uuid: device for device in before.devices}
-    second = {device.gpu_uuid: device for device in after.devices}
     seen: dict[Change, None] = {}
-    for old, new in paired.items():
-        if old != new:
-            seen[Change("board", old, new)] = None
-        for change in differences(first[old].stack, second[new].stack):
+    for old, new in paired:
+        if old.gpu_uuid != new.gpu_uuid:
+            seen[Change("board", old.gpu_uuid, new.gpu_uuid)] = None
+        for change in differences(old.stack, new.stack):
             seen[change] = None
     yield from seen
 

@@ -1,12 +1,14 @@
 """Which device of one run stands beside which of another, and so which cells. Pure.
 
-the same UUID ──▶ else the same model of GPU, in the order of their numbers ──▶ else whoever is left, in that order
+two runs         the same UUID ──▶ else the same model of GPU, in the order of their numbers ──▶ else whoever is left
+a baseline, run  every device of the run ──▶ what the baseline has of the cell on the same model of GPU (pooling.py)
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
+from orchestrator.compare import pooling
 from orchestrator.compare.facts import Place
 from orchestrator.compare.side import Side, SideDevice
 from orchestrator.report.keys import CellKey
@@ -17,21 +19,23 @@ _SAME: Final[tuple[Callable[[SideDevice], str], ...]] = (
     lambda _: "",
 )
 _Places = dict[tuple[str, CellKey], Place]
+_Devices = list[SideDevice]
 
 
-def devices(before: Sequence[SideDevice], after: Sequence[SideDevice]) -> dict[str, str]:
-    """UUID before → UUID after, for as many as the smaller run has, in the order of the first run."""
-    found: dict[str, str] = {}
-    for same in _SAME:
-        taken = set(found.values())
-        left: dict[str, deque[str]] = {}
-        for new in after:
-            if new.gpu_uuid not in taken:
-                left.setdefault(same(new), deque()).append(new.gpu_uuid)
-        for old in before:
-            if old.gpu_uuid not in found and left.get(same(old)):
-                found[old.gpu_uuid] = left[same(old)].popleft()
-    return {device.gpu_uuid: found[device.gpu_uuid] for device in before if device.gpu_uuid in found}
+class Beside(NamedTuple):
+    """What stands beside what. pairs: cells; devices: likewise. What has no partner: cells with a result, devices."""
+
+    pairs: list[tuple[Place, Place]]
+    only_before: list[Place]
+    only_after: list[Place]
+    devices: list[tuple[SideDevice, SideDevice]]
+    alone_before: _Devices
+    alone_after: _Devices
+
+
+def beside(before: Side, after: Side) -> Beside:
+    """Which cell stands beside which, in the order of the first run; where that is a baseline, of the second."""
+    return _with_baseline(before, after) if before.is_baseline else _of_runs(before, after)
 
 
 def places(side: Side) -> _Places:
@@ -42,31 +46,79 @@ def places(side: Side) -> _Places:
     }
 
 
-class Cells(NamedTuple):
-    """The pairs, in the order of the first run, and the cells of one run alone that have a result there."""
-
-    pairs: list[tuple[Place, Place]]
-    only_before: list[Place]
-    only_after: list[Place]
-
-
-def cells(before: Side, after: Side, paired: dict[str, str]) -> Cells:
-    """Which cell stands beside which. paired: UUID before → UUID after."""
-    first, second = places(before), places(after)
-    found = Cells([], [], [])
-    for (uuid, key), place in first.items():
-        partner = second.pop((paired[uuid], key), None) if uuid in paired else None
-        if partner is not None:
-            found.pairs.append((place, partner))
-        elif place.cell.values:
-            found.only_before.append(place)
-    found.only_after.extend(place for place in second.values() if place.cell.values)
-    return found
-
-
 def by_key(side: Side) -> dict[CellKey, list[Place]]:
     """The cells of a run, those of all its devices together."""
     found: dict[CellKey, list[Place]] = {}
     for place in places(side).values():
         found.setdefault(place.cell.key, []).append(place)
     return found
+
+
+def _of_runs(before: Side, after: Side) -> Beside:
+    """One device to one."""
+    paired = _paired(before.devices, after.devices)
+    partners = {old.gpu_uuid: new.gpu_uuid for old, new in paired}
+    first, second = places(before), places(after)
+    pairs: list[tuple[Place, Place]] = []
+    only_before: list[Place] = []
+    for (uuid, key), place in first.items():
+        partner = second.pop((partners[uuid], key), None) if uuid in partners else None
+        if partner is not None:
+            pairs.append((place, partner))
+        elif place.cell.values:
+            only_before.append(place)
+    only_after = [place for place in second.values() if place.cell.values]
+    olds, news = zip(*paired, strict=True) if paired else ((), ())
+    return Beside(pairs, only_before, only_after, paired, _left(before, olds), _left(after, news))
+
+
+def _paired(before: Sequence[SideDevice], after: Sequence[SideDevice]) -> list[tuple[SideDevice, SideDevice]]:
+    """As many as the smaller run has, in the order of the first run."""
+    found: dict[str, SideDevice] = {}
+    for same in _SAME:
+        taken = {new.gpu_uuid for new in found.values()}
+        left: dict[str, deque[SideDevice]] = {}
+        for new in after:
+            if new.gpu_uuid not in taken:
+                left.setdefault(same(new), deque()).append(new)
+        for old in before:
+            if old.gpu_uuid not in found and left.get(same(old)):
+                found[old.gpu_uuid] = left[same(old)].popleft()
+    return [(old, found[old.gpu_uuid]) for old in before if old.gpu_uuid in found]
+
+
+def _with_baseline(baseline: Side, run: Side) -> Beside:
+    """Every device of the run with as much of the baseline as there is of its cells, whichever devices measured that.
+
+    A cell of the baseline is one for each model of GPU, however many devices it was measured on.
+    """
+    known = by_key(baseline)
+    pairs: list[tuple[Place, Place]] = []
+    only_run: list[Place] = []
+    held: set[tuple[str, CellKey]] = set()
+    stood: dict[str, dict[str, SideDevice]] = {}
+    for place in places(run).values():
+        if found := pooling.partners(known.get(place.cell.key, ()), place):
+            pairs.append((pooling.together(found), place))
+            held |= {(one.device.gpu_name, one.cell.key) for one in found}
+            stood.setdefault(place.device.gpu_uuid, {}).update({one.device.gpu_uuid: one.device for one in found})
+        elif place.cell.values:
+            only_run.append(place)
+    lacking: dict[tuple[str, CellKey], list[Place]] = {}
+    for place in places(baseline).values():
+        if (kind := (place.device.gpu_name, place.cell.key)) not in held and place.cell.values:
+            lacking.setdefault(kind, []).append(place)
+    mine = [device for device in run.devices if device.gpu_uuid in stood]
+    return Beside(
+        pairs,
+        [pooling.together(found) for found in lacking.values()],
+        only_run,
+        [(pooling.device(tuple(stood[new.gpu_uuid].values())), new) for new in mine],
+        _left(baseline, (device for own in stood.values() for device in own.values())),
+        _left(run, mine),
+    )
+
+
+def _left(side: Side, taken: Iterable[SideDevice]) -> _Devices:
+    uuids = {device.gpu_uuid for device in taken}
+    return [device for device in side.devices if device.gpu_uuid not in uuids]

@@ -10,7 +10,9 @@ Whatever is wrong is a ConfigError that names the file and what to do.
 """
 
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -21,8 +23,10 @@ from orchestrator.configuration.catalogue import configs_folder
 from orchestrator.configuration.yaml_schema import did_you_mean
 from orchestrator.disk import bounded, named, reporting
 from orchestrator.errors import ConfigError
+from orchestrator.report.keys import CellKey
 from orchestrator.report.model import SCHEMA_VERSION, Report
 
+T = TypeVar("T")
 _Version = int | float | str | None
 """Other versions may write theirs in another way, and are told as what they are all the same."""
 
@@ -44,6 +48,21 @@ def read(name: str, runs_folder: str, history_db: str | None = None) -> Side:
         return _sound(report, name)
     shipped = _shipped().get(name)
     return _file(Path(name) if shipped is None or bounded.is_there(Path(name)) else shipped, name)
+
+
+def sides(names: Sequence[str], runs_folder: str, history_db: str | None = None) -> list[Side]:
+    """What these name, to hold the others against the first. Raises UserError, also where one of them is the first.
+
+    runs_folder, history_db: as in `read`.
+    """
+    first, *others = [read(name, runs_folder, history_db) for name in names]
+    for other in others:
+        if other.run_ids == first.run_ids:
+            raise ConfigError(
+                f"{first.name} and {other.name} are the same run, {first.run_id}: beside itself none is slower. Name "
+                "another one, or a baseline of another one"
+            )
+    return [first, *others]
 
 
 def baseline(name: str, runs_folder: str, history_db: str | None = None) -> Side:
@@ -98,11 +117,28 @@ def _sound(report: Report, name: str) -> Side:
 
 
 def _told_apart(found: Side) -> Side:
-    """The same. Raises ConfigError where two of its devices have one UUID: nobody knows whose a cell is."""
-    uuid, number = next(iter(Counter(one.gpu_uuid for one in found.devices).most_common(1)), ("", 0))
-    if number > 1:
-        raise ConfigError(f"{found.name}: not as gpubench writes it: {number} devices have the UUID {uuid}")
+    """The same. Raises ConfigError where nobody knows whose a cell is, or which of two: of a UUID, or a cell, twice."""
+    uuid, devices = _most(one.gpu_uuid for one in found.devices)
+    if devices > 1:
+        raise ConfigError(f"{found.name}: not as gpubench writes it: {devices} devices have the UUID {uuid}")
+    place, cells = _most((one.key, one.gpu_uuid) for one in found.cells)
+    if place is not None and cells > 1:
+        raise ConfigError(f"{found.name}: not as gpubench writes it: {_cell(*place)} is there {cells} times")
+    known = {one.gpu_uuid for one in found.devices}
+    if (stray := next((one for one in found.cells if one.gpu_uuid not in known), None)) is not None:
+        raise ConfigError(
+            f"{found.name}: not as gpubench writes it: {_cell(stray.key, stray.gpu_uuid)}, which is none of its devices"
+        )
     return found
+
+
+def _most(found: Iterable[T]) -> tuple[T | None, int]:
+    """What is there most often, and how often; None of nothing."""
+    return next(iter(Counter(found).most_common(1)), (None, 0))
+
+
+def _cell(key: CellKey, gpu_uuid: str) -> str:
+    return f"{key.words} on {gpu_uuid}"
 
 
 def _report(data: bytes, version: _Version, name: str) -> Report:

@@ -10,6 +10,7 @@ from typing import Annotated, Final
 
 import msgspec
 
+from orchestrator.configuration.naming import counted
 from orchestrator.disk.outcomes import Status
 from orchestrator.merge.cross_gpu import FIGURES
 from orchestrator.report import keys
@@ -19,10 +20,13 @@ from orchestrator.report.model import GpuInfo, Report
 from orchestrator.report.parts import Part
 from orchestrator.stats.why_slower import CAPPED_SHARE
 from protocol.cell import device_label
+from protocol.exit_codes import ExitCode
 from protocol.result import SteadyState
 
 VERSION: Final = 1
 
+RUNS_APART: Final = ", "
+"""Between the ids of runs that a baseline was made of."""
 LEAST: Final = 1e-9
 MOST: Final = 1e18
 Rate = Annotated[float, msgspec.Meta(ge=LEAST, le=MOST)]
@@ -71,10 +75,13 @@ class SideDevice(Part, frozen=True, kw_only=True):
     stack: dict[str, str]
 
 
-class Side(Part, frozen=True, kw_only=True):
-    """A run. stack: what it ran on, by name: {"driver": "580.95.05"}."""
+class Side(Part, frozen=True, kw_only=True, omit_defaults=True):
+    """A run. stack: what it ran on, by name: {"driver": "580.95.05"}.
 
-    baseline_version: int
+    baseline_version: None for a run that is no baseline. ended: how, where it did not end well, in words.
+    """
+
+    baseline_version: int | None
     name: str
     run_id: str
     test_date: str
@@ -82,6 +89,24 @@ class Side(Part, frozen=True, kw_only=True):
     stack: dict[str, str]
     devices: tuple[SideDevice, ...]
     cells: tuple[SideCell, ...]
+    ended: str = ""
+
+    @property
+    def is_baseline(self) -> bool:
+        """Whether it was made to be one, by `make-baseline`."""
+        return self.baseline_version is not None
+
+    @property
+    def label(self) -> str:
+        """Its name with what tells it from any other: @last means another run tomorrow, and a file may be replaced."""
+        day = self.test_date.partition("T")[0]
+        named = self.is_baseline or self.run_id in self.name
+        return f"{self.name} ({day})" if named else f"{self.name} ({self.run_id}, {day})"
+
+    @property
+    def run_ids(self) -> frozenset[str]:
+        """Of the runs that it was made of: mostly one."""
+        return frozenset(self.run_id.split(RUNS_APART))
 
 
 def impossible(report: Report) -> Iterator[str]:
@@ -95,7 +120,7 @@ def impossible(report: Report) -> Iterator[str]:
 def of_report(report: Report, name: str) -> Side:
     """The run of that report, without figures that are `impossible`. name: what people call it, as a file or folder."""
     return Side(
-        baseline_version=VERSION,
+        baseline_version=None,
         name=name,
         run_id=report.metadata.run_id,
         test_date=report.metadata.test_date,
@@ -103,7 +128,17 @@ def of_report(report: Report, name: str) -> Side:
         stack=_stack(report),
         devices=tuple(_device(one) for one in report.gpu_info),
         cells=tuple(_cell(*found) for found in _metrics(report)),
+        ended=_ended(report),
     )
+
+
+def _ended(report: Report) -> str:
+    """Of thresholds that were missed nothing: they are about figures, which are compared here."""
+    verdict, cells = report.verdict, report.summary.cells
+    if verdict.exit_code not in (ExitCode.PASSED, ExitCode.MISSED):
+        return ": ".join((verdict.word, *verdict.reasons[:1]))
+    lost = cells.missing + cells.failed
+    return f"incomplete: {counted(lost, 'cell')} without a result" if lost else ""
 
 
 def _stack(report: Report) -> dict[str, str]:

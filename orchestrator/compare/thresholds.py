@@ -6,27 +6,31 @@ A limit that no cell of the run can be held against is not met: it is `not measu
 """
 
 import enum
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Final, NamedTuple
+from typing import Annotated, Final
 
 import msgspec
 
+from orchestrator.compare import facts, limited
+from orchestrator.compare.baselines import Held
+from orchestrator.compare.limited import FIGURES, PHASES, Cell, Figure
 from orchestrator.configuration import yaml_file
 from orchestrator.configuration.naming import counted
-from orchestrator.configuration.yaml_schema import listed
+from orchestrator.configuration.yaml_schema import did_you_mean, listed
 from orchestrator.disk.outcomes import Status
 from orchestrator.errors import ConfigError
-from orchestrator.report import keys
-from orchestrator.report.cells import Measured
 from orchestrator.report.comparisons import Met, ThresholdResult
 from orchestrator.report.keys import CellKey
-from orchestrator.report.model import GpuInfo, Report
+from orchestrator.report.model import Report
 from orchestrator.report.parts import Part
 from protocol.cell import Mode, Precision, Workload
 from protocol.exit_codes import ExitCode
 
 Count = Annotated[int, msgspec.Meta(ge=1)]
+_SHOWS: Final = "`torch-gpu-benchmark list-models` shows those that ship."
+BLIND_BASELINE: Final = "whether the baseline was throttled is not known"
 
 
 class Bound(enum.StrEnum):
@@ -44,28 +48,6 @@ _HOLDS: Final[Mapping[Bound, tuple[str, Callable[[float, float], bool]]]] = {
     Bound.ABOVE: (">", lambda actual, limit: actual > limit),
     Bound.AT_LEAST: (">=", lambda actual, limit: actual >= limit),
 }
-
-
-class Figure(enum.StrEnum):
-    """What a limit can be set for; FIGURES says how each is read."""
-
-    LATENCY = "latency_ms"
-    FORWARD_TIME = "forward_time_ms"
-    ITERATION_TIME = "iteration_time_ms"
-    ITERATION_TIME_P99 = "iteration_time_p99_ms"
-    LOAD_TIME = "model_load_time_ms"
-    FIRST_TOKEN = "time_to_first_token_ms"  # noqa: S105  # a time, no secret
-    THROUGHPUT = "throughput_per_sec"
-    TOKENS = "tokens_per_second"
-    EPOCH_TIME = "epoch_time_s"
-    MEMORY = "peak_memory_gb"
-    UTILIZATION = "gpu_utilization_percent"
-    POWER = "power_draw_w"
-    TEMPERATURE = "temperature_max_c"
-    ENERGY = "energy_per_sample_j"
-    OF_BASELINE = "speed_of_baseline_percent"
-    OF_SIBLINGS = "speed_of_siblings_percent"
-    OF_SOLO = "speed_of_solo_percent"
 
 
 class Threshold(Part, frozen=True, kw_only=True):
@@ -103,78 +85,25 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     thresholds: tuple[Threshold, ...]
 
 
-class _Cell(NamedTuple):
-    """A cell of the report. of_baseline, of_siblings: its speed, in percent of theirs; of_solo: of its own alone."""
+def load(path: Path, models: Collection[str]) -> tuple[Threshold, ...]:
+    """The limits of a file, at least one. Raises ConfigError that names the line and the key.
 
-    key: CellKey
-    metric: Measured
-    gpu: GpuInfo
-    of_baseline: float | None
-    of_siblings: float | None
-    of_solo: float | None
-
-
-class _Read(NamedTuple):
-    """unit: of the figure. read: it, None where it was not measured."""
-
-    unit: str
-    read: Callable[[_Cell, Threshold], float | None]
-
-
-def _field(name: str, scale: float = 1.0) -> Callable[[_Cell, Threshold], float | None]:
-    def read(cell: _Cell, _: Threshold) -> float | None:
-        value: float | None = getattr(cell.metric, name, None)
-        return None if value is None else value * scale
-
-    return read
-
-
-def _epoch_s(cell: _Cell, threshold: Threshold) -> float | None:
-    throughput: float | None = getattr(cell.metric, "throughput_samples_per_sec", None)
-    return threshold.samples_per_epoch / throughput if threshold.samples_per_epoch and throughput else None
-
-
-def _p99_ms(cell: _Cell, _: Threshold) -> float | None:
-    return None if cell.metric.statistics is None else cell.metric.statistics.iteration_time_p99_ms
-
-
-FIGURES: Final[Mapping[Figure, _Read]] = {
-    Figure.LATENCY: _Read("ms", _field("inference_latency_ms")),
-    Figure.FORWARD_TIME: _Read("ms", _field("forward_time_ms")),
-    Figure.ITERATION_TIME: _Read("ms", _field("total_iteration_time_ms")),
-    Figure.ITERATION_TIME_P99: _Read("ms", _p99_ms),
-    Figure.LOAD_TIME: _Read("ms", _field("model_load_time_ms")),
-    Figure.FIRST_TOKEN: _Read("ms", _field("time_to_first_token_ms")),
-    Figure.THROUGHPUT: _Read("samples/s", _field("throughput_samples_per_sec")),
-    Figure.TOKENS: _Read("tokens/s", _field("tokens_per_second")),
-    Figure.EPOCH_TIME: _Read("s", _epoch_s),
-    Figure.MEMORY: _Read("GB", _field("peak_memory_mb", 1 / 1024)),
-    Figure.UTILIZATION: _Read("%", _field("gpu_utilization_percent")),
-    Figure.POWER: _Read("W", _field("power_draw_w")),
-    Figure.TEMPERATURE: _Read("C", _field("temperature_max_c")),
-    Figure.ENERGY: _Read("J", _field("energy_per_sample_j")),
-    Figure.OF_BASELINE: _Read("%", lambda cell, _: cell.of_baseline),
-    Figure.OF_SIBLINGS: _Read("%", lambda cell, _: cell.of_siblings),
-    Figure.OF_SOLO: _Read("%", lambda cell, _: cell.of_solo),
-}
-"""1 GB = 1024 x 1024 x 1024 bytes, as the requirements count it."""
-
-
-_PHASES: Final = (Workload.LOAD, Workload.INFERENCE, Workload.TRAINING, Workload.GENERATION)
-
-
-def load(path: Path) -> tuple[Threshold, ...]:
-    """The limits of a file, at least one. Raises ConfigError that names the line and the key."""
+    models: that a limit may name; a mistyped one would be `not measured`, hours later.
+    """
     document = yaml_file.read(path)
     found = document.convert(_File).thresholds
     if not found:
         raise ConfigError(f"{path}: there is no threshold in it")
     for index, one in enumerate(found):
-        problem = mistake(one)
+        problem = mistake(one) or pointless(one)
         if not problem and one.name in {other.name for other in found[:index]}:
             problem = f"{one.name} is given twice"
         if problem:
             raise ConfigError(f"{document.where(('thresholds', index))}: {problem}")
+        for number, name in enumerate(one.models):
+            if name not in models:
+                where = document.where(("thresholds", index, "models", number))
+                raise ConfigError(f"{where}: no model named '{name}'.{did_you_mean(name, models)} {_SHOWS}")
     return found
 
 
@@ -183,25 +112,52 @@ def mistake(threshold: Threshold) -> str:
     given = [bound for bound in Bound if getattr(threshold, bound) is not None]
     if len(given) != 1:
         return f"expected one of {listed(Bound)}, got {listed(given, 'and') if given else 'none'}"
-    if threshold.phase not in _PHASES:
-        return f"phase: expected {listed(_PHASES)}, got {threshold.phase}"
+    if threshold.phase not in PHASES:
+        return f"phase: expected {listed(PHASES)}, got {threshold.phase}"
     if (threshold.figure is Figure.EPOCH_TIME) != (threshold.samples_per_epoch is not None):
         return "samples_per_epoch belongs to epoch_time_s, and only to it"
     return ""
 
 
-def judge(
-    report: Report, thresholds: Sequence[Threshold], ratios: Mapping[tuple[str, CellKey], float]
-) -> Iterator[ThresholdResult]:
-    """Each limit with each cell that it means. ratios: (UUID, cell) → its speed over the baseline's."""
-    cells = list(_cells(report, ratios)) if thresholds else []
+def pointless(threshold: Threshold) -> str:
+    """Why a limit without mistakes says nothing, whatever is measured; empty where it says something.
+
+    No mistake in the folder of a run, which may be of a version that took it.
+    """
+    return _another_phase(threshold) or _never_missed(threshold)
+
+
+def _another_phase(threshold: Threshold) -> str:
+    """That the figure is none of the phase, and which are; empty where it is one."""
+    if threshold.phase in FIGURES[threshold.figure].phases:
+        return ""
+    there = [figure for figure, read in FIGURES.items() if threshold.phase in read.phases]
+    phases = listed(FIGURES[threshold.figure].phases, "and")
+    near = did_you_mean(threshold.figure, there)
+    return f"figure: {threshold.figure} is one of {phases}. Of {threshold.phase} there is {listed(there, 'and')}.{near}"
+
+
+def _never_missed(threshold: Threshold) -> str:
+    """That every figure there can be keeps to it; empty where one would not."""
+    bound, limit = threshold.limit
+    read = FIGURES[threshold.figure]
+    if not all(_HOLDS[bound][1](end, limit) for end in (read.least, read.most)):
+        return ""
+    ends = f"{read.least:g} or more" if math.isinf(read.most) else f"{read.least:g} to {read.most:g}"
+    return f"{bound}: expected a limit that can be missed, got {limit:g}: {threshold.figure} is {ends}"
+
+
+def judge(report: Report, thresholds: Sequence[Threshold], held: Held | None) -> Iterator[ThresholdResult]:
+    """Each limit with each cell that it means. held: the run against a baseline, None where there is none."""
+    cells = list(limited.cells(report, held)) if thresholds else []
     for threshold in thresholds:
         meant = [cell for cell in cells if threshold.means(cell.key)]
         if not meant:
             yield _result(threshold, None, None, "no cell of the run is meant by it")
         for cell in meant:
-            note = _why_not(cell)
-            yield _result(threshold, cell, None if note else FIGURES[threshold.figure].read(cell, threshold), note)
+            note = _why_not(threshold, cell)
+            actual = None if note else FIGURES[threshold.figure].read(cell, threshold.samples_per_epoch)
+            yield _result(threshold, cell, actual, note)
 
 
 def exit_code(results: Sequence[ThresholdResult]) -> ExitCode:
@@ -219,62 +175,26 @@ def missed(results: Sequence[ThresholdResult]) -> Iterator[str]:
         if names:
             different = list(dict.fromkeys(names))
             more = f" and {len(different) - 3} more" if len(different) > 3 else ""
-            yield f"{counted(len(names), 'threshold')} {words}: {', '.join(different[:3])}{more}"
+            why = _whys(results, status)
+            yield f"{counted(len(names), 'threshold')} {words}: {', '.join(different[:3])}{more}{why}"
 
 
-def _cells(report: Report, ratios: Mapping[tuple[str, CellKey], float]) -> Iterator[_Cell]:
-    gpus = {gpu.gpu_uuid: gpu for gpu in report.gpu_info}
-    siblings = dict(_of_siblings(report))
-    solo = {
-        (one.gpu_uuid, one.phase, one.model_name, one.precision, one.input_size, one.batch_size_requested): one.ratio
-        for one in report.full_node
-    }
-    for result in report.results:
-        for key, metric in keys.of_model(result):
-            ratio = ratios.get((result.gpu_uuid, key))
-            alone = solo.get(
-                (result.gpu_uuid, key.phase, key.model_name, key.precision, key.input_size, key.batch_size)
-            )
-            yield _Cell(
-                key=key,
-                metric=metric,
-                gpu=gpus[result.gpu_uuid],
-                of_baseline=None if ratio is None else ratio * 100,
-                of_siblings=siblings.get(_among_siblings(result.gpu_uuid, key)),
-                of_solo=None if alone is None else 100 / alone,
-            )
+def _whys(results: Sequence[ThresholdResult], status: Met) -> str:
+    """Why there are no figures, in brackets; of those that are there, their own notes say what to know."""
+    notes = list(dict.fromkeys(one.note for one in results if one.status is status and one.actual is None))
+    more = f"; and {counted(len(notes) - 2, 'other reason')}" if len(notes) > 2 else ""
+    return f" ({'; '.join(notes[:2])}{more})" if notes else ""
 
 
-def _of_siblings(report: Report) -> Iterator[tuple[tuple[object, ...], float]]:
-    """UUID and cell → its speed, in percent of the median of identical devices."""
-    for spread in report.cross_gpu:
-        key = (
-            *(spread.phase, spread.model_name, spread.precision, spread.mode),
-            *(spread.input_size, spread.memory_format, spread.new_tokens, spread.batch_size_requested),
-        )
-        for value in spread.values:
-            if value.percent_of_median:
-                percent = value.percent_of_median
-                yield (value.gpu_uuid, *key), 10_000 / percent if spread.metric.endswith("_ms") else percent
-
-
-def _among_siblings(gpu_uuid: str, key: CellKey) -> tuple[object, ...]:
-    """As _of_siblings names a cell."""
-    return (
-        *(gpu_uuid, key.phase, key.model_name, key.precision, key.mode),
-        *(key.input_size, key.memory_format or None, key.new_tokens, key.batch_size),
-    )
-
-
-def _why_not(cell: _Cell) -> str:
-    """Why its figures are not those that the limit means; empty where they are."""
+def _why_not(threshold: Threshold, cell: Cell) -> str:
+    """Why its figure is not the one that the limit means, and what to do; empty where it is."""
     metric = cell.metric
     if metric.status == Status.OK:
-        return ""
+        return cell.advice if FIGURES[threshold.figure].of_time else ""
     return f"ran at batch size {metric.batch_size}" if metric.degraded else f"no result: {metric.status}"
 
 
-def _result(threshold: Threshold, cell: _Cell | None, actual: float | None, note: str) -> ThresholdResult:
+def _result(threshold: Threshold, cell: Cell | None, actual: float | None, note: str) -> ThresholdResult:
     bound, limit = threshold.limit
     sign, holds = _HOLDS[bound]
     unit = FIGURES[threshold.figure].unit
@@ -297,15 +217,19 @@ def _result(threshold: Threshold, cell: _Cell | None, actual: float | None, note
     )
 
 
-def _doubt(threshold: Threshold, cell: _Cell, actual: float | None) -> str:
+def _doubt(threshold: Threshold, cell: Cell, actual: float | None) -> str:
     """What to know about the figure, or why there is none."""
     if actual is None:
         if threshold.figure is Figure.OF_BASELINE:
-            return "no baseline, or none with this cell"
+            return cell.no_baseline
         if threshold.figure is Figure.OF_SIBLINGS:
             return "no identical device has this cell"
         if threshold.figure is Figure.OF_SOLO:
-            return "not measured with one device at work (mode: [loaded, solo], as triage does)"
+            return cell.no_solo
         return cell.metric.telemetry_note or "not among the figures of this cell"
-    words = {"throttled": cell.metric.throttled, "contaminated": cell.metric.contaminated}
-    return ", ".join(word for word, is_so in words.items() if is_so)
+    words = {
+        cell.fault: True,
+        facts.UNWATCHED: facts.not_watched(cell.gpu.kind, cell.metric.throttled),
+        BLIND_BASELINE: threshold.figure is Figure.OF_BASELINE and cell.blind_baseline,
+    }
+    return ", ".join(word for word, is_so in words.items() if word and is_so)

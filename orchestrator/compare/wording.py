@@ -27,9 +27,13 @@ def ordered(cells: Sequence[ComparedCell]) -> list[ComparedCell]:
 
 
 def headline(one: Comparison) -> str:
-    """How many cells got which word, the mean, and how many cells of the first run the second has not measured."""
-    missing = f"{counted(len(one.only_before), 'cell')} of {one.before} missing" if one.only_before else ""
-    return "; ".join(filter(None, (verdicts(one), mean(one), missing)))
+    """How many cells got which word, the mean, how many cells of the first run have no partner, devices likewise."""
+    told = {"missing": 0, "without a partner": 0}
+    for cell in one.only_before:
+        told["without a partner" if cell.why else "missing"] += 1
+    lone = [f"{counted(number, 'cell')} of {one.before} {words}" for words, number in told.items() if number]
+    unheld = [f"{counted(len(one.unheld), 'device')} of {one.after} held against nothing"] if one.unheld else []
+    return "; ".join(filter(None, (verdicts(one), mean(one), *lone, *unheld)))
 
 
 def verdicts(one: Comparison) -> str:
@@ -46,9 +50,9 @@ def mean(one: Comparison) -> str:
 
 
 def naming(one: Comparison) -> Callable[[ComparedCell], str]:
-    """How its cells are called: with the device where there are several."""
+    """How its cells are called: with the device where there are several. Beside a baseline, that of the run."""
     several = _on_several(one)
-    return lambda cell: f"{cell.gpu_before} {cell.cell}" if several else cell.cell
+    return lambda cell: f"{_device(one, cell)} {cell.cell}" if several else cell.cell
 
 
 def naming_lone(one: Comparison) -> Callable[[LoneCell], str]:
@@ -57,8 +61,14 @@ def naming_lone(one: Comparison) -> Callable[[LoneCell], str]:
     return lambda cell: f"{cell.gpu} {cell.cell}" if several else cell.cell
 
 
+def _device(one: Comparison, cell: ComparedCell) -> str:
+    return cell.gpu_after if one.against_baseline else cell.gpu_before
+
+
 def _on_several(one: Comparison) -> bool:
     """Whether its cells, with a partner and without, are on several devices."""
+    if one.against_baseline:
+        return len({cell.gpu_after for cell in one.cells} | {cell.gpu for cell in one.only_after}) > 1
     pairs = {(cell.gpu_before, cell.gpu_after) for cell in one.cells}
     devices = {before for before, _ in pairs} | {cell.gpu for cell in (*one.only_before, *one.only_after)}
     return len(pairs) > 1 or len(devices) > 1
@@ -106,11 +116,15 @@ def grouped(one: Comparison, verdict: Verdict) -> dict[str, list[str]]:
 
 
 def apart(one: Comparison, most: int = _MOST_LONE) -> Iterator[str]:
-    """Cells that have no partner, the first of them by name."""
+    """Cells that have no partner, by the reason, the first of them by name."""
     name = naming_lone(one)
     for cells, side in ((one.only_before, one.before), (one.only_after, one.after)):
-        if cells:
-            were = "was" if len(cells) == 1 else "were"
-            more = f" and {len(cells) - most} more" if len(cells) > most else ""
-            names = ", ".join(name(cell) for cell in cells[:most])
-            yield f"{counted(len(cells), 'cell')} of {side} {were} not measured in the other run: {names}{more}"
+        reasons: dict[str, list[LoneCell]] = {}
+        for cell in cells:
+            reasons.setdefault(cell.why, []).append(cell)
+        for why, alike in reasons.items():
+            were = "was" if len(alike) == 1 else "were"
+            words = f"without a partner: {why}" if why else f"{were} not measured in the other run"
+            more = f" and {len(alike) - most} more" if len(alike) > most else ""
+            names = ", ".join(name(cell) for cell in alike[:most])
+            yield f"{counted(len(alike), 'cell')} of {side} {words}: {names}{more}"

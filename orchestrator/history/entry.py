@@ -20,7 +20,6 @@ from orchestrator.report.health import DeviceHealth
 from orchestrator.report.model import Report
 
 OFFENCES: Final = frozenset({Verdict.FAIL, Verdict.WARN})
-UNSTEADY: Final = "times were not steady after warm-up"
 
 
 def of_report(report: Report, folder: Path, *, tainted: bool) -> RunRecord:
@@ -90,16 +89,21 @@ def _cells(report: Report, reduced: Side) -> Iterator[CellRecord]:
     metrics: list[Measured] = [metric for result in report.results for _, metric in keys.of_model(result)]
     devices = {device.gpu_uuid: device for device in reduced.devices}
     for cell, metric in zip(reduced.cells, [*metrics, *report.probes], strict=True):
-        fault = facts.fault(Place(devices[cell.gpu_uuid], cell))
+        place = Place(devices[cell.gpu_uuid], cell)
         yield CellRecord(
             gpu_uuid=cell.gpu_uuid,
             key=cell.key,
             status=cell.status,
-            doubt=fault or ("" if cell.steady else UNSTEADY),
+            doubt=facts.fault(place) or _doubt(place),
             metric=cell.metric,
             launches=cell.values,
             figures=_figures(metric),
         )
+
+
+def _doubt(place: Place) -> str:
+    """Why it counts for no trend, though nothing is known against it; empty where it counts."""
+    return facts.UNWATCHED if facts.not_watched(place.device.kind, place.cell.throttled) else ""
 
 
 def _figures(metric: Measured) -> dict[str, float]:

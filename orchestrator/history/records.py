@@ -51,7 +51,7 @@ class CellRecord(Part, frozen=True, kw_only=True):
     """A cell on one device. metric: the figure that runs are compared by; launches: it, of each launch.
 
     figures: every figure of the report, medians over the launches. doubt: why it is no measurement of the device as it
-    should be (throttled, contaminated, a smaller batch), empty for a sound one.
+    should be (throttled, or nobody knows; contaminated, a smaller batch), empty for a sound one.
     """
 
     gpu_uuid: str

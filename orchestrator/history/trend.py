@@ -3,8 +3,8 @@
     Points ── by GPU and cell ── the figure of each run ── sound runs alone ── stats/change_points.py ──▶ changes
                                                         └─ what differs in the stack from the run before ──▶ notes
 
-A run that is tainted, or whose cell was throttled, contaminated or measured at a smaller batch, is shown and judged no
-part of the series. A CPU device is shown and gets no changes: the machine drifts.
+A run that is tainted, or whose cell was throttled (or nobody watched whether), contaminated or measured at a smaller
+batch, is shown and judged no part of the series. A CPU device is shown and gets no changes: the machine drifts.
 """
 
 import math

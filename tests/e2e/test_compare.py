@@ -3,16 +3,19 @@
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from orchestrator import report as reports
 from orchestrator.configuration.resolved import ReportFormat
+from protocol.result import SteadyState
 from tests.fakes.commands import TINY, python
 from tests.fakes.nvml import ROOT
 from tests.fakes.runs import FakeRun, gpus, shipped
@@ -25,7 +28,12 @@ def made(folder: Path, *, slow: float = 1.0, seed: int = 1, driver: str = "570.8
     """A run on a GPU, whose launches repeat to 0.3 %."""
     chance = random.Random(seed)
     run = FakeRun(
-        folder, devices=gpus(1, driver_version=driver), models=shipped(*MODELS), batch_sizes=(1, 8), launches=launches
+        folder,
+        devices=gpus(1, driver_version=driver),
+        models=shipped(*MODELS),
+        batch_sizes=(1, 8),
+        launches=launches,
+        run_id=folder.name,
     )
     cells = {cell.id: cell for cell in run.stored.plan.cells}
     for queue in run.stored.plan.order.values():
@@ -37,11 +45,19 @@ def made(folder: Path, *, slow: float = 1.0, seed: int = 1, driver: str = "570.8
     return folder
 
 
+@pytest.fixture(scope="module")
+def two_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of runs of different speed."""
+    runs = tmp_path_factory.mktemp("two") / "runs"
+    made(runs / "20260401-213000-aaaaaa")
+    made(runs / "20260402-213000-aaaaaa", slow=1.05, seed=2, driver="580.95")
+    return runs
+
+
 @pytest.fixture
-def compare(tmp_path: Path) -> Callable[..., Called]:
-    """Calls the program in an empty folder, with two runs of different speed."""
-    made(tmp_path / "runs" / "20260401-213000-aaaaaa")
-    made(tmp_path / "runs" / "20260402-213000-aaaaaa", slow=1.05, seed=2, driver="580.95")
+def compare(two_runs: Path, tmp_path: Path) -> Callable[..., Called]:
+    """Calls the program in a folder with a copy of those runs, to be changed, and nothing else."""
+    shutil.copytree(two_runs, tmp_path / "runs")
     return lambda *words: python("-m", "orchestrator", *words, cwd=tmp_path)
 
 
@@ -88,7 +104,8 @@ def test_exit_codes_are_for_ci(compare: Callable[..., Called], tmp_path: Path) -
         ("@last", "@last~1", "--fail-on", "faster"): 1,
         ("@last~1", "@last", "--fail-on", "none"): 0,
         ("@last~1", "@last", "--threshold", "10"): 0,
-        ("@last~1", "@last~1", "@last"): 1,
+        ("@last~1", "20260401-213000-aaaaaa"): 2,
+        ("@last~1", "one", "@last"): 1,
         ("one", "@last"): 4,
         ("one", "@last", "--fail-on", "slower,inconclusive"): 1,
         ("@last",): 2,
@@ -112,6 +129,8 @@ def test_exit_codes_are_for_ci(compare: Callable[..., Called], tmp_path: Path) -
         (("@last", "@last", "--threshold", "0"), "error: --threshold: expected more than 0 and less than 100, got 0"),
         (("@last", "@last", "--threshold", "nan"), "error: --threshold: expected more than 0 and less than 100"),
         (("@last", "@last", "--junit", "none/x.xml"), "error: --junit: none/x.xml cannot be written: no such folder"),
+        (("@last", "@last", "-o", "/proc/x.md"), "error: -o/--output: /proc: cannot be written: "),
+        (("@last", "@last", "--junit", "/proc/x.xml"), "error: --junit: /proc: cannot be written: "),
     ],
 )
 def test_what_cannot_be_compared_is_refused_in_a_sentence(
@@ -145,15 +164,61 @@ def test_a_baseline_is_made_and_compared_with(compare: Callable[..., Called], tm
     assert compare("compare", "mine.json", "@last").returncode == 1
 
 
+def test_nothing_is_built_on_times_that_were_not_steady(compare: Callable[..., Called], tmp_path: Path) -> None:
+    """No limit, no score and no baseline; `make-baseline` names such cells, and makes no baseline of nothing."""
+    run = FakeRun(tmp_path / "some", devices=gpus(1), models=shipped(*MODELS), batch_sizes=(1, 8))
+    for one in run.stored.plan.cells:
+        unsteady = one.model == "lstm" or (one.model, one.batch_size) == ("resnet50", 8)
+        run.measured(one, steady_state=SteadyState.NONE if unsteady else SteadyState.REACHED)
+    run.finish()
+    done = compare("make-baseline", "some", "-o", "mine.json")
+    assert (done.returncode, done.stdout) == (0, "mine.json\n")
+    assert done.stderr.splitlines()[0] == (
+        "note: left out, 3 cells of 6: GPU 0 resnet50 inference fp32 b8, GPU 0 lstm inference fp32 b1, GPU 0 lstm "
+        "inference fp32 b8: times were not steady after warm-up: measure longer, as with --profile rigorous"
+    )
+    assert len(json.loads((tmp_path / "mine.json").read_bytes())["cells"]) == 3
+    limit = "thresholds:\n  - {name: x, figure: forward_time_ms, phase: inference, below: 50, models: [lstm]}\n"
+    (tmp_path / "limits.yaml").write_text(limit)
+    base = ("--compare-baseline", "runs/20260401-213000-aaaaaa")
+    held = compare("report", "some", "--thresholds", "limits.yaml", *base, "-o", "out.txt")
+    assert held.returncode == 4
+    told = " ".join((tmp_path / "out.txt").read_text(encoding="utf-8").split())
+    assert "any figure: x (times were not steady after warm-up: measure longer, as with --profile rigorous)" in told
+    assert "- every planned cell (6) is accounted for" in told
+    assert "3 cells left out: times were not steady after warm-up" in told
+    many = FakeRun(tmp_path / "many", devices=gpus(1), batch_sizes=tuple(range(1, 11)))
+    for one in many.stored.plan.cells:
+        many.measured(one, steady_state=SteadyState.REACHED if one.batch_size == 1 else SteadyState.NONE)
+    many.finish()
+    told = compare("make-baseline", "many", "-o", "one.json").stderr.splitlines()[0]
+    assert told.startswith("note: left out, 9 cells of 10: GPU 0 resnet50 inference fp32 b2, GPU 0")
+    assert "GPU 0 resnet50 inference fp32 b9 and 1 more: times were not steady" in told
+    nothing = FakeRun(tmp_path / "none", devices=gpus(1), batch_sizes=(1,))
+    nothing.measured(nothing.cell(), steady_state=SteadyState.NONE)
+    nothing.finish()
+    refused = compare("make-baseline", "none", "-o", "empty.json")
+    assert refused.returncode == 2
+    assert "no cell of it can be a baseline: 1 cell, times were not steady after warm-up: measure" in refused.stderr
+    assert not (tmp_path / "empty.json").exists()
+
+
 def test_a_report_ends_with_what_its_thresholds_say(compare: Callable[..., Called], tmp_path: Path) -> None:
-    """1 for a missed one, 4 for one that nothing was held against, 0 for those that are met."""
+    """1 for a missed one, 4 for one that nothing was held against, 0 for those that are met; and says which it was."""
+    told: dict[int, list[str]] = {}
     limit = "thresholds:\n  - {{name: x, figure: forward_time_ms, phase: {phase}, below: {below}}}\n"
     for phase, below, code in (("inference", 5, 1), ("inference", 50, 0), ("training", 50, 4)):
         (tmp_path / "limits.yaml").write_text(limit.format(phase=phase, below=below))
         run = "runs/20260401-213000-aaaaaa"
         done = compare("report", run, "--thresholds", "limits.yaml", "-o", "out.json")
-        assert done.returncode == code, done.stderr
+        assert (done.returncode, done.stdout) == (code, f"{tmp_path / 'out.json'}\n"), done.stderr
         assert json.loads((tmp_path / "out.json").read_bytes())["verdict"]["exit_code"] == code
+        told[code] = [line for line in done.stderr.splitlines() if "exit code" in line]
+    unmeasured = "1 threshold could not be held against any figure: x"
+    (missed,), (incomplete,) = told[1], told[4]
+    assert missed.startswith("note: threshold missed, exit code 1: 6 thresholds missed: x; ")
+    assert incomplete.startswith(f"note: incomplete, exit code 4: {unmeasured}")
+    assert told[0] == []
 
 
 def test_a_report_of_an_incomplete_run_is_not_made_good_by_its_thresholds(
@@ -169,16 +234,33 @@ def test_a_report_of_an_incomplete_run_is_not_made_good_by_its_thresholds(
     assert json.loads((tmp_path / "out.json").read_bytes())["verdict"]["exit_code"] == done.returncode == 4
 
 
+def test_a_report_may_limit_every_model_of_its_run_and_those_that_ship(
+    compare: Callable[..., Called], tmp_path: Path
+) -> None:
+    """One that ships and was not measured is `not measured`; one that nobody knows is a mistake."""
+    models = shipped("resnet50")[0], msgspec.structs.replace(shipped("lstm")[0], name="net.py:Net")
+    run = FakeRun(tmp_path / "runs" / "mine", devices=gpus(1), models=models, batch_sizes=(1,))
+    run.everything()
+    run.finish()
+    limit = "thresholds:\n  - {name: x, figure: forward_time_ms, phase: inference, below: 50, models: ['%s']}\n"
+    for name, code in (("net.py:Net", 0), ("bert-base", 4), ("net.py:Nat", 2)):
+        (tmp_path / "limits.yaml").write_text(limit % name)
+        done = compare("report", "runs/mine", "--thresholds", "limits.yaml", "-o", "out.json")
+        assert done.returncode == code, done.stderr
+    assert done.stderr.startswith("error: limits.yaml, line 2, thresholds[0].models[0]: no model named 'net.py:Nat'.")
+
+
 @pytest.mark.slow
 def test_a_run_is_held_against_what_was_asked_for(tmp_path: Path) -> None:
     """On a CPU device: score, costs, a missed threshold; the same when its report is made again; no verdict on it."""
-    first = python("-m", "orchestrator", *TINY, "-o", "first.json", cwd=tmp_path)
+    fixed = (*TINY, "-w", "3")  # nobody asks whether times became steady on a CPU that others work on
+    first = python("-m", "orchestrator", *fixed, "-o", "first.json", cwd=tmp_path)
     assert first.returncode == 0, first.stderr
     (tmp_path / "limits.yaml").write_text(
         "thresholds:\n  - {name: impossible, figure: throughput_per_sec, phase: inference, at_least: 1.0e+12}\n"
     )
     held = ("--compare-baseline", "first.json", "--thresholds", "limits.yaml", "--price", "2.5")
-    done = python("-m", "orchestrator", *TINY, *held, "-o", "second.json", cwd=tmp_path)
+    done = python("-m", "orchestrator", *fixed, *held, "-o", "second.json", cwd=tmp_path)
     assert done.returncode == 1, done.stderr
     assert "Verdict: THRESHOLD MISSED" in done.stdout
     report = json.loads((tmp_path / "second.json").read_bytes())
@@ -199,10 +281,19 @@ def test_what_a_run_cannot_be_held_against_is_refused_before_it_begins(tmp_path:
     """Exit code 2, and no folder of a run."""
     (tmp_path / "bad.json").write_text("{")
     (tmp_path / "bad.yaml").write_text("thresholds: []\n")
+    limit = "thresholds:\n  - {name: x, figure: latency_ms, phase: inference, below: 5, models: [%s]}\n"
+    (tmp_path / "typo.yaml").write_text(limit % "lstn")
+    (tmp_path / "probe.yaml").write_text(limit % "gemm")
     for words, message in (
         (("--compare-baseline", "bad.json"), "error: bad.json: damaged: it is cut off"),
         (("--compare-baseline", "h200"), "error: --compare-baseline: there is no file h200, and no baseline"),
         (("--thresholds", "bad.yaml"), "error: bad.yaml: there is no threshold in it"),
+        (
+            ("--thresholds", "typo.yaml"),
+            "error: typo.yaml, line 2, thresholds[0].models[0]: no model named 'lstn'. Did",
+        ),
+        (("--thresholds", "typo.yaml", "--dry-run"), "error: typo.yaml, line 2, thresholds[0].models[0]: no model "),
+        (("--thresholds", "probe.yaml"), "error: probe.yaml, line 2, thresholds[0].models[0]: no model named 'gemm'"),
         (("--price", "0"), "error: --price: expected a price above 0 and at most 1,000,000,000, got 0"),
         (("--price", "nan"), "error: --price: expected a price above 0 and at most 1,000,000,000, got nan"),
         (("--price", "1", "--burn-in", "1m"), "error: --compare-baseline, --thresholds and --price are about"),
@@ -215,9 +306,10 @@ def test_what_a_run_cannot_be_held_against_is_refused_before_it_begins(tmp_path:
 def test_comparing_imports_nothing_slow(tmp_path: Path) -> None:
     """Neither pandas nor scipy, nor numpy: 2 reports are compared before a person notices."""
     made(tmp_path / "a")
+    made(tmp_path / "b")
     code = (
         "import sys; from orchestrator.cli import benchmark\n"
-        "try: benchmark(['compare', 'a/report.json', 'a/report.json'])\n"
+        "try: benchmark(['compare', 'a/report.json', 'b/report.json'])\n"
         "except SystemExit as end: print(end.code, sorted({'pandas', 'scipy', 'numpy', 'torch'} & set(sys.modules)))"
     )
     done = subprocess.run(

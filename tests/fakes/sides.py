@@ -68,7 +68,7 @@ def cells(count: int, *, speed: float = 1.0, seed: int = 1, launches: int = 3, n
 def side(*found: SideCell, name: str = "before", devices: tuple[SideDevice, ...] = (), **changes: object) -> Side:
     """A run."""
     made = Side(
-        baseline_version=VERSION,
+        baseline_version=None,
         name=name,
         run_id="20260401-213000-1f2e3d",
         test_date="2026-04-01T21:30:00Z",
@@ -78,3 +78,9 @@ def side(*found: SideCell, name: str = "before", devices: tuple[SideDevice, ...]
         cells=found or (cell(),),
     )
     return msgspec.structs.replace(made, **changes)
+
+
+def baseline(*found: SideCell, devices: tuple[SideDevice, ...] = (), **changes: object) -> Side:
+    """What a baseline's file holds."""
+    own = {"name": "base", "run_id": "20260101-000000-000000", **changes}
+    return side(*found, devices=devices, **{"baseline_version": VERSION, **own})  # type: ignore[arg-type]  # a name

@@ -14,7 +14,7 @@ from orchestrator.report import layout
 from orchestrator.stats import margins
 from orchestrator.stats.two_runs import Verdict
 from protocol.exit_codes import ExitCode
-from tests.fakes.sides import STACK, cell, cells, device, side
+from tests.fakes.sides import STACK, baseline, cell, cells, device, side
 from tests.fakes.tables import rows
 
 HOSTILE = "<script>alert(1)</script>|`x`\x1b[31m\n# [a](b) @all ]]> & \u202e"
@@ -56,6 +56,35 @@ def test_text_begins_with_what_changed_and_shows_what_matters_first(mixed: Compa
     assert "1 SLOWER, 1 INCONCLUSIVE, 3 SAME, 1 NOT COMPARABLE; geometric mean" in " ".join(lines)
     assert lines[-1].startswith("Exit code 1")
     assert max(map(layout.width, lines)) <= layout.WIDTH
+
+
+@pytest.mark.parametrize(
+    ("name", "label"),
+    [
+        ("@last~1", "@last~1 (20260401-213000-1f2e3d, 2026-04-01)"),
+        ("before.json", "before.json (20260401-213000-1f2e3d, 2026-04-01)"),
+        ("runs/20260401-213000-1f2e3d", "runs/20260401-213000-1f2e3d (2026-04-01)"),
+    ],
+)
+def test_a_comparison_that_is_kept_says_of_which_runs_it_is(name: str, label: str) -> None:
+    """Every format, with id and date: tomorrow @last is another run, and a file may be another one's."""
+    later = "20260402-090000-aabbcc"
+    found = compare(side(name=name), side(name="h", run_id=later, test_date="2026-04-02T09:00:00Z"), margins.load())
+    both = f"{label} -> h ({later}, 2026-04-02)"
+    assert both in " ".join(to_text([found], ExitCode.PASSED).split())
+    assert f"Runs: {escaped(both)}." in to_markdown([found])
+    assert (ET.fromstring(to_junit([found], ()))[0].get("name") or "").startswith(f"{both}: ")
+    facts = page([found], ExitCode.PASSED).facts
+    assert facts[:2] == (("First run", label), ("Second run", f"h ({later}, 2026-04-02)"))
+    assert page([found], ExitCode.PASSED).reasons[0].startswith(both)
+    assert (found.before, found.runs_before, found.runs_after) == (name, ("20260401-213000-1f2e3d",), (later,))
+
+
+def test_a_baseline_goes_by_its_name_and_names_its_runs_in_json() -> None:
+    """It may be made of many."""
+    found = compare(baseline(run_id="20260102-000000-000000, 20260101-000000-000000"), side(), margins.load())
+    assert found.label_before == "base (2026-04-01)"
+    assert found.runs_before == ("20260101-000000-000000", "20260102-000000-000000")
 
 
 def test_markdown_is_a_headline_and_what_changed(mixed: Comparison) -> None:
@@ -186,7 +215,9 @@ def test_cells_of_one_run_alone_are_named_in_every_format() -> None:
     """The first of them, with their device where there are several, and how many more; JSON and JUnit have all."""
     two = (device(0), device(1))
     both = [*cells(40), *(msgspec.structs.replace(one, gpu_uuid="GPU-1") for one in cells(40))]
-    found = compare(side(*both, devices=two), side(*cells(40), name="after"), margins.load())
+    other = msgspec.structs.replace(device(0), gpu_name="NVIDIA H100")
+    after = side(*cells(40), name="after", devices=(other,))
+    found = compare(side(*both, devices=two), after, margins.load())
     sentence = "40 cells of before were not measured in the other run: GPU 1 model-0 inference bf16 b8, "
     for shown, more in (
         (to_text([found], ExitCode.PASSED), "and 30 more"),

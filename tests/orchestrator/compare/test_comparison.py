@@ -235,7 +235,7 @@ def test_gpus_find_each_other_by_their_uuid() -> None:
         ("GPU 1", "GPU 0", Verdict.SAME)
     ]
     assert [(found.gpu, found.cell) for found in one.only_before] == [("GPU 0", "m inference bf16 b8")]
-    assert "1 devices of before have no partner in after: GPU 0" in one.notes
+    assert "1 device of before has no partner in after: GPU 0" in one.notes
 
 
 def test_other_boards_are_paired_in_order_and_named() -> None:

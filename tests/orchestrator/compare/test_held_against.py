@@ -10,7 +10,8 @@ import pytest
 
 from orchestrator.compare import against, baselines, costs, reading
 from orchestrator.compare.against import Against
-from orchestrator.compare.thresholds import Figure, Threshold
+from orchestrator.compare.limited import Figure
+from orchestrator.compare.thresholds import Threshold
 from orchestrator.disk import reporting
 from orchestrator.disk.outcomes import Status
 from orchestrator.errors import ConfigError, RunFolderError
@@ -68,7 +69,11 @@ def test_another_gpu_is_what_a_score_is_for() -> None:
     found = baselines.hold(run, before).comparison
     assert found.baseline_gpu == "V100"
     assert found.improvement_percent == {"a_throughput": pytest.approx(145.2), "overall": pytest.approx(145.2)}
-    assert found.not_comparable == {"not in the baseline": 2, "measured at a smaller batch than asked for": 1}
+    assert found.not_comparable == {
+        "in the baseline: throttled": 1,
+        "not in the baseline": 1,
+        "measured at a smaller batch than asked for": 1,
+    }
     assert found.note == "the baseline is of another GPU model"
 
 
@@ -86,6 +91,57 @@ def test_several_gpus_are_taken_together_by_their_median() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("run", "before", "unknown"),
+    [(False, False, 0), (None, False, 1), (False, None, 1), (None, None, 1), (True, None, 0)],
+)
+def test_a_score_says_of_how_many_cells_nobody_knows(run: bool | None, before: bool | None, unknown: int) -> None:
+    """They count: the speeds were measured. What was throttled is left out, and no part of that number."""
+    made_of = (side(cell("a", throttled=run), cell("b")), side(cell("a", throttled=before), cell("b")))
+    found = baselines.hold(*made_of).comparison
+    words = f"whether the run or the baseline was throttled is not known of {unknown} of 2 cells"
+    assert found.note == (words if unknown else "")
+    assert (found.cells, found.overall_score) == (1 if run else 2, pytest.approx(100))
+
+
+@pytest.mark.parametrize("which", ["run", "baseline"])
+def test_no_score_is_made_of_times_that_were_not_steady(which: str) -> None:
+    """Nor of cells that were contaminated: they are left out, with how many and why. Where none is left, no score."""
+    sound = side(cell("a"), cell("b"), cell("c"))
+    faulty = side(cell("a", 300.0, steady=False), cell("b", 300.0, contaminated=True), cell("c"))
+    found = baselines.hold(*((faulty, sound) if which == "run" else (sound, faulty))).comparison
+    assert (found.cells, found.overall_score) == (1, pytest.approx(100))
+    reasons = ["times were not steady after warm-up", "contaminated by another process"]
+    if which == "baseline":
+        reasons = [f"in the baseline: {reason}" for reason in reasons]
+    assert found.not_comparable == dict.fromkeys(reasons, 1)
+    none = side(cell("a", steady=False))
+    assert baselines.hold(*((none, sound) if which == "run" else (sound, none))).comparison.overall_score is None
+
+
+def test_a_cpu_device_has_nothing_to_be_watched() -> None:
+    """Its score stands as it is; beside another GPU both things are said."""
+    on_cpu = side(cell(throttled=None), devices=(device(kind="cpu"),))
+    assert baselines.hold(on_cpu, on_cpu).comparison.note == ""
+    other = side(cell(throttled=None), devices=(device(gpu_name="V100"),))
+    assert baselines.hold(side(), other).comparison.note == (
+        "the baseline is of another GPU model; "
+        "whether the run or the baseline was throttled is not known of 1 of 1 cell"
+    )
+
+
+def test_every_format_says_what_is_to_know_of_a_score(tmp_path: Path) -> None:
+    """Text, Markdown, JSON and the page, where it stands beside the score."""
+    run = made(tmp_path / "run")
+    report = against.hold(run.report(), Against(baseline=side_of(run)))
+    words = "whether the run or the baseline was throttled is not known of 2 of 3 cells"
+    assert report.baseline_comparison is not None
+    assert report.baseline_comparison.note == words
+    assert words in " ".join(to_text(report).split())
+    assert f"score 100.0, over 3 cells; {words}." in to_markdown(report)
+    assert overview.score(report).says.endswith(f"Overall score: 100.0; {words}.")
+
+
 def test_nothing_in_common_has_no_score() -> None:
     """And says so."""
     found = baselines.hold(side(cell("a")), side(cell("b"))).comparison
@@ -94,11 +150,15 @@ def test_nothing_in_common_has_no_score() -> None:
 
 def test_a_baseline_keeps_the_sound_cells_alone() -> None:
     """What was throttled, contaminated or shrunk is none; nothing left is an error."""
-    run = side(cell("a"), cell("b", throttled=True), cell("c", status=Status.FAILED, values=()))
+    hot, failed = cell("b", throttled=True), cell("c", status=Status.FAILED, values=())
+    run = side(cell("a"), hot, failed, cell("d", steady=False), cell("e", contaminated=True))
     assert [one.key.model_name for one in baselines.reduced(run, "mine").cells] == ["a"]
     assert baselines.reduced(run, "mine").name == "mine"
-    with pytest.raises(ConfigError, match="no cell of it can be a baseline"):
-        baselines.reduced(side(cell("b", throttled=True)), "mine")
+    words = (
+        "no cell of it can be a baseline: 2 cells, throttled: let it cool, and measure again; 1 cell, without a resul"
+    )
+    with pytest.raises(ConfigError, match=words):
+        baselines.reduced(side(hot, cell("a", throttled=True), failed), "mine")
 
 
 # ── costs ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -217,6 +277,26 @@ def test_a_missed_threshold_ends_with_one(
     verdict = held(made(tmp_path / "run"), *thresholds)["verdict"]
     assert (verdict["exit_code"], verdict["word"]) == (code, word)
     assert verdict["reasons"][0].startswith(reason)
+
+
+@pytest.mark.parametrize(
+    ("threshold", "code", "told"), [(SLOW, 1, "1 threshold missed"), (ABSENT, 4, "1 threshold could")]
+)
+def test_what_the_run_says_of_itself_stays(tmp_path: Path, threshold: Threshold, code: int, told: str) -> None:
+    """A threshold takes no finding away: the smaller batch, the straggler, and that every cell is there."""
+    run = FakeRun(tmp_path / "run", batch_sizes=(1, 8))
+    run.measured(run.cell(batch_size=1))
+    run.failed(run.cell(batch_size=8), Category.OUT_OF_MEMORY)
+    run.measured(run.cell(batch_size=8), batch_size=4)
+    run.finish()
+    report = run.report()
+    own = (*report.verdict.reasons, "GPU 3 is a STRAGGLER: 89.9% of its siblings")
+    judged = msgspec.structs.replace(report, verdict=msgspec.structs.replace(report.verdict, reasons=own))
+    found = against.hold(judged, Against(thresholds=(threshold,))).verdict
+    assert [own[0][:18], own[1][:20]] == ["every planned cell", "1 cell ran out of me"]
+    assert found.exit_code == code
+    assert found.reasons[0].startswith(told)
+    assert found.reasons[-3:] == own
 
 
 def test_a_run_that_is_incomplete_anyway_tells_of_both(tmp_path: Path) -> None:

@@ -4,7 +4,9 @@ import msgspec
 import pytest
 
 from orchestrator.compare import baselines
+from orchestrator.compare.comparison import compare
 from orchestrator.errors import ConfigError
+from orchestrator.stats import margins
 from tests.fakes.sides import STACK, cell, device, side
 
 
@@ -20,6 +22,17 @@ def test_runs_of_one_stack_make_one_baseline() -> None:
     assert made.run_id == f"{first.run_id}, {second.run_id}"
     held = baselines.hold(side(cell("a", 100.0), cell("b", 50.0), cell("gemm", 15.0)), made).comparison
     assert held.overall_score == pytest.approx(100)
+
+
+def test_a_run_beside_a_baseline_that_it_is_a_part_of_says_so() -> None:
+    """It is no run beside itself, because another one is in it, too."""
+    first = side(cell("a"), run_id="20260401-213000-aaaaaa", name="first")
+    second = side(cell("b", gpu_uuid="GPU-1"), devices=(device(1),), run_id="20260402-213000-aaaaaa", name="second")
+    made = baselines.reduced(baselines.joined([first, second]), "base")
+    assert made.run_ids == {first.run_id, second.run_id}
+    note = f"both were made of {first.run_id}: its cells are compared with themselves"
+    assert note in compare(made, first, margins.load()).notes
+    assert note not in compare(made, side(cell("a")), margins.load()).notes
 
 
 def test_one_run_is_itself() -> None:

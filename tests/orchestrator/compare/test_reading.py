@@ -176,7 +176,7 @@ def test_whether_a_gpu_was_throttled_is_read_as_it_is_told(
     path.write_text(json.dumps(made))
     found = reading.read(str(path), "runs")
     assert next(cell.throttled for cell in found.cells if cell.key.phase is Workload.PROBE) is throttled
-    path.write_bytes(msgspec.json.encode(found))
+    path.write_bytes(msgspec.json.encode(msgspec.structs.replace(found, baseline_version=side.VERSION)))
     assert reading.read(str(path), "runs").cells == found.cells
 
 
@@ -201,7 +201,7 @@ def test_figures_that_cannot_be_are_refused(tmp_path: Path, report: Path, value:
 def test_figures_that_cannot_be_are_refused_in_baselines(tmp_path: Path) -> None:
     """By the type of the file."""
     bad = tmp_path / "bad.json"
-    baseline = json.loads(msgspec.json.encode(sides.side()))
+    baseline = json.loads(msgspec.json.encode(sides.baseline()))
     baseline["cells"][0]["values"] = [1e300]
     bad.write_text(json.dumps(baseline))
     with pytest.raises(ConfigError, match="Expected `float` <="):
@@ -216,14 +216,14 @@ def test_two_devices_of_one_uuid_are_refused(tmp_path: Path, report: Path) -> No
     bad.write_text(json.dumps(made))
     with pytest.raises(ConfigError, match=r"bad\.json: not as gpubench writes it: 2 devices have the UUID GPU-"):
         reading.read(str(bad), "runs")
-    bad.write_bytes(msgspec.json.encode(sides.side(devices=(sides.device(), sides.device()))))
+    bad.write_bytes(msgspec.json.encode(sides.baseline(devices=(sides.device(), sides.device()))))
     with pytest.raises(ConfigError, match="2 devices have the UUID GPU-0"):
         reading.read(str(bad), "runs")
 
 
 def test_a_baseline_is_read_as_it_was_written(tmp_path: Path, report: Path) -> None:
     """By its file or by its name in configs/baselines; what is neither is refused, with those that ship."""
-    made = sides.side(name="mine")
+    made = sides.baseline(name="mine")
     path = tmp_path / "mine.json"
     path.write_bytes(msgspec.json.encode(made))
     assert reading.baseline(str(path), "runs") == msgspec.structs.replace(made, name=str(path))
@@ -237,7 +237,7 @@ def test_a_baseline_is_read_as_it_was_written(tmp_path: Path, report: Path) -> N
 def test_a_baseline_that_ships_is_found_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """configs/baselines/<name>.json; a name that is near is offered."""
     (tmp_path / "baselines").mkdir()
-    (tmp_path / "baselines" / "h200-141gb.json").write_bytes(msgspec.json.encode(sides.side(name="x")))
+    (tmp_path / "baselines" / "h200-141gb.json").write_bytes(msgspec.json.encode(sides.baseline(name="x")))
     monkeypatch.setattr(reading, "configs_folder", lambda: tmp_path)
     assert reading.baseline("h200-141gb", "runs").name == "h200-141gb"
     assert reading.read("h200-141gb", "runs") == reading.baseline("h200-141gb", "runs")

@@ -26,7 +26,7 @@ LATER = "20260403-220000-000000"
 
 def measured(folder: Path, forward_ms: float) -> FakeRun:
     """A run that is over."""
-    run = FakeRun(folder, workloads=(Workload.INFERENCE,), batch_sizes=(1,), launches=3)
+    run = FakeRun(folder, run_id=folder.name, workloads=(Workload.INFERENCE,), batch_sizes=(1,), launches=3)
     for number in range(3):
         run.measured(run.cell(batch_size=1), number=number, forward_ms=forward_ms + 0.001 * number)
     run.finish()

@@ -3,16 +3,19 @@
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from orchestrator.compare import baselines, side, thresholds
-from orchestrator.compare.thresholds import Figure, Threshold
+from orchestrator.compare.limited import FIGURES, Figure
+from orchestrator.compare.thresholds import Threshold
 from orchestrator.configuration.catalogue import configs_folder
 from orchestrator.errors import ConfigError
 from orchestrator.report.comparisons import Met, ThresholdResult
 from orchestrator.report.model import Report
-from protocol.cell import Mode, Precision, Workload
+from protocol.cell import Device, Mode, Precision, Workload
 from protocol.failure import Category
-from tests.fakes.runs import FakeRun, gpus, shipped
+from protocol.result import SteadyState
+from tests.fakes.runs import FakeRun, cpus, gpus, shipped
 
 EVERY = (Workload.LOAD, Workload.INFERENCE, Workload.TRAINING, Workload.GENERATION)
 
@@ -48,7 +51,7 @@ def limit(figure: Figure, phase: Workload = Workload.INFERENCE, **more: object) 
 
 def judged(report: Report, threshold: Threshold) -> list[ThresholdResult]:
     """What comes of one limit."""
-    return list(thresholds.judge(report, [threshold], {}))
+    return list(thresholds.judge(report, [threshold], None))
 
 
 def test_throughput_scales_over_the_node_or_the_limit_is_missed(tmp_path: Path) -> None:
@@ -99,7 +102,44 @@ def test_every_figure_is_read_from_the_report(report: Report, figure: Figure, ph
 
 def test_every_figure_has_a_reader() -> None:
     """None can be written into a file that nobody reads."""
-    assert thresholds.FIGURES.keys() == set(Figure)
+    assert FIGURES.keys() == set(Figure)
+
+
+@pytest.mark.parametrize("figure", Figure)
+def test_every_phase_has_the_figures_that_may_be_limited(report: Report, figure: Figure) -> None:
+    """And no other: what a file may name can be measured, and what it may not name never is."""
+    run = side.of_report(report, "run")
+    held = baselines.hold(run, run)
+    samples = {"samples_per_epoch": 5} if figure is Figure.EPOCH_TIME else {}
+    asked = {phase: limit(figure, phase, **samples) for phase in EVERY}
+    if figure is not Figure.OF_SOLO:  # which a run of both modes alone has
+        known = {
+            phase
+            for phase, one in asked.items()
+            if any(found.actual is not None for found in thresholds.judge(report, [one], held))
+        }
+        assert known == set(FIGURES[figure].phases)
+    assert [phase for phase, one in asked.items() if not thresholds.pointless(one)] == [
+        phase for phase in EVERY if phase in FIGURES[figure].phases
+    ]
+
+
+@pytest.mark.parametrize(
+    ("figure", "bound", "value", "sound"),
+    [
+        (Figure.THROUGHPUT, "at_least", 0.0, False),
+        (Figure.THROUGHPUT, "at_least", 0.1, True),
+        (Figure.THROUGHPUT, "above", 0.0, True),
+        (Figure.THROUGHPUT, "at_most", 0.0, True),
+        (Figure.UTILIZATION, "at_most", 100.0, False),
+        (Figure.UTILIZATION, "below", 100.0, True),
+        (Figure.UTILIZATION, "below", 101.0, False),
+        (Figure.TEMPERATURE, "at_least", -5.0, True),
+    ],
+)
+def test_a_limit_can_be_missed(figure: Figure, bound: str, value: float, *, sound: bool) -> None:
+    """Or it is a mistake: a temperature may be below zero, nothing else is, and no more than all of a GPU is used."""
+    assert (thresholds.pointless(limit(figure, **{bound: value})) == "") is sound
 
 
 def test_tokens_are_counted_a_second(report: Report) -> None:
@@ -123,12 +163,12 @@ def test_speed_is_held_against_siblings_and_a_baseline(report: Report) -> None:
     loads = judged(report, limit(Figure.OF_SIBLINGS, Workload.LOAD, models=("resnet50",), at_least=99))
     assert [one.status for one in loads] == [Met.MET, Met.MISSED]
     run = side.of_report(report, "run")
-    held = baselines.hold(run, run).by_device
+    held = baselines.hold(run, run)
     wanted = limit(Figure.OF_BASELINE, batch_sizes=(1,), models=("resnet50",), at_least=100)
     found = list(thresholds.judge(report, [wanted], held))
     assert [one.status for one in found] == [Met.MET, Met.MISSED]
     alone = judged(report, wanted)
-    assert {(one.status, one.note) for one in alone} == {(Met.NOT_MEASURED, "no baseline, or none with this cell")}
+    assert {(one.status, one.note) for one in alone} == {(Met.NOT_MEASURED, "no baseline")}
 
 
 # ── bounds, cells ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -203,12 +243,102 @@ def test_without_telemetry_a_limit_of_it_is_not_met(tmp_path: Path) -> None:
     assert found[0].note
 
 
+def one_cell(folder: Path, *, watched: bool, devices: tuple[Device, ...] = ()) -> Report:
+    """The report of a run of one cell. watched: with telemetry."""
+    run = FakeRun(folder, devices=devices, batch_sizes=(1,))
+    run.measured(run.cell(batch_size=1), blocks=20)
+    if watched:
+        run.samples()
+    run.finish()
+    return run.report()
+
+
+UNSTEADY = "times were not steady after warm-up"
+
+
+@pytest.mark.parametrize(
+    ("changes", "fault", "remedy"),
+    [
+        ({"steady_state": "none"}, UNSTEADY, "measure longer, as with --profile rigorous"),
+        ({"contaminated": True}, "contaminated by another process", "measure it alone"),
+        ({"throttled": True}, "throttled", "let it cool, and measure again"),
+    ],
+)
+def test_nothing_is_built_on_times_of_a_cell_at_fault(
+    tmp_path: Path, changes: dict[str, object], fault: str, remedy: str
+) -> None:
+    """Such a limit is not measured, with what to do; the memory that it took stays, and so do power and heat."""
+    report = one_cell(tmp_path, watched=True)
+    [result] = report.results
+    metrics = {name: replace(metric, **changes) for name, metric in result.inference_metrics.items()}
+    report = replace(report, results=(replace(result, inference_metrics=metrics),))
+    samples = {Figure.EPOCH_TIME: {"samples_per_epoch": 5}}
+    of_inference = {figure for figure in Figure if Workload.INFERENCE in FIGURES[figure].phases}
+    figures = of_inference - {Figure.OF_SOLO}  # of one device alone there is none
+    found = {figure: judged(report, limit(figure, at_least=1e-9, **samples.get(figure, {})))[0] for figure in figures}
+    known = {Figure.MEMORY, Figure.UTILIZATION, Figure.POWER, Figure.TEMPERATURE}
+    assert {figure for figure, one in found.items() if one.status is Met.MET} == known
+    assert {one.note for figure, one in found.items() if figure in known} == {fault}
+    others = [one for figure, one in found.items() if figure not in known]
+    assert {(one.status, one.actual, one.note) for one in others} == {(Met.NOT_MEASURED, None, f"{fault}: {remedy}")}
+    assert list(thresholds.missed(others[:1])) == [
+        f"1 threshold could not be held against any figure: a limit ({fault}: {remedy})"
+    ]
+
+
+def test_a_device_alone_that_never_became_steady_is_no_measure_of_the_full_node(tmp_path: Path) -> None:
+    """Nor is one that was throttled: the limit says what stands against the cell beside it."""
+    run = FakeRun(tmp_path, devices=gpus(2), batch_sizes=(8,), modes=(Mode.LOADED, Mode.SOLO))
+    for cell in run.stored.plan.cells:
+        alone = cell.mode is Mode.SOLO and cell.devices[0] == run.stored.devices[1].uuid
+        run.measured(cell, steady_state=SteadyState.NONE if alone else SteadyState.REACHED)
+    run.finish()
+    found = judged(run.report(), limit(Figure.OF_SOLO, at_least=90))
+    assert [one.status for one in found] == [Met.MET, Met.NOT_MEASURED]
+    assert found[1].note == "not steady after warm-up: solo"
+
+
+def test_of_many_reasons_two_are_told(report: Report) -> None:
+    """And how many more there are; of limits that are missed none is."""
+    notes = ("hot", "busy", "hot", "dusty", "wet")
+    found = [replace(judged(report, limit(Figure.THROUGHPUT))[0], status=Met.NOT_MEASURED, actual=None)] * 5
+    found = [replace(one, note=note) for one, note in zip(found, notes, strict=True)]
+    [told] = thresholds.missed(found)
+    assert told.endswith("any figure: a limit (hot; busy; and 2 other reasons)")
+    assert list(thresholds.missed(judged(report, limit(Figure.THROUGHPUT))[:1])) == ["1 threshold missed: a limit"]
+
+
+def test_a_limit_is_told_that_nobody_watched_the_cell(tmp_path: Path) -> None:
+    """Beside the figure, as heat would be; a CPU device has nothing to be watched."""
+    asked = limit(Figure.FORWARD_TIME, below=50.0)
+    reports = {
+        "whether it was throttled is not known": one_cell(tmp_path / "blind", watched=False),
+        "": one_cell(tmp_path / "watched", watched=True),
+    }
+    for note, report in reports.items():
+        assert [(one.status, one.note) for one in judged(report, asked)] == [(Met.MET, note)]
+    [on_cpu] = judged(one_cell(tmp_path / "cpu", watched=False, devices=cpus(1)), asked)
+    assert (on_cpu.status, on_cpu.note) == (Met.MET, "")
+
+
+def test_a_limit_on_the_baseline_is_told_that_nobody_watched_the_baseline(tmp_path: Path) -> None:
+    """One that was held down makes the run look good; of other figures nothing is said of it."""
+    report = one_cell(tmp_path / "run", watched=True)
+    baseline = side.of_report(one_cell(tmp_path / "old", watched=False), "old")
+    held = baselines.hold(side.of_report(report, "run"), baseline)
+    limits = [limit(figure, at_least=1.0) for figure in (Figure.OF_BASELINE, Figure.THROUGHPUT)]
+    found = list(thresholds.judge(report, limits, held))
+    assert [(one.status, one.note) for one in found] == [(Met.MET, thresholds.BLIND_BASELINE), (Met.MET, "")]
+    itself = baselines.hold(side.of_report(report, "run"), side.of_report(report, "old"))
+    assert [one.note for one in thresholds.judge(report, limits, itself)] == ["", ""]
+
+
 # ── the file ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_the_example_has_the_limits_of_the_requirements() -> None:
     """Latency below 100 ms, 1 s for 32; 100 samples/s; 2 and 8 GB; an epoch in 300 s; utilisation above 80 %."""
-    found = thresholds.load(configs_folder() / "thresholds" / "example.yaml")
+    found = thresholds.load(configs_folder() / "thresholds" / "example.yaml", ())
     assert {(one.figure, one.phase, one.limit[1]) for one in found} == {
         (Figure.LATENCY, Workload.INFERENCE, 100),
         (Figure.LATENCY, Workload.INFERENCE, 1000),
@@ -220,6 +350,7 @@ def test_the_example_has_the_limits_of_the_requirements() -> None:
     }
 
 
+MODELS = ("resnet50", "gpt2")
 GOOD = """thresholds:
   - name: quick
     figure: latency_ms
@@ -242,6 +373,12 @@ GOOD = """thresholds:
         ("below: 100", "below: 100\n    precisions: [fp33]", "precisions"),
         ("below: 100", "below: 100\n    samples_per_epoch: 5", "samples_per_epoch belongs to epoch_time_s"),
         ("latency_ms", "epoch_time_s", "samples_per_epoch belongs to epoch_time_s"),
+        ("inference", "training", "line 2, .*latency_ms is one of inference. Of training there is forward_time_ms,"),
+        ("latency_ms", "tokens_per_second", "tokens_per_second is one of generation. Of inference there is latency_ms"),
+        ("below: 100", "below: 100\n    models: [gpt2, resnet5o]", "line 6, .*no model named 'resnet5o'. Did you mean"),
+        ("below: 100", "at_least: -5", "line 2, .*at_least: .* got -5: latency_ms is 0 or more"),
+        ("below: 100", "at_least: 0", "at_least: expected a limit that can be missed, got 0"),
+        ("below: 100", "above: -1", "above: expected a limit that can be missed"),
         ("thresholds:", "limits:", "there is no such key"),
         (GOOD, "thresholds: []\n", "there is no threshold in it"),
         (GOOD, GOOD + GOOD.removeprefix("thresholds:\n"), "line 6, .*quick is given twice"),
@@ -252,9 +389,9 @@ def test_a_mistake_in_the_file_is_named(tmp_path: Path, before: str, after: str,
     """File, line and key of what is wrong."""
     path = tmp_path / "limits.yaml"
     path.write_text(GOOD)
-    assert len(thresholds.load(path)) == 1
+    assert len(thresholds.load(path, MODELS)) == 1
     assert before in GOOD
     path.write_text(GOOD.replace(before, after, 1))
     with pytest.raises(ConfigError, match=message) as caught:
-        thresholds.load(path)
+        thresholds.load(path, MODELS)
     assert str(caught.value).startswith(str(path))

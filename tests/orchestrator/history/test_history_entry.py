@@ -12,11 +12,12 @@ from orchestrator.history import earlier, entry
 from orchestrator.history.records import Offence
 from orchestrator.report.as_text import to_text
 from orchestrator.report.model import Report
-from protocol.cell import Workload
+from protocol.cell import Device, Workload
 from protocol.failure import Category
+from protocol.result import SteadyState
 from protocol.verification import Mismatch
 from tests.fakes.nights import Night, sound
-from tests.fakes.runs import FakeRun, gpus
+from tests.fakes.runs import FakeRun, cpus, gpus
 
 
 @pytest.fixture
@@ -50,6 +51,29 @@ def test_everything_that_trends_are_made_of_is_kept(tmp_path: Path, report: Repo
     assert [(cell.status, cell.doubt, cell.key.batch_size) for cell in failed] == [
         ("failed", "without a result (failed)", 8)
     ] * 2
+
+
+@pytest.mark.parametrize(
+    ("devices", "watched", "steady", "doubt"),
+    [
+        (gpus(1), True, True, ""),
+        (gpus(1), False, True, "whether it was throttled is not known"),
+        (gpus(1), False, False, "times were not steady after warm-up"),
+        (cpus(1), False, True, ""),
+    ],
+)
+def test_what_nobody_watched_is_no_sound_point(
+    tmp_path: Path, devices: tuple[Device, ...], *, watched: bool, steady: bool, doubt: str
+) -> None:
+    """A GPU without telemetry may have been throttled; a CPU device never has any."""
+    run = FakeRun(tmp_path, devices=devices, batch_sizes=(1,))
+    steady_state = SteadyState.REACHED if steady else SteadyState.NONE
+    run.measured(run.cell(batch_size=1), blocks=20, steady_state=steady_state)
+    if watched:
+        run.samples()
+    run.finish()
+    [kept] = entry.of_report(run.report(), tmp_path, tainted=False).cells
+    assert (kept.doubt, len(kept.launches)) == (doubt, 1)
 
 
 def test_a_name_that_is_no_text_can_be_kept(report: Report) -> None:

@@ -1,0 +1,235 @@
+"""A baseline beside a run: every device of the run is held against it, and what it is not held against is said."""
+
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from orchestrator.compare import against, baselines, wording
+from orchestrator.compare.against import Against
+from orchestrator.compare.as_html import page
+from orchestrator.compare.as_junit import to_junit
+from orchestrator.compare.as_markdown import to_markdown
+from orchestrator.compare.as_text import to_text
+from orchestrator.compare.comparison import Comparison, compare, exit_code
+from orchestrator.compare.limited import Figure
+from orchestrator.compare.side import Side, SideCell, SideDevice
+from orchestrator.compare.thresholds import Threshold
+from orchestrator.report.as_markdown import to_markdown as report_markdown
+from orchestrator.report.as_text import to_text as report_text
+from orchestrator.report.html import overview
+from orchestrator.report.numbers import difference
+from orchestrator.stats import margins
+from orchestrator.stats.two_runs import Verdict
+from protocol.cell import Mode, Workload
+from protocol.exit_codes import ExitCode
+from tests.fakes.runs import FakeRun, gpus
+from tests.fakes.sides import baseline, cell, device, side
+
+STRICT = {Verdict.SLOWER, Verdict.NOT_COMPARABLE}
+MODE = "loaded; the baseline has solo (measure with --solo)"
+
+
+def held(before: Side, after: Side) -> Comparison:
+    """The comparison, with the margins that ship."""
+    return compare(before, after, margins.load())
+
+
+def on(number: int, name: str, rate: float = 100.0, **changes: object) -> SideCell:
+    """A cell of three launches on that GPU."""
+    return cell(name, rate, rate * 1.002, rate * 0.999, gpu_uuid=f"GPU-{number}", **changes)  # type: ignore[arg-type]  # fields of a cell
+
+
+def boards(*numbers: int) -> tuple[SideDevice, ...]:
+    """GPUs of one model."""
+    return tuple(device(number) for number in numbers)
+
+
+TWO = baseline(on(2, "a"), on(2, "gemm", 99.0), on(3, "b"), on(3, "gemm", 101.0), devices=boards(2, 3))
+"""As the one that ships: each of two GPUs has measured one model, and both gemm."""
+
+
+# ── every device of the run ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_gpu_is_held_against_whichever_gpu_of_a_baseline_measured_its_cell() -> None:
+    """One GPU beside two that have measured a model each: the second of them is no GPU without a partner."""
+    one = held(TWO, side(on(7, "a"), on(7, "b", 50.0), on(7, "gemm"), name="after", devices=boards(7)))
+    assert [(found.model_name, found.gpu_before, found.gpu_after, found.verdict) for found in one.cells] == [
+        ("a", "GPU 2", "GPU 7", Verdict.SAME),
+        ("b", "GPU 3", "GPU 7", Verdict.SLOWER),
+        ("gemm", "GPU 2 and GPU 3", "GPU 7", Verdict.SAME),
+    ]
+    assert one.cells[2].launches_before == 6
+    assert (one.only_before, one.only_after, one.unheld) == ((), (), ())
+    assert exit_code([one], {Verdict.SLOWER}) is ExitCode.MISSED
+
+
+def test_every_gpu_of_a_node_is_held_against_a_baseline_of_one() -> None:
+    """The six slow ones of eight are found; each cell is called by its own GPU, and boards are counted by theirs."""
+    cells = [on(at, "a", 100.0 if at < 2 else 50.0) for at in range(8)]
+    one = held(baseline(on(9, "a"), devices=boards(9)), side(*cells, name="after", devices=boards(*range(8))))
+    assert one.counts == {Verdict.SAME: 2, Verdict.SLOWER: 6}
+    name = wording.naming(one)
+    assert [name(found) for found in one.cells] == [f"GPU {at} a inference bf16 b8" for at in range(8)]
+    assert one.title == "8 other boards"
+    assert not any("no partner" in note for note in one.notes)
+    suite = ET.fromstring(to_junit([one], {Verdict.SLOWER}))[0]
+    assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("8", "6", "0")
+    assert len({case.get("name") for case in suite}) == 8
+
+
+def test_a_baseline_and_a_score_take_the_same_gpus_of_it() -> None:
+    """The one in the middle of three, so that one bad board of them hides no regression and makes none."""
+    three = baseline(on(1, "a"), on(2, "a", 10.0), on(3, "a", 101.0), devices=boards(1, 2, 3))
+    run = side(on(7, "a"), devices=boards(7))
+    one = held(three, run)
+    assert [(found.gpu_before, found.verdict) for found in one.cells] == [("GPU 1", Verdict.SAME)]
+    assert one.cells[0].ratio == pytest.approx(1)
+    assert baselines.hold(run, three).comparison.overall_score == pytest.approx(100)
+
+
+def test_the_same_board_gets_no_margin_for_boards() -> None:
+    """Unless others of the baseline measured the cell, too."""
+    run = side(on(2, "a"), on(2, "gemm"), devices=boards(2))
+    one = held(TWO, run)
+    assert [found.margin_percent for found in one.cells] == [pytest.approx(1), pytest.approx(4)]
+
+
+def test_what_one_gpu_of_a_baseline_was_is_no_doubt_where_another_one_compares() -> None:
+    """Of a GPU with another power limit nothing is taken; where there is no other one, the fact is named."""
+    slower = replace(device(3), power_limit_w=500.0)
+    two = baseline(on(2, "a"), on(3, "a", 60.0), on(3, "b"), devices=(device(2), slower))
+    one = held(two, side(on(7, "a"), on(7, "b"), devices=boards(7)))
+    assert [(found.gpu_before, found.verdict, found.reason) for found in one.cells] == [
+        ("GPU 2", Verdict.SAME, ""),
+        ("GPU 3", Verdict.NOT_COMPARABLE, "power limit 500 W, then 700 W"),
+    ]
+
+
+@pytest.mark.parametrize("doubt", [{"steady": False}, {"throttled": None}])
+def test_what_is_doubtful_of_one_gpu_of_two_is_doubtful_of_both(doubt: dict[str, object]) -> None:
+    """Launches of both are compared, so neither may be in doubt."""
+    two = baseline(on(2, "a"), on(3, "a", 100.1, **doubt), devices=boards(2, 3))
+    one = held(two, side(on(7, "a"), devices=boards(7)))
+    assert [found.verdict for found in one.cells] == [Verdict.INCONCLUSIVE]
+    assert one.cells[0].reason
+
+
+# ── what has no partner ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_another_model_of_gpu_is_named_and_not_compared() -> None:
+    """NOT COMPARABLE, with the fact, though the baseline has the cell."""
+    one = held(TWO, side(on(7, "a"), devices=(replace(device(7), gpu_name="NVIDIA H100"),)))
+    assert [found.reason for found in one.cells] == ["GPU model NVIDIA H200, then NVIDIA H100"]
+    assert exit_code([one], ()) is ExitCode.INCOMPLETE
+
+
+def test_a_gpu_of_which_a_baseline_has_nothing_counts_as_not_comparable() -> None:
+    """It is named, and its cells fail where what cannot be compared fails; what another GPU has beside is no loss."""
+    run = side(on(6, "a"), on(6, "new"), on(7, "other"), name="after", devices=boards(6, 7))
+    one = held(replace(TWO, cells=TWO.cells[:1], devices=boards(2)), run)
+    assert (one.counts, one.unheld) == ({Verdict.SAME: 1}, ("GPU 7",))
+    assert "1 device of after has no partner in base: GPU 7" in one.notes
+    assert "1 device of after held against nothing" in wording.headline(one)
+    assert (exit_code([one], STRICT), exit_code([one], {Verdict.SLOWER})) == (ExitCode.MISSED, ExitCode.PASSED)
+    suite = ET.fromstring(to_junit([one], STRICT))[0]
+    assert {str(case.get("name")): case[0].tag for case in suite} == {
+        "GPU 6 a inference bf16 b8": "system-out",
+        "GPU 6 new inference bf16 b8": "skipped",
+        "GPU 7 other inference bf16 b8": "failure",
+    }
+
+
+def test_a_cell_of_a_baseline_that_no_gpu_of_the_run_has_is_missing() -> None:
+    """Once, however many GPUs the baseline measured it on."""
+    one = held(TWO, side(on(7, "a"), on(7, "b"), name="after", devices=boards(7)))
+    assert [(found.model_name, found.gpu, found.why) for found in one.only_before] == [("gemm", "GPU 2 and GPU 3", "")]
+    assert "1 cell of base missing" in wording.headline(one)
+    assert exit_code([one], STRICT) is ExitCode.MISSED
+
+
+def test_what_another_gpu_of_the_run_has_is_not_called_unmeasured() -> None:
+    """Two runs: GPUs stand beside GPUs, so a cell may be on one that stands beside another."""
+    before = side(on(0, "a"), on(1, "b"), devices=boards(0, 1))
+    after = side(on(5, "b"), on(6, "a"), name="after", devices=boards(5, 6))
+    one = held(before, after)
+    assert [(found.model_name, found.why) for found in one.only_before] == [
+        ("a", "the other run has it on GPU 6"),
+        ("b", "the other run has it on GPU 5"),
+    ]
+    assert [found.why for found in one.only_after] == ["the other run has it on GPU 1", "the other run has it on GPU 0"]
+    for text in (to_text([one], ExitCode.INCOMPLETE), to_markdown([one]), to_junit([one], ()).decode()):
+        assert "the other run has it on GPU 6" in " ".join(text.split())
+        assert "not measured in" not in " ".join(text.split())
+    assert "the other run has it on GPU 6" in str(page([one], ExitCode.INCOMPLETE).sections[-1].words)
+    assert "2 cells of before without a partner" in wording.headline(one)
+    failed = replace(after, cells=tuple(replace(found, values=()) for found in after.cells))
+    assert [found.why for found in held(before, failed).only_before] == ["", ""]
+
+
+# ── the mode ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_mode_that_differs_is_named_with_what_to_do() -> None:
+    """Of both sides, and the advice is to measure like the first; nothing is compared."""
+    alone = baseline(on(2, "a", mode="solo"), devices=boards(2))
+    one = held(alone, side(on(6, "a"), on(7, "a"), name="after", devices=boards(6, 7)))
+    assert (one.cells, {found.why for found in one.only_after}) == ((), {MODE})
+    assert [found.why for found in one.only_before] == ["solo; the other run has loaded (measure with --solo)"]
+    text = " ".join(to_text([one], ExitCode.INCOMPLETE).split())
+    assert f"2 cells of after without a partner: {MODE}: GPU 6 a" in text
+    assert "not measured in" not in text
+    assert exit_code([one], {Verdict.SLOWER}) is ExitCode.INCOMPLETE
+    back = held(side(on(7, "a"), devices=boards(7)), replace(alone, baseline_version=None))
+    assert [found.why for found in back.only_after] == [
+        "solo; the other run has loaded (measure on several GPUs, without --solo)"
+    ]
+
+
+def test_a_score_and_a_limit_name_the_mode_that_differs(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """In every format: a run of two GPUs is loaded, a baseline of one is solo."""
+    made = {}
+    for mode in (Mode.SOLO, Mode.LOADED):
+        made[mode] = FakeRun(tmp_path_factory.mktemp(mode), devices=gpus(2), batch_sizes=(1,), modes=(mode,))
+        made[mode].everything()
+        made[mode].finish()
+    alone = against.side.of_report(made[Mode.SOLO].report(), "base")
+    limit = Threshold(
+        name="as fast", figure=Figure.OF_BASELINE, phase=Workload.INFERENCE, at_least=95, models=("resnet50",)
+    )
+    report = against.hold(made[Mode.LOADED].report(), Against(baseline=alone, thresholds=(limit,)))
+    assert report.baseline_comparison is not None
+    assert report.baseline_comparison.not_comparable == {MODE: 2}
+    assert [one.note for one in report.thresholds] == [MODE, MODE]
+    note = f"no cell of this run compares with the baseline base: {MODE}"
+    assert report.summary.score_note == note
+    assert f"2 cells left out: {MODE}" in " ".join(report_text(report).split())
+    assert note in report_markdown(report)
+
+
+def test_nothing_has_no_sign(tmp_path: Path) -> None:
+    """A difference that rounds to nothing is none, in the text and on the page."""
+    assert [difference(percent) for percent in (-0.04, 0.04, -0.06)] == ["+0.0%", "+0.0%", "-0.1%"]
+    made = []
+    for name, forward_ms in (("run", 10.001), ("base", 10.0)):
+        run = FakeRun(tmp_path / name, batch_sizes=(1,))
+        run.measured(run.cell(batch_size=1), forward_ms=forward_ms)
+        run.finish()
+        made.append(run.report())
+    report = against.hold(made[0], Against(baseline=against.side.of_report(made[1], "base")))
+    assert report.baseline_comparison is not None
+    assert -0.05 < report.baseline_comparison.improvement_percent["overall"] < 0
+    rows = overview.score(report).table
+    assert rows is not None
+    for shown in (report_text(report), str(rows.rows)):
+        assert "+0.0%" in shown
+        assert "-0.0%" not in shown
+
+
+def test_what_a_baseline_does_not_have_in_any_mode_is_not_in_it() -> None:
+    """Another model, and another batch size, are no other mode."""
+    run = side(on(7, "new"), on(7, "a", batch_size=4, ran_at=4), devices=boards(7))
+    assert baselines.hold(run, TWO).comparison.not_comparable == {"not in the baseline": 2}

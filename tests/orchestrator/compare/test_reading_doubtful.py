@@ -1,0 +1,107 @@
+"""Files that would make a comparison say what nobody measured: cells given twice, or on no device, a run and itself.
+
+And how a run ended, which is told beside what it measured.
+"""
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from orchestrator import report as reports
+from orchestrator.compare import baselines, reading, side
+from orchestrator.compare.comparison import compare
+from orchestrator.configuration.resolved import ReportFormat
+from orchestrator.errors import ConfigError
+from orchestrator.report.model import Report
+from orchestrator.stats import margins
+from protocol.exit_codes import ExitCode
+from tests.fakes import sides
+from tests.fakes.runs import FakeRun, shipped
+
+
+def measured(folder: Path) -> FakeRun:
+    """A run that is over, of a model and a probe, with its report."""
+    run = FakeRun(folder, probes=shipped("hbm"), batch_sizes=(1,))
+    for cell in run.stored.plan.cells:
+        moved = {"copy": 10**9, "triad": 10**9} if cell.model == "hbm" else {}
+        run.measured(cell, bytes_per_iteration=moved)
+    run.finish()
+    reports.write(run.report(), run.paths, [ReportFormat.JSON])
+    return run
+
+
+@pytest.fixture
+def report(tmp_path: Path) -> Path:
+    """A report.json."""
+    return measured(tmp_path / "run").paths.report("json")
+
+
+def test_a_cell_that_is_there_twice_is_refused(tmp_path: Path, report: Path) -> None:
+    """Slow cells, and then good ones of the same names: nobody knows which were measured; in a baseline either."""
+    made = json.loads(report.read_bytes())
+    made["results"] += made["results"][:1]
+    bad = tmp_path / "bad.json"
+    bad.write_text(json.dumps(made))
+    words = r"bad\.json: not as gpubench writes it: resnet50 inference fp32 b1 on GPU-[-0-9]+ is there 2 times"
+    with pytest.raises(ConfigError, match=words):
+        reading.read(str(bad), "runs")
+    with pytest.raises(ConfigError, match=words):
+        reading.baseline(str(bad), "runs")
+    bad.write_bytes(msgspec.json.encode(sides.baseline(sides.cell("a"), sides.cell("a", 9.0))))
+    with pytest.raises(ConfigError, match="a inference bf16 b8 on GPU-0 is there 2 times"):
+        reading.read(str(bad), "runs")
+
+
+def test_a_cell_on_none_of_the_devices_is_refused(tmp_path: Path, report: Path) -> None:
+    """It would be left out, and nobody would know; in a baseline either."""
+    made = json.loads(report.read_bytes())
+    made["probes"][0]["gpu_uuid"] = "GPU-gone"
+    bad = tmp_path / "bad.json"
+    bad.write_text(json.dumps(made))
+    with pytest.raises(ConfigError, match=r"hbm probe fp32 on GPU-gone, which is none of its devices"):
+        reading.read(str(bad), "runs")
+    bad.write_bytes(msgspec.json.encode(sides.baseline(sides.cell("a", gpu_uuid="GPU-9"))))
+    with pytest.raises(ConfigError, match="a inference bf16 b8 on GPU-9, which is none of its devices"):
+        reading.read(str(bad), "runs")
+
+
+def test_a_run_is_not_held_against_itself(tmp_path: Path, report: Path) -> None:
+    """Its folder, its report, a copy of it, a baseline of it alone: the same run, and SAME for ever."""
+    folder, copy, own = report.parent, tmp_path / "copy.json", tmp_path / "own.json"
+    copy.write_bytes(report.read_bytes())
+    mine = reading.read(str(report), "runs")
+    own.write_bytes(msgspec.json.encode(baselines.reduced(mine, "own")))
+    for first, second in ((folder, report), (report, copy), (own, report), (own, own)):
+        with pytest.raises(ConfigError, match=f"are the same run, {mine.run_id}: beside itself none is slower"):
+            reading.sides([str(first), str(second)], "runs")
+    other = tmp_path / "other.json"
+    other.write_bytes(msgspec.json.encode(sides.baseline(run_id="20260101-000000-000000")))
+    with pytest.raises(ConfigError, match=rf"{other.name} and .*{other.name} are the same run"):
+        reading.sides([str(other), str(report), str(other)], "runs")
+    names = [found.name for found in reading.sides([str(other), str(report), str(copy)], "runs")]
+    assert names == [str(other), str(report), str(copy)]
+
+
+def test_how_a_run_ended_is_told_beside_what_it_measured(tmp_path: Path) -> None:
+    """Of one that died, or has cells without a result; a baseline made of it has its sound cells."""
+    run = FakeRun(tmp_path / "run", batch_sizes=(1, 8))
+    run.measured(run.cell(batch_size=1))
+    died = run.report()
+    for found in (side.of_report(died, "died"), side.of_report(_only_missed(died), "died")):
+        assert found.ended.startswith("incomplete: ")
+        assert baselines.reduced(found, "base").ended == ""
+        note = f"died ended as {found.ended}"
+        assert note in compare(sides.side(), found, margins.load()).notes
+        assert note in compare(found, sides.side(), margins.load()).notes
+    well = measured(tmp_path / "well").report()
+    assert side.of_report(well, "well").ended == ""
+    assert b"ended" not in msgspec.json.encode(side.of_report(well, "well"))
+
+
+def _only_missed(report: Report) -> Report:
+    """The same run, where a missed threshold decides the exit code."""
+    return msgspec.structs.replace(
+        report, verdict=msgspec.structs.replace(report.verdict, exit_code=int(ExitCode.MISSED), reasons=())
+    )
