@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from orchestrator.disk.outcomes import Status
 from orchestrator.report.cells import BatchPoint, BatchScan, Computed, Measured, ModelResult, ProbeMetrics
+from orchestrator.report.lines import memory_mb
 from orchestrator.report.model import CellEntry, Report
 from orchestrator.report.plain import plain
 from protocol.cell import OF_NO_MODEL
@@ -155,7 +156,7 @@ def _rows(result: ModelResult, gpu_name: str) -> Iterator[tuple[Measured, Row]]:
         "New_Tokens": result.new_tokens,
     }
     if load := result.load_metrics:
-        memory: Row = {"Memory_MB": load.memory_allocated_mb}
+        memory: Row = {"Memory_MB": memory_mb(load)}
         yield load, {**shared, "Phase": "load", **_metric(load), **memory, **_WITHOUT_BATCH}
     phases: dict[str, Mapping[str, Measured]] = {
         "inference": result.inference_metrics,

@@ -11,18 +11,22 @@ import datetime
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from orchestrator.configuration.naming import counted
 from orchestrator.deciding.stopping import how_it_ended
 from orchestrator.report.cells import LoadMetrics
-from orchestrator.report.lines import Line, lines, time_ms
+from orchestrator.report.lines import WITHOUT_BATCH, Line, lines, memory_mb, time_ms
 from orchestrator.report.markup import escaped, table
 from orchestrator.report.model import FailureReport, Report
 from orchestrator.report.numbers import NOT_AVAILABLE, duration, number, share, unit
+from orchestrator.report.text_burn_in import asked, meaning
 from orchestrator.report.text_gpus import label
-from orchestrator.report.text_held_against import actual, cell, cost_row, gravity, names
+from orchestrator.report.text_held_against import actual, cell, cost_row, gravity, names, priced
+from orchestrator.report.text_night import answer
 from orchestrator.report.text_spread import UNITS, by_devices, cell_names
+from orchestrator.report.text_stragglers import MEANS_OF_LAUNCHES
 from protocol.cell import Mode, Workload
 
-_CELLS: Final = ("Cell", "GPU", "Batch", "Status", "Rate", "Time", "95% interval", "Launch spread", "Peak memory")
+_CELLS: Final = ("Cell", "GPU", "Batch", "Status", "Rate", "Time", "95% interval", "Launch spread", "Memory")
 
 
 def to_markdown(report: Report) -> str:
@@ -39,7 +43,9 @@ def to_markdown(report: Report) -> str:
 
 def _head(report: Report) -> Iterator[str]:
     data, verdict = report.metadata, report.verdict
-    yield f"## gpubench: {escaped(verdict.word)} (exit code {verdict.exit_code})"
+    ended = f"{escaped(verdict.word)} (exit code {verdict.exit_code})"
+    night = report.burn_in
+    yield f"## gpubench: {ended}" if night is None else f"## gpubench burn-in: {answer(night, report)}; {ended}"
     yield ""
     date = datetime.datetime.fromisoformat(data.test_date)
     took = duration(data.test_duration_seconds)
@@ -86,7 +92,8 @@ def _cells(report: Report, names: Mapping[str, str]) -> Iterator[str]:
     if not report.cells:
         return
     counts = report.summary.cells
-    yield f"{counts.planned} cells planned, {counts.ok} ok, {counts.failed} failed, {counts.missing} missing."
+    became = f"{counts.ok} ok, {counts.failed} failed, {counts.missing} missing"
+    yield f"{counted(counts.planned, 'cell')} planned, {became}."
     yield ""
     yield from table(_CELLS, (_cell(line, names) for line in lines(report)))
 
@@ -94,7 +101,7 @@ def _cells(report: Report, names: Mapping[str, str]) -> Iterator[str]:
 def _cell(line: Line, names: Mapping[str, str]) -> tuple[str, ...]:
     entry, metric = line.entry, line.metric
     status = entry.status.replace("_", " ") + (f": {entry.reason}" if entry.reason else "")
-    size = str(NOT_AVAILABLE if entry.batch_size is None else entry.batch_size)
+    size = NOT_AVAILABLE if entry.batch_size is None or entry.workload in WITHOUT_BATCH else str(entry.batch_size)
     if metric is None:
         return (_name(line), names[entry.gpu_uuid], size, status, *(NOT_AVAILABLE,) * 5)
     interval = metric.relative_half_width
@@ -107,7 +114,7 @@ def _cell(line: Line, names: Mapping[str, str]) -> tuple[str, ...]:
         unit(time_ms(metric), "ms"),
         NOT_AVAILABLE if interval is None else f"+/- {interval * 100:.2f}%",
         share(metric.launch_spread_percent),
-        unit(metric.peak_memory_mb, "MB"),
+        unit(memory_mb(metric), "MB"),
     )
 
 
@@ -140,7 +147,7 @@ def _slow(report: Report, names: Mapping[str, str]) -> Iterator[str]:
         yield "What a full node loses:"
         yield ""
         yield from table(
-            ("GPU", "Cell", "Alone", "All at work", "Lost", "Not comparable"),
+            ("GPU", "Cell", "Alone", "All at work", "Lost", "Remark"),
             (
                 (
                     names[one.gpu_uuid],
@@ -148,11 +155,13 @@ def _slow(report: Report, names: Mapping[str, str]) -> Iterator[str]:
                     unit(one.solo, UNITS[one.metric]),
                     unit(one.loaded, UNITS[one.metric]),
                     share(one.lost_percent),
-                    one.not_comparable or "",
+                    one.remark,
                 )
                 for one in report.full_node
             ),
         )
+        yield MEANS_OF_LAUNCHES
+        yield ""
 
 
 def _spread(report: Report) -> Iterator[str]:
@@ -182,7 +191,9 @@ def _held_against(report: Report) -> Iterator[str]:
     held = report.baseline_comparison
     if held is not None:
         score = NOT_AVAILABLE if held.overall_score is None else number(held.overall_score)
-        yield escaped(f"Against {held.baseline} ({held.baseline_gpu}): score {score}, over {held.cells} cells.")
+        over = "; ".join(filter(None, (f"over {counted(held.cells, 'cell')}", held.note)))
+        said = report.summary.score_note if held.overall_score is None else over
+        yield escaped(f"Against {held.baseline} ({held.baseline_gpu}): score {score}, {said}.")
         yield ""
     called = names(report)
     if report.thresholds:
@@ -194,25 +205,27 @@ def _held_against(report: Report) -> Iterator[str]:
             ),
         )
     if report.costs:
-        yield f"Costs, at {report.costs[0].price_per_hour:g} an hour of each device:"
+        yield "Costs:"
         yield ""
         yield from table(("Cell", "A million", "Price", "Energy"), (cost_row(one, called) for one in report.costs))
+        yield escaped(" ".join(priced(report)))
+        yield ""
 
 
 def _burn_in(report: Report, names: Mapping[str, str]) -> Iterator[str]:
     night = report.burn_in
     if night is None:
         return
-    served = f"Burn-in, level {night.level}, {duration(night.duration_seconds)} asked for: {night.verdict}."
-    yield escaped(served + (" Faults were injected on purpose." if night.tainted else ""))
+    yield escaped(f"{asked(night)}. {meaning(night)}")
     yield ""
     yield from table(
-        ("GPU", "Verdict", "What to do", "Under load", "Why"),
+        ("GPU", "Verdict", "What to do", "At work", "Under load", "Why"),
         (
             (
                 names[gpu.gpu_uuid],
                 str(gpu.verdict),
                 str(gpu.action),
+                duration(gpu.served_seconds),
                 duration(gpu.under_load_seconds),
                 "; ".join(reason.text for reason in gpu.reasons),
             )

@@ -1,48 +1,98 @@
-"""The report as CSV in its long form: a row for each launch, with the figure that cells are compared by.
+"""The report as CSV in its long form: a row for each value that was measured, made while it is written.
 
-A launch is the sample: what is concluded of a cell is concluded of its launches (method.md), and the times of single
-iterations stay in the results of the run's folder. A cell without figures has one row, without a sample.
+    cell ─┬─ launch ─┬─ series iteration, forward, …   a row for each sample: milliseconds, in the order measured
+          │          └─ series of the figure's name    one row: what cells are compared by, of the whole launch
+          │             (throughput_samples_per_sec …)
+          ├─ launch whose result is lost               one row, without a value
+          └─ (nothing measured)                        one row, without a launch
+
+A row of its own for a figure keeps the table tidy: whoever filters by series has values of one kind. A night has
+millions of rows, so that what the rows of a series share is written out once, and each of them is that and a number.
 """
 
 import csv
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Final
 
 from orchestrator.report.as_csv import NOT_AVAILABLE, harmless
+from orchestrator.report.launch_samples import LaunchSamples, Samples, Series
 from orchestrator.report.lines import Line, lines
 from orchestrator.report.model import Report
+from orchestrator.report.text_spread import UNITS
+from protocol.cell import AUTO, OF_NO_MODEL, Workload
 
 COLUMNS: Final = (
     *("Model", "Phase", "Precision", "Mode", "Batch_Size", "Requested_Batch", "Input_Size", "Memory_Format"),
-    *("New_Tokens", "GPU", "GPU_UUID", "GPU_Name", "Cell", "Status", "Metric", "Sample", "Value"),
+    *("New_Tokens", "GPU", "GPU_UUID", "GPU_Name", "Other_GPU_UUIDs", "Cell", "Status", "Launch", "Round", "Counts"),
+    *("Reason", "Series", "Unit", "Iterations", "Sample", "Outlier", "Value"),
 )
+_TIME: Final = "ms"
+_WITHOUT_BATCH: Final = OF_NO_MODEL | {Workload.LOAD}
+_ROWS_AT_ONCE: Final = 1_000
+
+Value = str | int | float | bool | None
 
 
-def to_samples(report: Report) -> str:
-    """The table as text: UTF-8, commas, newlines; N/A where nothing is known; values in full."""
-    written = io.StringIO()
-    writer = csv.writer(written, lineterminator="\n")
-    writer.writerow(COLUMNS)
+def to_samples(report: Report, samples: Samples) -> Iterator[bytes]:
+    """The table in parts: UTF-8, commas, newlines; N/A where nothing is known; values in full."""
+    yield _row(COLUMNS)
     for line in lines(report):
-        writer.writerows(_rows(line))
-    return written.getvalue()
+        told = False
+        for launch in samples(line.entry.cell):
+            told = True
+            yield from _of_launch(line, launch)
+        if not told:
+            yield _row([*_cell(line), None, None, False, line.entry.reason or None, *_NO_VALUE])
 
 
-def _rows(line: Line) -> Iterator[list[str]]:
-    entry, gpu = line.entry, line.gpu
-    columns = (
-        *(entry.model_name, entry.workload, entry.precision, line.mode, entry.batch_size),
-        *(entry.batch_size_requested, entry.input_size, entry.memory_format or None, entry.new_tokens),
-        *(gpu.gpu_id, gpu.gpu_uuid, gpu.gpu_name, entry.cell, entry.status, line.figure or None),
+_NO_VALUE: Final[tuple[Value, ...]] = (None,) * 6
+
+
+def _of_launch(line: Line, launch: LaunchSamples) -> Iterator[bytes]:
+    told = (launch.launch, launch.round, not launch.left_out, launch.left_out or None)
+    shared: list[Value] = [*_cell(line, launch), *told]
+    if not launch.series:
+        yield _row([*shared, *_NO_VALUE])
+    for series in launch.series:
+        yield from _of_series(_row([*shared, series.name, _TIME, series.iterations])[:-1].decode(), series)
+    if launch.value is not None and line.value is not None:
+        yield _row([*shared, line.figure, UNITS[line.figure], launch.iterations, None, None, launch.value])
+
+
+def _of_series(shared: str, series: Series) -> Iterator[bytes]:
+    """Numbers and these words need no quotes, so that a row is put together as text."""
+    usual = series.usual_ms
+    rows = (
+        f"{shared},{sample},{NOT_AVAILABLE if usual is None else not usual[0] <= time_ms <= usual[1]},{time_ms!r}\n"
+        for sample, time_ms in enumerate(series.times_ms, start=1)
     )
-    shared = [_text(value) for value in columns]
-    values = () if line.metric is None else line.metric.launch_values
-    for sample in enumerate(values, start=1) if values else [(None, None)]:
-        yield [*shared, *map(_text, sample)]
+    while part := "".join(islice(rows, _ROWS_AT_ONCE)):
+        yield part.encode()
 
 
-def _text(value: str | float | None) -> str:
+def _cell(line: Line, launch: LaunchSamples | None = None) -> tuple[Value, ...]:
+    """What all rows of a launch say of its cell. Of a scan each launch is at a size that it was asked for."""
+    entry, gpu = line.entry, line.gpu
+    batch = entry.batch_size if launch is None else launch.batch_size
+    requested = batch if entry.batch_size_requested == AUTO else entry.batch_size_requested
+    batches = (None, None) if entry.workload in _WITHOUT_BATCH else (batch, requested)
+    others = None if launch is None else " ".join(launch.devices[1:]) or None
+    return (
+        *(entry.model_name, entry.workload, entry.precision, line.mode, *batches, entry.input_size),
+        *(entry.memory_format or None, entry.new_tokens, gpu.gpu_id, gpu.gpu_uuid, gpu.gpu_name, others),
+        *(entry.cell, entry.status),
+    )
+
+
+def _row(values: Sequence[Value]) -> bytes:
+    written = io.StringIO()
+    csv.writer(written, lineterminator="\n").writerow([_text(value) for value in values])
+    return written.getvalue().encode()
+
+
+def _text(value: Value) -> str:
     if value is None:
         return NOT_AVAILABLE
     return str(harmless(value)) if isinstance(value, str) else repr(value)

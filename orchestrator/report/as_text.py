@@ -29,6 +29,7 @@ from orchestrator.report.text_health import health
 from orchestrator.report.text_held_against import held_against
 from orchestrator.report.text_left_out import not_measured
 from orchestrator.report.text_models import models, without_readings
+from orchestrator.report.text_night import answer
 from orchestrator.report.text_overview import overview
 from orchestrator.report.text_probes import probes
 from orchestrator.report.text_scans import batch_scans
@@ -46,17 +47,24 @@ def to_text(report: Report) -> str:
         *(held_against, _summary, _verdict),
     )
     if report.burn_in is not None:
-        parts = (_head, burn_in, _verdict)
+        parts = (_one_page,)
     elif report.test_configuration.preset == TRIAGE:
         parts = (_head, stragglers, full_node, spread, health, failures, not_measured, held_against, _verdict)
     lines = [line.rstrip() for part in parts for line in part(report)]
     return "\n".join(lines) + "\n"
 
 
+def _one_page(report: Report) -> Iterator[str]:
+    """A burn-in: what stands around its chapter shares the page with it."""
+    yield from burn_in(report, tuple(_head(report)), tuple(_ended(report)))
+
+
 def _head(report: Report) -> Iterator[str]:
     data, setup = report.metadata, report.test_configuration
     date = datetime.datetime.fromisoformat(data.test_date)
     yield from (layout.RULE, layout.centred("PyTorch GPU Benchmark Report"), layout.RULE, "")
+    if report.burn_in is not None:
+        yield from layout.wrap(f"Burn-in: {answer(report.burn_in, report)}")
     yield f"Test Date: {date:%Y-%m-%d %H:%M:%S} UTC"
     yield f"Duration: {duration(data.test_duration_seconds)}"
     yield from layout.wrap(f"Host: {data.hostname}")
@@ -144,14 +152,17 @@ def _summary(report: Report) -> Iterator[str]:
 
 
 def _verdict(report: Report) -> Iterator[str]:
-    verdict = report.verdict
-    yield f"Verdict: {verdict.word.upper()}"
-    yield from layout.wrap(f"Exit code {verdict.exit_code}: {verdict.meaning}", "  ", "  ")
-    if report.burn_in is None:
-        yield from layout.bullets(verdict.reasons, len(verdict.reasons))
-    else:  # where it is about a GPU, the chapter says all of it
-        yield from (f"  {layout.cut(f'- {reason}', layout.WIDTH - 2)}" for reason in verdict.reasons)
+    yield from _ended(report)
+    yield from layout.bullets(report.verdict.reasons, len(report.verdict.reasons))
     yield from ("", layout.RULE)
+
+
+def _ended(report: Report) -> Iterator[str]:
+    """The verdict, and what its exit code means."""
+    verdict = report.verdict
+    word = verdict.word.upper() if report.burn_in is None else answer(report.burn_in, report)
+    yield from layout.wrap(f"Verdict: {word}", "", "  ")
+    yield from layout.wrap(f"Exit code {verdict.exit_code}: {verdict.meaning}", "  ", "  ")
 
 
 def _known(value: float | None, text: str) -> str | None:
@@ -161,7 +172,7 @@ def _known(value: float | None, text: str) -> str | None:
 def _best(report: Report, best: BestThroughput) -> str:
     device = next(label(device) for device in report.gpu_info if device.gpu_uuid == best.gpu_uuid)
     return (
-        f"{best.model} @ batch_size={best.batch_size} ({number(best.throughput)} samples/sec, {best.phase}, "
+        f"{best.model} @ batch_size={best.batch_size} ({number(best.throughput)} smp/s, {best.phase}, "
         f"{best.precision}, {device})"
     )
 

@@ -145,7 +145,10 @@ class InjectedReport(Part, frozen=True, kw_only=True):
 
 
 class BurnInReport(Part, frozen=True, kw_only=True):
-    """The night. verdict: that of the worst GPU. injected: faults that were asked for; empty for a real night."""
+    """The night. verdict: that of the worst GPU. injected: faults that were asked for; empty for a real night.
+
+    wrong_transfers: between devices, each counted once; it may count against both of its ends.
+    """
 
     level: str
     duration_seconds: float
@@ -153,4 +156,5 @@ class BurnInReport(Part, frozen=True, kw_only=True):
     verdict: Verdict
     gpus: tuple[GpuBurnIn, ...]
     links: tuple[LinksReport, ...]
+    wrong_transfers: int = 0
     injected: tuple[InjectedReport, ...]

@@ -121,7 +121,7 @@ class FullNode(Part, frozen=True, kw_only=True):
     solo, loaded: geometric means over the launches, in the unit of `metric`; null where nothing was measured. ratio: of
     the speed, solo over loaded, so that 1.05 is 5 % faster alone: that of the two figures. lost_percent: what the full
     node takes of the speed that the device has alone. low, high: the 95 % interval of the ratio; null where a side has
-    one launch. not_comparable: why there is no ratio.
+    one launch. not_comparable: why there is no ratio. notes: what to know before believing it.
     """
 
     gpu_uuid: str
@@ -140,6 +140,13 @@ class FullNode(Part, frozen=True, kw_only=True):
     high: float | None
     lost_percent: float | None
     not_comparable: str | None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def remark(self) -> str:
+        """What stands beside the figures, in words; empty where nothing does."""
+        reason = () if self.not_comparable is None else (f"not comparable ({self.not_comparable})",)
+        return "; ".join((*reason, *self.notes))
 
 
 class BaselineComparison(Part, frozen=True, kw_only=True):

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.configuration.resolved import ReportFormat
-from orchestrator.disk.journal import write_durably
+from orchestrator.disk.journal import write_parts_durably
 from orchestrator.errors import StorageError
+from orchestrator.report.launch_samples import Samples, not_at_hand
 from orchestrator.report.model import Report
 from orchestrator.report.timeline import NOTHING_KEPT, Timeline
 from protocol.paths import RunPaths
@@ -42,19 +43,27 @@ def by_importance(formats: Iterable[ReportFormat]) -> tuple[ReportFormat, ...]:
 
 
 def write(
-    report: Report, paths: RunPaths, formats: Iterable[ReportFormat], timeline: Timeline = NOTHING_KEPT
+    report: Report,
+    paths: RunPaths,
+    formats: Iterable[ReportFormat],
+    timeline: Timeline = NOTHING_KEPT,
+    samples: Samples = not_at_hand,
 ) -> tuple[Path, ...]:
     """Render into the run's folder; returns the files. Raises StorageError when the disk refuses."""
     written = []
     for kind in formats:
         path = paths.report(kind)
-        write_durably(path, render(report, kind, timeline))
+        write_parts_durably(path, parts(report, kind, timeline, samples))
         written.append(path)
     return tuple(written)
 
 
 def publish(
-    report: Report, output_path: Path, formats: Iterable[ReportFormat], timeline: Timeline = NOTHING_KEPT
+    report: Report,
+    output_path: Path,
+    formats: Iterable[ReportFormat],
+    timeline: Timeline = NOTHING_KEPT,
+    samples: Samples = not_at_hand,
 ) -> tuple[Path, ...]:
     """Render to the `target` of each format, keeping files that are there; returns the new files.
 
@@ -63,12 +72,12 @@ def publish(
     written = []
     for kind in formats:
         path = target(output_path, kind)
-        data = render(report, kind, timeline)
+        made = parts(report, kind, timeline, samples)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StorageError(f"{path}: the report cannot be written there: {error.strerror}") from error
-        write_durably(path, data, move=beside_the_old)
+        write_parts_durably(path, made, move=beside_the_old)
         written.append(path)
     return tuple(written)
 
@@ -131,8 +140,25 @@ def _take(finished: Path, path: Path) -> None:
     finished.unlink()
 
 
+def parts(
+    report: Report, kind: ReportFormat, timeline: Timeline = NOTHING_KEPT, samples: Samples = not_at_hand
+) -> Iterable[bytes]:
+    """The report in one format, as the parts of a file: samples may be more than there is memory, all else is one part.
+
+    samples: for the format that shows them. Raises RunFolderError, while they are taken, where they are not at hand.
+    """
+    if kind is ReportFormat.SAMPLES:
+        from orchestrator.report.as_samples import to_samples
+
+        return to_samples(report, samples)
+    return (render(report, kind, timeline),)
+
+
 def render(report: Report, kind: ReportFormat, timeline: Timeline = NOTHING_KEPT) -> bytes:
-    """The report in one format, as the bytes of a file. timeline: for those that draw what happened when."""
+    """The report in one format, as the bytes of a file. timeline: for those that draw what happened when.
+
+    Raises ValueError for samples, which are made in parts.
+    """
     # Only the format that is asked for is imported: the CSV brings pandas, which takes half a second.
     match kind:
         case ReportFormat.JSON:
@@ -156,9 +182,7 @@ def render(report: Report, kind: ReportFormat, timeline: Timeline = NOTHING_KEPT
 
             return to_markdown(report).encode()
         case ReportFormat.SAMPLES:
-            from orchestrator.report.as_samples import to_samples
-
-            return to_samples(report).encode()
+            raise ValueError("samples are made in parts")
         case ReportFormat.PYTORCH:
             from orchestrator.report.as_pytorch import to_pytorch
 

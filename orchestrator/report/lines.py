@@ -1,7 +1,7 @@
 """Every planned cell of a report in a line, with what was measured of it: for formats with a row for each cell."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from orchestrator.merge.cross_gpu import FIGURES
 from orchestrator.report import keys
@@ -14,7 +14,9 @@ from orchestrator.report.cells import (
     ProbeMetrics,
 )
 from orchestrator.report.model import CellEntry, GpuInfo, Report
-from protocol.cell import Workload
+from protocol.cell import OF_NO_MODEL, Workload
+
+WITHOUT_BATCH: Final = OF_NO_MODEL | {Workload.LOAD}
 
 
 class Line(NamedTuple):
@@ -67,6 +69,11 @@ def time_ms(metric: Measured) -> float | None:
             return metric.total_iteration_time_ms
         case _:
             return None
+
+
+def memory_mb(metric: Measured) -> float | None:
+    """The memory that people ask for: the most that was taken at once, of a load what the model takes."""
+    return metric.memory_allocated_mb if isinstance(metric, LoadMetrics) else metric.peak_memory_mb
 
 
 def lines(report: Report) -> Iterator[Line]:

@@ -25,6 +25,11 @@ def share(percent: float | None) -> str:
     return NOT_AVAILABLE if percent is None else f"{percent:.1f}%"
 
 
+def difference(percent: float) -> str:
+    """By how many percent: +1.5%, -0.3%; what rounds to nothing is +0.0%."""
+    return f"{percent:+z.1f}%"
+
+
 def count(value: int) -> str:
     """A large number in short: 110M, 25.6M, 5.2M."""
     for size, letter in ((1e9, "B"), (1e6, "M"), (1e3, "K")):

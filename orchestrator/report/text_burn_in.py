@@ -1,60 +1,109 @@
 """The burn-in as text, one page for a node of eight: what each GPU did and its verdict, the reasons, the evidence.
 
-GPUs of which the same is to be said are told of together: an interrupted night is a line, not eight.
+GPUs of which the same is to be said are told of together: an interrupted night is a line, not eight. Where there is no
+room for all, each GPU that is no PASS has what to do and its gravest reason, on a line each, and the rest shares what
+is left of the page (one_page.py).
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from orchestrator.configuration.naming import counted
 from orchestrator.health.judges import Action
+from orchestrator.health.verdict import GRAVEST_FIRST
 from orchestrator.report import layout, text_health
 from orchestrator.report.burn_in import BurnInReport, CheckReport, GpuBurnIn, ReasonReport
 from orchestrator.report.model import Report
 from orchestrator.report.numbers import duration
+from orchestrator.report.one_page import Paragraph, Rank, on_one_page
 from orchestrator.report.text_failures import out_of_time
 from orchestrator.report.text_gpus import groups, label_of, labels
 from protocol.cell import Workload
 
 SHOWN_REASONS: Final = 3
-IN_FULL: Final = 3
-"""So many GPUs, or groups of them, are told of in full; where there are more, each has its gravest reason alone."""
-ROOM: Final = 12
-"""Lines that those share."""
-HEADER: Final = ("GPU", "Verdict", "Load", "Rounds", "Checks", "Wrong", "FLOP", "Max C", "W")
+_HEADER: Final = ("GPU", "Verdict", "Load", "Rounds", "Checks", "Wrong", "FLOP", "Max C", "W")
+_LEAST_NEEDED: Final = ("FLOP", "Rounds")
+"""Columns that are left out where a row would not fit on a line: what they say is in the JSON report."""
+_PAGE: Final = 60
+_NODE: Final = 8
+_EACH: Final = 3
+"""Lines of a page for a node of so many GPUs, and of each one more."""
+_BLANK: Final = Paragraph(Rank.MUST, ("",))
+_CUT: Final = Paragraph(Rank.MUST, ("  all reasons, in full, are in the JSON report",))
 
 
-def burn_in(report: Report) -> Iterator[str]:
-    """All but the head and the end; nothing for a run that was no burn-in."""
+def burn_in(report: Report, head: tuple[str, ...], end: tuple[str, ...]) -> Iterator[str]:
+    """The whole page; nothing for a run that was no burn-in. end: how it ended, of which the reasons come last."""
     night = report.burn_in
     if night is None:
         return
-    asked = f"Level {night.level}, {duration(night.duration_seconds)} asked for, {_served(night)} at work"
-    yield from layout.wrap(f"{asked}. {meaning(night)}")
-    for group in groups(report):
-        yield from layout.wrap(f"{labels(group.devices)}: {group.shown.gpu_name}")
-    yield from layout.table(HEADER, [row(gpu, report) for gpu in night.gpus])
-    told: dict[tuple[ReasonReport, ...], list[GpuBurnIn]] = {}
-    for gpu in night.gpus:
-        told.setdefault(gpu.reasons, []).append(gpu)
-    told.pop((), None)
-    for reasons, alike in told.items():
-        yield from _who(alike, report)
-        yield from _reasons(reasons) if len(told) <= IN_FULL else _gravest(reasons, max(1, ROOM // len(told)))
-    if len(told) > IN_FULL:
-        yield "  all reasons, in full, are in the JSON report"
-    for judged in report.health.gpus:
-        if judged.earlier:
-            yield from layout.wrap(f"{label_of(judged.gpu_uuid, report)}, earlier: {judged.earlier}", "", "  ")
-    for line in injected(night):
-        yield from layout.wrap(f"injected: {line}", "", "  ")
-    yield ""
-    yield from _evidence(night)
-    yield from _warming_up(night)
-    yield from _health(report)
-    yield from _without_result(report)
-    yield ""
+    room = _PAGE + _EACH * max(len(night.gpus) - _NODE, 0)
+    page = (
+        Paragraph(Rank.MUST, head),
+        *_paragraphs(night, report),
+        Paragraph(Rank.MUST, end),
+        *(_bullet(Rank.TOLD, one, "exit code") for one in _first(report.verdict.reasons)),
+        Paragraph(Rank.MUST, ("", layout.RULE)),
+    )
+    yield from on_one_page(page, room, _CUT)
+
+
+def _paragraphs(night: BurnInReport, report: Report) -> Iterator[Paragraph]:
+    yield Paragraph(Rank.MUST, tuple(layout.wrap(f"{asked(night)}. {meaning(night)}")))
+    yield from _told("kinds", (f"{labels(group.devices)}: {group.shown.gpu_name}" for group in groups(report)))
+    yield Paragraph(Rank.MUST, tuple(_table(night, report)))
+    alike: dict[tuple[ReasonReport, ...], list[GpuBurnIn]] = {}
+    for gpu in sorted(night.gpus, key=lambda gpu: GRAVEST_FIRST.index(gpu.verdict)):
+        alike.setdefault(gpu.reasons, []).append(gpu)
+    alike.pop((), None)
+    for reasons, gpus in alike.items():
+        yield Paragraph(Rank.MUST, tuple(_who(gpus, report)))
+        yield from _reasons(reasons, gpus[0].gpu_uuid)
+    yield _CUT
+    named = ((label_of(judged.gpu_uuid, report), judged.earlier) for judged in report.health.gpus)
+    yield from _told("earlier", (f"{who}, earlier: {earlier}" for who, earlier in named if earlier))
+    yield from _told("injected", (f"injected: {line}" for line in injected(night)))
+    yield _BLANK
+    yield from _told("evidence", evidence(night))
+    yield from _told("untested", (f"not tested: {line}" for line in _first(not_tested(night))))
+    yield from _told("warming up", _warming_up(night))
+    yield from _told("health", _health(report))
+    yield from _told("without a result", _without_result(report))
+    yield _BLANK
+
+
+def _told(section: str, texts: Iterable[str]) -> Iterator[Paragraph]:
+    """Each as a paragraph of its section."""
+    for text in texts:
+        yield Paragraph(Rank.TOLD, tuple(layout.wrap(text, "", "  ")), section)
+
+
+def _first(texts: Sequence[str]) -> Iterator[str]:
+    """Those that are shown, and how many more there are."""
+    yield from texts[:SHOWN_REASONS]
+    if len(texts) > SHOWN_REASONS:
+        yield f"... and {len(texts) - SHOWN_REASONS} more in the JSON report"
+
+
+def _bullet(rank: Rank, text: str, section: str) -> Paragraph:
+    return Paragraph(rank, tuple(layout.wrap(f"- {text}", "  ", "  ")), section)
+
+
+def _table(night: BurnInReport, report: Report) -> list[str]:
+    """A line for each GPU."""
+    columns = list(columns_of(night, report))
+    for name in _LEAST_NEEDED:
+        if sum(max(map(layout.width, column)) + 3 for column in columns) >= layout.WIDTH:
+            columns = [column for column in columns if column[0] != name]
+    header, *rows = zip(*columns, strict=True)
+    return layout.table(header, rows)
+
+
+def columns_of(night: BurnInReport, report: Report) -> Iterator[tuple[str, ...]]:
+    """What a column is called and what it says of each device; what none has (a CPU no temperature) is no column."""
+    every = zip(_HEADER, *(_row(gpu, report) for gpu in night.gpus), strict=True)
+    return (column for column in every if any(column[1:]))
 
 
 def meaning(night: BurnInReport) -> str:
@@ -64,8 +113,8 @@ def meaning(night: BurnInReport) -> str:
     return "PASS says that no error was seen in the checks below, never that there is none."
 
 
-def row(gpu: GpuBurnIn, report: Report) -> tuple[str, ...]:
-    """What one device did, in the columns of HEADER."""
+def _row(gpu: GpuBurnIn, report: Report) -> tuple[str, ...]:
+    """What one device did, in the columns of _HEADER."""
     operations = sum(check.verified_operations for check in gpu.checks)
     return (
         label_of(gpu.gpu_uuid, report),
@@ -80,10 +129,14 @@ def row(gpu: GpuBurnIn, report: Report) -> tuple[str, ...]:
     )
 
 
-def _served(night: BurnInReport) -> str:
-    """The least and the most of a GPU, ordinary gaps between launches included; the column of load is without them."""
+def asked(night: BurnInReport) -> str:
+    """What was asked for, and how long GPUs were at work: the least and the most.
+
+    Ordinary gaps between launches are included; the column of load is without them.
+    """
     served = sorted(gpu.served_seconds for gpu in night.gpus)
-    return " to ".join(dict.fromkeys(short(seconds) for seconds in (*served[:1], *served[-1:])))
+    at_work = " to ".join(dict.fromkeys(short(seconds) for seconds in (*served[:1], *served[-1:])))
+    return f"Level {night.level}, {duration(night.duration_seconds)} asked for, {at_work} at work"
 
 
 def short(seconds: float) -> str:
@@ -97,28 +150,24 @@ def short(seconds: float) -> str:
 
 
 def _who(gpus: Sequence[GpuBurnIn], report: Report) -> Iterator[str]:
-    """These GPUs, at least one, with their verdict; of one alone, the board to look for."""
+    """These GPUs, at least one, with their verdict; of one alone, the board to look for, as far as a line holds it."""
     devices = {device.gpu_uuid: device for device in report.gpu_info}
     alike = [devices[gpu.gpu_uuid] for gpu in gpus]
-    board = {"serial": alike[0].serial, "at": alike[0].pci_address} if len(alike) == 1 else {}
-    who = ", ".join([labels(alike), *(f"{word} {fact}" for word, fact in board.items() if fact)])
     todo = f" ({gpus[0].action})" if gpus[0].action is not Action.NOTHING else ""
-    yield from layout.wrap(f"{who}: {gpus[0].verdict}{todo}")
+    verdict = f": {gpus[0].verdict}{todo}"
+    board = {"serial": alike[0].serial, "at": alike[0].pci_address} if len(alike) == 1 else {}
+    who = labels(alike)
+    for fact in (f", {word} {fact}" for word, fact in board.items() if fact):
+        who += fact if layout.width(f"{who}{fact}{verdict}") <= layout.WIDTH else ""
+    yield from layout.wrap(f"{who}{verdict}")
 
 
-def _reasons(reasons: Sequence[ReasonReport]) -> Iterator[str]:
+def _reasons(reasons: Sequence[ReasonReport], section: str) -> Iterator[Paragraph]:
     """Why the verdict is no PASS."""
     told = Counter(f"{reason.verdict}: {reason.text}" for reason in reasons)
     times = [text if count == 1 else f"{text} ({count} times)" for text, count in told.items()]
-    yield from layout.bullets(times, SHOWN_REASONS)
-
-
-def _gravest(reasons: Sequence[ReasonReport], most: int) -> Iterator[str]:
-    """The first of the reasons, on so many lines at most."""
-    lines = list(layout.wrap(f"- {reasons[0].verdict}: {reasons[0].text}", "  ", "  "))
-    yield from lines[: most - 1]
-    if rest := lines[most - 1 :]:
-        yield layout.cut(" ".join([rest[0], *(line.strip() for line in rest[1:])]), layout.WIDTH)
+    for place, text in enumerate(_first(times)):
+        yield _bullet(Rank.MORE if place else Rank.GRAVEST, text, section)
 
 
 def _warming_up(night: BurnInReport) -> Iterator[str]:
@@ -131,7 +180,7 @@ def _warming_up(night: BurnInReport) -> Iterator[str]:
     first = ["the first round"] if len(seconds) < len(soaks) else []
     left_out = " and ".join([*([" to ".join(spans)] if spans else []), *first])
     why = ", or ".join(dict.fromkeys(ending for soak in soaks for ending in soak.ended_because))
-    yield from layout.wrap(f"rates: judged without {left_out} of warming up, until {why}", "", "  ")
+    yield f"rates: judged without {left_out} of warming up, until {why}"
 
 
 def _health(report: Report) -> Iterator[str]:
@@ -144,7 +193,7 @@ def _health(report: Report) -> Iterator[str]:
     if not told:
         return
     parts = [f"{labels([devices[uuid] for uuid in uuids])}: {words}" for words, uuids in told.items()]
-    yield from layout.wrap(f"health: {'; '.join([*parts, f'the machine: {report.health.node.verdict}'])}", "", "  ")
+    yield f"health: {'; '.join([*parts, f'the machine: {report.health.node.verdict}'])}"
 
 
 def _without_result(report: Report) -> Iterator[str]:
@@ -162,21 +211,11 @@ def injected(night: BurnInReport) -> Iterator[str]:
         yield f"{one.fault}: {one.outcome}"
 
 
-def _evidence(night: BurnInReport) -> Iterator[str]:
-    for line in evidence(night):
-        yield from layout.wrap(line, "", "  ")
-    untested = not_tested(night)
-    for line in untested[:SHOWN_REASONS]:
-        yield from layout.wrap(f"not tested: {line}", "", "  ")
-    if len(untested) > SHOWN_REASONS:
-        yield f"not tested: {len(untested) - SHOWN_REASONS} more in the JSON report"
-
-
 def evidence(night: BurnInReport) -> Iterator[str]:
     """What the checks were, told once: they are the same on every GPU; and how fast the devices are connected."""
     for kind in dict.fromkeys(check.check for gpu in night.gpus for check in gpu.checks):
         told = [check for gpu in night.gpus for check in gpu.checks if check.check == kind]
-        wrong = sum(check.mismatches for check in told)
+        wrong = night.wrong_transfers if kind == Workload.LINKS else sum(check.mismatches for check in told)
         checks = sum(check.checks for check in told)
         launches = _launches(kind, told, night)
         found = f", {wrong:,} of them wrong" if wrong else _bound(told)

@@ -7,8 +7,9 @@ from orchestrator.configuration.naming import counted
 from orchestrator.report import keys, layout
 from orchestrator.report.comparisons import Cost, Met, ThresholdResult
 from orchestrator.report.model import Report
-from orchestrator.report.numbers import NOT_AVAILABLE, number
+from orchestrator.report.numbers import NOT_AVAILABLE, difference, number
 from orchestrator.report.text_gpus import label
+from orchestrator.report.text_models import reasons
 
 _MOST: Final = 40
 
@@ -79,7 +80,7 @@ def _baseline(report: Report) -> Iterator[str]:
     yield from layout.wrap(f"Compared to baseline {found.baseline} ({found.baseline_gpu}, {found.baseline_date}):")
     for name, percent in found.improvement_percent.items():
         words = "Overall" if name == "overall" else name.removesuffix("_throughput")
-        yield from layout.wrap(f"- {words}: {percent:+.1f}%", "  ", "  ")
+        yield from layout.wrap(f"- {words}: {difference(percent)}", "  ", "  ")
     score = "" if found.overall_score is None else f"Overall score: {number(found.overall_score)}; "
     yield from layout.wrap(f"{score}{report.summary.score_note}.")
     left_out = [f"{counted(cells, 'cell')} left out: {why}" for why, cells in found.not_comparable.items()]
@@ -96,10 +97,18 @@ def _costs(report: Report) -> Iterator[str]:
     yield from layout.table(("Cell", "Million", "Price", "Energy"), rows)
     if len(report.costs) > _MOST:
         yield f"  ... and {len(report.costs) - _MOST} more in the JSON report"
-    yield from layout.wrap(
-        f"At {report.costs[0].price_per_hour:g} an hour of each device, in the currency of that price."
-    )
+    for words in priced(report):
+        yield from layout.wrap(words)
     yield ""
+
+
+def priced(report: Report) -> Iterator[str]:
+    """What the costs are reckoned by; and why the energy of some is not known."""
+    yield f"At {report.costs[0].price_per_hour:g} an hour of each device, in the currency of that price."
+    without = {one.cell for one in report.costs if one.energy_kwh_per_million is None}
+    metrics = (metric for result in report.results for _, metric in keys.of_model(result) if metric.cell in without)
+    if found := reasons(metrics):
+        yield f"Energy is not known of each cell: {found}."
 
 
 def cost_row(one: Cost, called: Names) -> tuple[str, ...]:

@@ -1,11 +1,12 @@
 """The models of one GPU as text: a table for each phase, precision and input size, a column for each batch size."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from orchestrator.report import layout
-from orchestrator.report.cells import LoadMetrics, Measured, ModelResult
+from orchestrator.report.cells import Computed, LoadMetrics, Measured, ModelResult
+from orchestrator.report.lines import memory_mb
 from orchestrator.report.numbers import NOT_AVAILABLE, count, number, unit
 from orchestrator.report.text_remarks import remark
 from orchestrator.report.text_rows import GENERATION, INFERENCE, SHARED, TRAINING, M, Row
@@ -40,11 +41,15 @@ def without_readings(results: Sequence[ModelResult]) -> Iterator[str]:
         cells += [*result.inference_metrics.values(), *result.training_metrics.values()]
         cells += result.generation_metrics.values()
     lacking = [metric for metric in cells if metric.gpu_utilization_percent is None or metric.power_draw_w is None]
-    notes = [_SECONDS.sub("", metric.telemetry_note) for metric in lacking if metric.telemetry_note]
-    reasons = dict.fromkeys(reason for note in notes for reason in note.split("; "))
-    if reasons:
-        yield from layout.wrap(f"Where GPU Utilization or Power Draw is not given: {'; '.join(reasons)}.")
+    if found := reasons(lacking):
+        yield from layout.wrap(f"Where GPU Utilization or Power Draw is not given: {found}.")
         yield ""
+
+
+def reasons(lacking: Iterable[Measured]) -> str:
+    """Why these have no readings, each reason once; empty where nobody said why."""
+    notes = [_SECONDS.sub("", metric.telemetry_note) for metric in lacking if metric.telemetry_note]
+    return "; ".join(dict.fromkeys(reason for note in notes for reason in note.split("; ")))
 
 
 def _load(result: ModelResult, metrics: LoadMetrics) -> Iterator[str]:
@@ -61,7 +66,7 @@ def _load(result: ModelResult, metrics: LoadMetrics) -> Iterator[str]:
     detail = ", ".join(f"{name} {number(value)}" for name, value in parts.items() if value is not None)
     yield from layout.wrap(
         f"Load ({result.precision}): {unit(metrics.model_load_time_ms, 'ms')} ({detail}), "
-        f"cold {unit(metrics.cold_load_time_ms, 'ms')}, {unit(metrics.memory_allocated_mb, 'MB')}",
+        f"cold {unit(metrics.cold_load_time_ms, 'ms')}, memory {unit(memory_mb(metrics), 'MB')}",
         "  ",
         "  ",
     )
@@ -108,7 +113,16 @@ def _remarks(columns: Sequence[Measured]) -> Iterator[str]:
     """What is to be said of the columns, once for those of which the same is said."""
     sizes: dict[str, list[str]] = {}
     for metric in columns:
-        if words := remark(metric):
+        if words := "; ".join(filter(None, (remark(metric), _without_rate(metric, columns)))):
             sizes.setdefault(words, []).append(str(metric.batch_size_requested))
     for words, of in sizes.items():
         yield from layout.wrap(f"batch {', '.join(of)}: {words}", "    ", "  ")
+
+
+def _without_rate(metric: Measured, columns: Sequence[Measured]) -> str:
+    """Why its operations were not counted, where they were of another column; where of none, there is no such row."""
+    known = [one.plausibility.achieved_tflops for one in columns if isinstance(one, Computed)]
+    if not isinstance(metric, Computed) or metric.plausibility.achieved_tflops is not None or {*known} == {None}:
+        return ""
+    reason = metric.plausibility.note.partition("; ")[0]
+    return f"Achieved is not known: {reason}" if reason else ""

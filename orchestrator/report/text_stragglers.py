@@ -19,6 +19,9 @@ from orchestrator.stats.siblings import Verdict
 
 SHOWN_CELLS: Final = 3
 SHOWN_LOSSES: Final = 12
+MEANS_OF_LAUNCHES: Final = (
+    "Figures alone and at work are geometric means over the launches; other tables have medians, which differ a little."
+)
 _FOUND: Final[Sequence[str]] = (Verdict.STRAGGLER, Verdict.SUSPECT, SLOWED_DOWN)
 """Each is told for itself, in this order."""
 
@@ -103,9 +106,11 @@ def full_node(report: Report) -> Iterator[str]:
     if rows:
         shown = [row for _, row in rows[:SHOWN_LOSSES]]
         yield from layout.table(("Cell", "Alone", "Full", "Lost", "Most lost on"), shown)
+        yield from layout.wrap(f"{MEANS_OF_LAUNCHES} Over several devices they are geometric means, too.")
     if len(rows) > SHOWN_LOSSES:
         yield from layout.wrap(f"{len(rows) - SHOWN_LOSSES} more cells, which lose less, are in the JSON report.")
     yield from layout.bullets(_without_ratio(report.full_node, names), SHOWN_CELLS)
+    yield from layout.bullets(_doubts(((cell, several) for (cell, _), several in cells.items()), names), SHOWN_LOSSES)
     yield ""
 
 
@@ -129,4 +134,14 @@ def _mean(values: Iterable[float | None]) -> float:
 def _without_ratio(all_of_them: Iterable[FullNode], names: Mapping[str, str]) -> Iterator[str]:
     for one in all_of_them:
         if one.not_comparable is not None:
-            yield f"{names[one.gpu_uuid]}, {one.cell}: not comparable ({one.not_comparable})"
+            yield f"{names[one.gpu_uuid]}, {one.cell}: {one.remark}"
+
+
+def _doubts(cells: Iterable[tuple[str, Sequence[FullNode]]], names: Mapping[str, str]) -> Iterator[str]:
+    """What to know before believing a row, each once, with the devices that it is about."""
+    for cell, several in cells:
+        about: dict[str, list[str]] = {}
+        for one in several:
+            for note in one.notes:
+                about.setdefault(note, []).append(names[one.gpu_uuid])
+        yield from (f"{cell}, {', '.join(who)}: {note}" for note, who in about.items())

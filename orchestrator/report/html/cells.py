@@ -6,16 +6,15 @@ from typing import Final
 
 from orchestrator.disk.outcomes import Status
 from orchestrator.report import keys
-from orchestrator.report.cells import LoadMetrics, Measured
+from orchestrator.report.cells import Measured
 from orchestrator.report.html.view import Badge, Cells, Column, Entry, Table, Tone
 from orchestrator.report.keys import CellKey
-from orchestrator.report.lines import figure, time_ms
+from orchestrator.report.lines import WITHOUT_BATCH, figure, memory_mb, time_ms
 from orchestrator.report.model import CellEntry, Report
 from orchestrator.report.numbers import NOT_AVAILABLE, number
 from orchestrator.report.text_gpus import label
 from orchestrator.report.text_remarks import remark
 from orchestrator.report.text_spread import UNITS
-from protocol.cell import OF_NO_MODEL, Workload
 
 MOST_CELLS: Final = 1500
 """Rows that a reader scrolls through, and most pages have room for. What is not well is first where there are more."""
@@ -30,7 +29,6 @@ _TONES: Final = {
     Status.DROPPED: Tone.QUIET,
     Status.MISSING: Tone.WARN,
 }
-_WITHOUT_BATCH: Final = OF_NO_MODEL | {Workload.LOAD}
 COLUMNS: Final = (
     *(
         Column("GPU"),
@@ -49,10 +47,10 @@ _FILTERED: Final = (0, 2, 7)
 """Device, phase and status: what a reader narrows the table down to."""
 _OF_A_NIGHT: Final = (
     *(Column("GPU"), Column("Model"), Column("Phase"), Column("Precision"), Column("Status")),
-    *(Column("Launches", number=True), Column("Planned", number=True), Column("Attempts", number=True)),
-    Column("Remarks"),
+    *(Column("Launches", number=True), Column("Attempts", number=True), Column("Remarks")),
 )
-"""A check has no figures of its own: what it found is told of each GPU."""
+"""A check has no figures of its own: what it found is told of each GPU. How many launches were planned says nothing:
+more rounds are planned than there is time for."""
 _FILTERED_OF_A_NIGHT: Final = (0, 2, 4)
 
 
@@ -94,14 +92,13 @@ def _of_a_night(report: Report) -> Iterator[tuple[Status, Callable[[], tuple[Ent
 
 def _check(device: str, entry: CellEntry) -> tuple[Entry, ...]:
     which = (device, entry.model_name, entry.workload, entry.precision, badge(entry.status))
-    counts = (entry.launches, entry.launches_planned, entry.attempts)
+    counts = (entry.launches, entry.attempts)
     return (*which, *map(str, counts), _remark(entry.reason))
 
 
 def _row(device: str, key: CellKey, metric: Measured) -> tuple[Entry, ...]:
     name = figure(key.phase, metric)
     half_width = metric.relative_half_width
-    memory = metric.memory_allocated_mb if isinstance(metric, LoadMetrics) else metric.peak_memory_mb
     return (
         *(device, key.model_name, key.phase.value, key.precision, key.mode, _size(key.input_size)),
         batch(key.phase, key.batch_size),
@@ -110,7 +107,7 @@ def _row(device: str, key: CellKey, metric: Measured) -> tuple[Entry, ...]:
         UNITS[name],
         number(time_ms(metric)),
         NOT_AVAILABLE if half_width is None else f"{half_width * 100:.2f}",
-        number(memory),
+        number(memory_mb(metric)),
         number(metric.power_draw_w),
         _whole(metric.temperature_c),
         _whole(metric.sm_clock_mhz),
@@ -129,7 +126,7 @@ def _size(size: int | None) -> str:
 
 def batch(phase: str, size: int) -> str:
     """The batch size, of phases that have one."""
-    return "" if phase in _WITHOUT_BATCH else str(size)
+    return "" if phase in WITHOUT_BATCH else str(size)
 
 
 def _without_figures(device: str, entry: CellEntry) -> tuple[Entry, ...]:

@@ -28,8 +28,7 @@ def course(report: Report, timeline: Timeline) -> Section:
     names = {device.gpu_uuid: label(device) for device in report.gpu_info}
     known = [device for device in timeline.devices if device.gpu_uuid in names]
     charts = (_launches(report, timeline, known, names), _readings(timeline, known, names))
-    title = "The night" if report.burn_in is not None else "The run over time"
-    return Section("course", title, charts=charts, wide=True)
+    return Section("course", "The run over time", charts=charts, wide=True)
 
 
 def _launches(report: Report, timeline: Timeline, known: list[DeviceTimeline], names: Mapping[str, str]) -> Chart:

@@ -24,11 +24,11 @@ from orchestrator.report.html.view import (
     texts,
 )
 from orchestrator.report.model import Report
-from orchestrator.report.numbers import duration, number
+from orchestrator.report.numbers import number
 from orchestrator.report.parts import LaunchLedger
-from orchestrator.report.text_burn_in import HEADER, evidence, injected, meaning, not_tested, row
+from orchestrator.report.text_burn_in import asked, columns_of, evidence, injected, meaning, not_tested
 from orchestrator.report.text_gpus import label_of
-from orchestrator.report.text_held_against import actual, cell, cost_row, gravity, names
+from orchestrator.report.text_held_against import actual, cell, cost_row, gravity, names, priced
 from orchestrator.report.text_time import entry, launch_cost, ledgers_of, zygote
 
 _MET: Final = {Met.MET: Tone.GOOD, Met.MISSED: Tone.BAD, Met.NOT_MEASURED: Tone.WARN}
@@ -39,11 +39,12 @@ def burn_in(report: Report) -> Section | None:
     night = report.burn_in
     if night is None:
         return None
-    rows: list[tuple[Entry, ...]] = []
-    for gpu in night.gpus:
-        who, _, *rest = row(gpu, report)
-        rows.append((who, Badge(gpu.verdict, TONES[gpu.verdict]), *rest))
-    columns = tuple(Column(title, number=place > 1) for place, title in enumerate(HEADER))
+    titles, *told = zip(*columns_of(night, report), strict=True)
+    each: list[tuple[Entry, ...]] = [
+        (who, Badge(gpu.verdict, TONES[gpu.verdict]), *rest)
+        for gpu, (who, _, *rest) in zip(night.gpus, told, strict=True)
+    ]
+    columns = tuple(Column(title, number=place > 1) for place, title in enumerate(titles))
     findings = tuple(
         Finding(
             Badge(gpu.verdict, TONES[gpu.verdict]),
@@ -60,8 +61,8 @@ def burn_in(report: Report) -> Section | None:
         "What was injected": tuple(injected(night)),
     }
     findings += tuple(Finding(None, title, lines, opened=True) for title, lines in stands_on.items() if lines)
-    words = (f"Level {night.level}, {duration(night.duration_seconds)} asked for.", meaning(night))
-    return Section("burn-in", "Burn-in", words, tables=(table("Each device", columns, rows),), findings=findings)
+    words = (f"{asked(night)}.", meaning(night))
+    return Section("burn-in", "Burn-in", words, tables=(table("Each device", columns, each),), findings=findings)
 
 
 def held_against(report: Report) -> Section | None:
@@ -85,7 +86,7 @@ def _held(report: Report) -> Iterator[Table]:
         yield table("Thresholds", header, rows)
     if report.costs:
         header = (*texts("Cell", "A million"), *numbers("Price", "Energy"))
-        note = f"At {report.costs[0].price_per_hour:g} an hour of each device, in the currency of that price."
+        note = " ".join(priced(report))
         yield table("Costs", header, [cost_row(one, called) for one in report.costs], note)
 
 

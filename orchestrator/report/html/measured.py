@@ -20,8 +20,6 @@ from orchestrator.report.text_gpus import groups, label, labels
 from protocol.cell import Workload
 
 LONGEST_NAME: Final = 60
-MOST_MODELS: Final = 60
-"""In one chart."""
 
 Figures = Mapping[str, Mapping[str, Mapping[int, float]]]
 """Choice → model → batch size → figure."""
@@ -70,7 +68,7 @@ def figures(report: Report, read: Callable[[Measured], float | None], *phases: W
     return {
         choice: {
             model: {batch: median(known) for batch, known in sorted(batches.items())}
-            for model, batches in list(models.items())[:MOST_MODELS]
+            for model, batches in models.items()
         }
         for choice, models in values.items()
     }

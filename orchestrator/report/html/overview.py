@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from typing import Final
 
 from orchestrator.configuration.naming import counted
-from orchestrator.configuration.presets import TRIAGE
 from orchestrator.health.verdict import Verdict
 from orchestrator.report.health import DeviceHealth, NodeHealth
 from orchestrator.report.html.view import (
@@ -24,9 +23,11 @@ from orchestrator.report.html.view import (
     texts,
 )
 from orchestrator.report.model import GpuInfo, Report
-from orchestrator.report.numbers import NOT_AVAILABLE, duration, number, share, unit
+from orchestrator.report.numbers import NOT_AVAILABLE, difference, duration, number, share, unit
+from orchestrator.report.text_burn_in import asked
 from orchestrator.report.text_gpus import facts_of, groups, label, label_of, labels
 from orchestrator.report.text_health import findings
+from orchestrator.report.text_night import answer
 from protocol.exit_codes import ExitCode
 
 LEAST_AXES: Final = 3
@@ -47,14 +48,23 @@ _RUN: Final = {
 
 
 def verdict(report: Report) -> Badge:
-    """How the run ended, in a word."""
+    """How the run ended, in a word; of a burn-in what it says of the GPUs."""
+    if report.burn_in is not None:
+        return Badge(answer(report.burn_in, report), TONES[report.burn_in.verdict])
     return Badge(report.verdict.word.upper(), _RUN.get(ExitCode(report.verdict.exit_code), Tone.BAD))
 
 
 def heading(report: Report) -> str:
     """What was measured, and where: "8 x NVIDIA H200 on node-01"."""
     kinds = [f"{len(group.devices)} x {group.shown.gpu_name}" for group in groups(report)]
-    return f"{' and '.join(kinds)} on {report.metadata.hostname}"
+    what = "Burn-in of " if report.burn_in is not None else ""
+    return f"{what}{' and '.join(kinds)} on {report.metadata.hostname}"
+
+
+def meaning(report: Report) -> str:
+    """What the verdict says in full; of a burn-in the time at work comes first."""
+    ended = f"Exit code {report.verdict.exit_code}: {report.verdict.meaning}"
+    return ended if report.burn_in is None else f"{asked(report.burn_in)}. {ended}"
 
 
 def facts(report: Report) -> Iterator[tuple[str, str]]:
@@ -95,7 +105,7 @@ def notices(report: Report) -> Iterator[str]:
 
 
 def cards(report: Report) -> Iterator[Card]:
-    """The run in a few figures; what nobody knows has no card, but the score says why there is none."""
+    """The run in a few figures; what nobody knows has no card."""
     summary, cells = report.summary, report.summary.cells
     for group in groups(report):
         device = group.shown
@@ -106,7 +116,7 @@ def cards(report: Report) -> Iterator[Card]:
         "degraded": cells.degraded,
         "do not fit": cells.does_not_fit,
         "failed": cells.failed,
-        "dropped": cells.dropped,
+        "dropped for want of time": cells.dropped,
         "missing": cells.missing,
         "measured as another size": cells.referred,
     }
@@ -117,7 +127,7 @@ def cards(report: Report) -> Iterator[Card]:
         where = f", {label_of(best.gpu_uuid, report)}" if len(report.gpu_info) > 1 else ""
         of = f"{best.model}, {best.phase}, {best.precision}, batch {best.batch_size}{where}"
         yield Card("Best throughput", f"{number(best.throughput)} smp/s", of)
-    if report.burn_in is None and (summary.overall_score is not None or report.test_configuration.preset != TRIAGE):
+    if summary.overall_score is not None:
         yield Card("Score", number(summary.overall_score), summary.score_note)
     if summary.peak_memory_usage_mb is not None:
         yield Card("Peak memory", unit(summary.peak_memory_usage_mb, "MB"))
@@ -179,6 +189,9 @@ def _facts(report: Report) -> Table:
         (label(device), *(found[name] or "" for name in names))
         for device, found in zip(report.gpu_info, known, strict=True)
     ]
+    if not names:
+        of_all = [(name, value) for name, value in known[0].items() if value]
+        return table("What is known of each device", texts("What", labels(report.gpu_info)), of_all)
     shared = f"All: {', '.join(alike)}." if alike else ""
     return table("What is known of each device", texts("Id", *names), rows, shared)
 
@@ -196,14 +209,14 @@ def score(report: Report) -> Chart:
     }
     series = (Series("this run", tuple(ratios.values())), Series("baseline", (100.0,) * len(ratios)))
     against = f"{found.baseline} ({found.baseline_gpu}, {found.baseline_date})"
-    rows = [(name, f"{ratio - 100:+.1f}%") for name, ratio in ratios.items()]
+    rows = [(name, difference(ratio - 100)) for name, ratio in ratios.items()]
     left_out = "; ".join(f"{counted(cells, 'cell')} left out: {why}" for why, cells in found.not_comparable.items())
     return Chart(
         "score",
         f"Score against {against}",
         Kind.RADAR if len(ratios) >= LEAST_AXES else Kind.BARS,
-        f"{says} Overall score: {number(found.overall_score)}.",
+        f"{says} Overall score: {'; '.join(filter(None, (number(found.overall_score), found.note)))}.",
         (Bars("ratio", "", tuple(ratios), series),),
-        table("Against the baseline", (*texts("Model"), *numbers("Difference")), rows, left_out or found.note),
+        table("Against the baseline", (*texts("Model"), *numbers("Difference")), rows, left_out),
         "" if ratios else NOT_AVAILABLE,
     )

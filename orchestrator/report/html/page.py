@@ -15,7 +15,7 @@ from orchestrator.report.html.course import course
 from orchestrator.report.html.failures import failures, not_measured
 from orchestrator.report.html.fitting import fitted
 from orchestrator.report.html.further import burn_in, held_against, overhead
-from orchestrator.report.html.overview import cards, devices, facts, heading, notices, score, verdict
+from orchestrator.report.html.overview import cards, devices, facts, heading, meaning, notices, score, verdict
 from orchestrator.report.html.performance import performance
 from orchestrator.report.html.spread import spread
 from orchestrator.report.html.view import Page, Section
@@ -55,10 +55,10 @@ def page(report: Report, timeline: Timeline) -> Page:
         overhead(report),
     )
     return Page(
-        title=f"{report.verdict.word}: {heading(report)}",
+        title=f"{verdict(report).text}: {heading(report)}",
         heading=heading(report),
         verdict=verdict(report),
-        meaning=f"Exit code {report.verdict.exit_code}: {report.verdict.meaning}",
+        meaning=meaning(report),
         reasons=report.verdict.reasons,
         notices=tuple(notices(report)),
         elsewhere="report.json",

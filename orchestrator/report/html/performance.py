@@ -28,6 +28,8 @@ from orchestrator.report.text_probes import rates
 from orchestrator.report.text_remarks import SHORT
 from protocol.cell import Workload
 
+MOST_MODELS: Final = 60
+"""In one chart of bars or fields."""
 MOST_LINES: Final = 8
 """Curves in one chart: more cannot be told apart by their colours."""
 _UNITS: Final = {Workload.INFERENCE: "smp/s", Workload.TRAINING: "smp/s", Workload.GENERATION: "tok/s"}
@@ -74,7 +76,8 @@ def throughput(metric: Measured) -> float | None:
 
 
 def _throughput(rates: Sequence[Rates], over: str) -> Chart:
-    plots = tuple(Bars(choice, unit_of, tuple(models), tuple(_by_batch(models))) for choice, unit_of, models in rates)
+    drawn = [Rates(choice, unit_of, dict(list(models.items())[:MOST_MODELS])) for choice, unit_of, models in rates]
+    plots = tuple(Bars(choice, unit_of, tuple(models), tuple(_by_batch(models))) for choice, unit_of, models in drawn)
     rows = [
         (choice, model, str(batch), number(value), unit_of)
         for choice, unit_of, models in rates
@@ -91,7 +94,14 @@ def _throughput(rates: Sequence[Rates], over: str) -> Chart:
         table("Throughput", header, rows),
         "" if plots else "No model has a throughput in this run.",
         "What",
+        _left_out({one.choice: len(one.models) for one in rates}),
     )
+
+
+def _left_out(counts: Mapping[str, int]) -> str:
+    """What a chart does not draw. counts: its models, under each name that a reader picks."""
+    more = [f"{count - MOST_MODELS} more of {name}" for name, count in counts.items() if count > MOST_MODELS]
+    return f"The first {MOST_MODELS} models are drawn. Not drawn: {'; '.join(more)}." if more else ""
 
 
 def _by_batch(models: Mapping[str, Mapping[int, float]]) -> Iterator[Series]:
@@ -103,6 +113,7 @@ def _by_batch(models: Mapping[str, Mapping[int, float]]) -> Iterator[Series]:
 def _iterations(report: Report, over: str) -> Chart:
     parts = {part: measured.figures(report, _reader(field), Workload.TRAINING) for part, field in _PARTS.items()}
     plots, rows = [], []
+    counts: dict[str, int] = {}
     for choice, models in parts["forward"].items():
         for batch in sorted({batch for batches in models.values() for batch in batches}, reverse=True):
             names = tuple(model for model, batches in models.items() if batch in batches)
@@ -110,8 +121,9 @@ def _iterations(report: Report, over: str) -> Chart:
                 part: tuple(found.get(choice, {}).get(name, {}).get(batch) for name in names)
                 for part, found in parts.items()
             }
-            series = tuple(Series(part, of) for part, of in columns.items())
-            plots.append(Bars(f"{choice}, batch {batch}", "ms", names, series))
+            series = tuple(Series(part, of[:MOST_MODELS]) for part, of in columns.items())
+            plots.append(Bars(f"{choice}, batch {batch}", "ms", names[:MOST_MODELS], series))
+            counts[plots[-1].name] = len(names)
             rows += [
                 (choice, name, str(batch), *(number(of[place]) for of in columns.values()))
                 for place, name in enumerate(names)
@@ -126,6 +138,7 @@ def _iterations(report: Report, over: str) -> Chart:
         table("Time of a training iteration", header, rows),
         "" if plots else "Nothing was trained in this run (--phases training).",
         "What",
+        _left_out(counts),
     )
 
 
@@ -138,9 +151,11 @@ def _memory(report: Report, over: str) -> Chart:
     found = measured.figures(report, lambda metric: metric.peak_memory_mb, *_UNITS)
     without = _without(report)
     plots, rows = [], []
+    counts: dict[str, int] = {}
     for choice in dict.fromkeys((*found, *without)) if found else ():
         ran, other = found.get(choice, {}), without.get(choice, {})
-        models = tuple(dict.fromkeys((*ran, *other)))[: measured.MOST_MODELS]
+        models = tuple(dict.fromkeys((*ran, *other)))
+        counts[choice] = len(models)
         batches = sorted({batch for of in (ran, other) for model in models for batch in of.get(model, ())})
         fields = {
             (model, batch): ran.get(model, {}).get(batch, other.get(model, {}).get(batch))
@@ -148,10 +163,11 @@ def _memory(report: Report, over: str) -> Chart:
             for batch in batches
         }
         boxes = tuple(
-            _box(batches.index(batch), models.index(model), f"{model}, batch {batch}", field)
-            for (model, batch), field in fields.items()
+            _box(batches.index(batch), row, f"{model}, batch {batch}", fields[model, batch])
+            for row, model in enumerate(models[:MOST_MODELS])
+            for batch in batches
         )
-        plots.append(Heat(choice, tuple(f"b{batch}" for batch in batches), models, boxes))
+        plots.append(Heat(choice, tuple(f"b{batch}" for batch in batches), models[:MOST_MODELS], boxes))
         rows += [
             (choice, model, str(batch), _MEANS[field][1] if isinstance(field, Status) else number(field))
             for (model, batch), field in fields.items()
@@ -167,6 +183,7 @@ def _memory(report: Report, over: str) -> Chart:
         table("Peak memory", header, rows),
         "" if plots else "No memory was measured in this run.",
         "What",
+        _left_out(counts),
     )
 
 

@@ -34,6 +34,7 @@ from orchestrator.report.text_spread import (
     notes,
     speed_percent,
 )
+from orchestrator.report.text_stragglers import MEANS_OF_LAUNCHES
 from orchestrator.stats.siblings import Verdict
 
 MOST_CELLS: Final = 60
@@ -126,14 +127,14 @@ def _standings(report: Report, names: dict[str, str]) -> Iterator[Table]:
         yield table("Who is slower than its identical siblings", columns, rows)
     lost = sorted(report.full_node, key=lambda one: -(one.lost_percent or 0.0))
     if lost:
-        columns = (*texts("Device", "Cell"), *numbers("Alone", "All at work", "Lost"), *texts("Not comparable"))
-        yield table("What a full node loses", columns, [_lost(one, names) for one in lost])
+        columns = (*texts("Device", "Cell"), *numbers("Alone", "All at work", "Lost"), *texts("Remark"))
+        yield table("What a full node loses", columns, [_lost(one, names) for one in lost], MEANS_OF_LAUNCHES)
 
 
 def _lost(one: FullNode, names: dict[str, str]) -> tuple[str, ...]:
     units = UNITS[one.metric]
     figures = (unit(one.solo, units), unit(one.loaded, units), share(one.lost_percent))
-    return (names[one.gpu_uuid], one.cell, *figures, one.not_comparable or "")
+    return (names[one.gpu_uuid], one.cell, *figures, one.remark)
 
 
 def _heat(cells: Sequence[tuple[str, Spread]], names: dict[str, str], flagged: set[str] | None) -> Heat:

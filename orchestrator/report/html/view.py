@@ -247,7 +247,7 @@ Plot = Bars | Heat | Curves | Course | Spans | Ratios | OverRuns
 class Chart:
     """A chart, and a table that says the same. empty: why there is nothing to draw, in place of both.
 
-    choice: what a reader chooses between, where there are several plots.
+    choice: what a reader chooses between, where there are several plots. left_out: what the table alone has, in words.
     """
 
     id: str
@@ -258,6 +258,7 @@ class Chart:
     table: Table | None = None
     empty: str = ""
     choice: str = ""
+    left_out: str = ""
 
 
 @dataclass(frozen=True)
@@ -293,7 +294,10 @@ class Section:
 
 @dataclass(frozen=True)
 class Cells:
-    """The table of all cells. narrowed: columns that a reader chooses by. ranks: of each row, the lowest first."""
+    """The table of all cells. narrowed: columns that a reader chooses by. ranks: of each row, the lowest first.
+
+    Its last column are remarks. The page shows each on a line of its own below its row, to be read at any width.
+    """
 
     table: Table
     narrowed: tuple[int, ...]

@@ -11,6 +11,7 @@ import re
 import statistics
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -18,14 +19,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.configuration.resolved import ReportFormat
-from orchestrator.report import render
+from orchestrator.disk import reporting
+from orchestrator.report import parts, render
 from orchestrator.report.as_json import to_json
 from orchestrator.report.html.page import page
 from orchestrator.report.html.view import Page, said
+from orchestrator.report.launch_samples import Samples
 from orchestrator.report.model import Report
 from orchestrator.report.numbers import number
 from orchestrator.report.timeline import NOTHING_KEPT
-from tests.fakes.reports import MAIN, PHASES, burnt_in, changed, measured, scanned
+from tests.fakes.reports import (
+    MAIN,
+    PHASES,
+    burnt_in,
+    changed,
+    launches_of,
+    measured,
+    measured_run,
+    scanned,
+    scanned_run,
+)
+from tests.fakes.runs import FakeRun
 
 FIGURES: Final = {
     "throughput_samples_per_sec": ("Throughput", "Throughput", "smp/s"),
@@ -54,6 +68,22 @@ TIMES: Final = {
     "probe": ("total_iteration_time_ms",),
 }
 
+MEANS: Final = {
+    "load": {"iteration": "model_load_time_ms", "weights": "weights_time_ms"},
+    "inference": {
+        "iteration": "total_iteration_time_ms",
+        "forward": "forward_time_ms",
+        "latency": "inference_latency_ms",
+    },
+    "training": {
+        "forward": "forward_time_ms",
+        "backward": "backward_time_ms",
+        "optimizer": "optimize_step_time_ms",
+    },
+    "generation": {"first_token": "time_to_first_token_ms", "inter_token": "inter_token_mean_ms"},
+}
+"""By phase: the figures in JSON that are the median over the launches of the mean of a series."""
+
 Cells = dict[str, dict[str, Any]]
 
 
@@ -78,7 +108,7 @@ def agree(report: Report) -> None:
     statuses = {entry["cell"]: entry["status"] for entry in told["cells"]}
     assert {cell: metric["status"] for cell, metric in known.items()} == statuses
     csv_agrees(render(report, ReportFormat.CSV).decode(), known)
-    samples_agree(render(report, ReportFormat.SAMPLES).decode(), known)
+    samples_agree(of_samples(report, launches_of(report)), known)
     pytorch_agrees(json.loads(render(report, ReportFormat.PYTORCH)), told, known)
     markdown_agrees(render(report, ReportFormat.MD).decode(), told, known)
     text_agrees(render(report, ReportFormat.TXT).decode(), told, known)
@@ -94,7 +124,7 @@ def agree_on_cells(report: Report) -> None:
     rows = list(csv.DictReader(io.StringIO(render(report, ReportFormat.CSV).decode())))
     curves = {name: [row for row in rows if row["Scan"] == name] for name in ("N/A", "fits", "best", "does not fit")}
     assert Counter(tuple(row[name] for name in of_csv) for row in (*curves["N/A"], *curves["best"])) == expected
-    samples = csv.DictReader(io.StringIO(render(report, ReportFormat.SAMPLES).decode()))
+    samples = of_samples(report, launches_of(report))
     assert Counter({row["Cell"]: tuple(row[name] for name in of_csv) for row in samples}.values()) == expected
     table = page(report, NOTHING_KEPT).cells.table
     columns = [column.title for column in table.columns]
@@ -146,18 +176,61 @@ def csv_agrees(text: str, known: Cells) -> None:
     assert Counter(map(of_csv, csv.DictReader(io.StringIO(text)))) == Counter(expected)
 
 
-def samples_agree(text: str, known: Cells) -> None:
-    """The launches of each cell, whose median is its figure; a row without a sample for the others."""
+def of_samples(report: Report, samples: Samples) -> list[dict[str, str]]:
+    """The rows of the long form."""
+    text = b"".join(parts(report, ReportFormat.SAMPLES, samples=samples)).decode()
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def by_cell(rows: list[dict[str, str]]) -> dict[str, list[dict[str, str]]]:
+    """The rows of each cell."""
     found: dict[str, list[dict[str, str]]] = {}
-    for row in csv.DictReader(io.StringIO(text)):
+    for row in rows:
         found.setdefault(row["Cell"], []).append(row)
+    return found
+
+
+def samples_agree(rows: list[dict[str, str]], known: Cells) -> None:
+    """The figures of the launches of each cell, whose median is its own; a row without a sample for the others."""
+    found = by_cell(rows)
     assert found.keys() == known.keys()
-    for cell, rows in found.items():
-        assert {row["Status"] for row in rows} == {known[cell]["status"]}
-        values = [float(row["Value"]) for row in rows if row["Value"] != "N/A"]
-        assert values == known[cell]["launch_values"]
+    for cell, its in found.items():
+        metric = known[cell]
+        assert {row["Status"] for row in its} == {metric["status"]}
+        figures = [row for row in its if row["Counts"] == "True" and row["Series"] in MAIN[metric["phase"]]]
+        values = [float(row["Value"]) for row in figures]
+        assert values == metric["launch_values"]
+        assert (its[0]["Launch"] == its[0]["Value"] == "N/A") == (not values)
         if values:
-            assert_equal(statistics.median(values), known[cell][rows[0]["Metric"]])
+            assert_equal(statistics.median(values), metric[figures[0]["Series"]])
+
+
+def each_sample_agrees(rows: list[dict[str, str]], known: Cells) -> int:
+    """What JSON says of the samples of each cell is what they are: number, median, extremes, outliers, means."""
+    seen = 0
+    for cell, its in by_cell(rows).items():
+        metric = known[cell]
+        counted = [row for row in its if row["Counts"] == "True"]
+        for series, name in (("iteration", "iteration_time"), ("forward", "forward_time")):
+            times = [float(row["Value"]) for row in counted if row["Series"] == series]
+            told = metric["statistics"] or {}
+            assert (statistics.median(times) if times else None) == told.get(f"{name}_p50_ms")
+            assert (min(times, default=None), max(times, default=None)) == (
+                *(told.get(f"{name}_min_ms"), told.get(f"{name}_max_ms")),
+            )
+            seen += len(times)
+        outliers = [row["Outlier"] for row in counted if row["Series"] == "iteration"]
+        if outliers:
+            assert (outliers.count("True"), len(outliers)) == (told["outliers"], told["values"])
+        for series, name in MEANS.get(metric["phase"], {}).items():
+            launches: dict[str, list[float]] = {}
+            for row in counted:
+                if row["Series"] == series:
+                    launches.setdefault(row["Launch"], []).append(float(row["Value"]))
+            assert len(launches) == (metric["launches"] if metric[name] is not None else 0)
+            if launches:
+                assert_equal(statistics.median(map(statistics.fmean, launches.values())), metric[name])
+    return seen
 
 
 def pytorch_agrees(records: list[dict[str, Any]], told: dict[str, Any], known: Cells) -> None:
@@ -195,7 +268,9 @@ def markdown_agrees(text: str, told: dict[str, Any], known: Cells) -> None:
         assert row["Rate"] == ("N/A" if phase == "load" else with_unit(metric[name], unit))
         time_ms = next((metric[time] for time in TIMES[phase] if metric[time] is not None), None)
         assert row["Time"] == with_unit(time_ms, "ms")
-        assert row["Peak memory"] == with_unit(metric["peak_memory_mb"], "MB")
+        assert row["Memory"] == with_unit(metric["memory_allocated_mb" if phase == "load" else "peak_memory_mb"], "MB")
+        if phase in ("load", "probe"):
+            assert row["Batch"] == "N/A"
     failures = re.search(r"^Launches without a result: (\d+)\.$", text, re.MULTILINE)
     assert (int(failures[1]) if failures else 0) == len(told["failures"])
     if failures:
@@ -277,6 +352,18 @@ def test_all_formats_say_the_same() -> None:
     assert len(cells(json.loads(to_json(made)))) == len(made.cells) > 10
     assert made.failures
     agree(made)
+
+
+@pytest.mark.parametrize("make", [measured_run, scanned_run])
+def test_every_sample_makes_up_what_the_report_says(tmp_path: Path, make: Callable[[Path], FakeRun]) -> None:
+    """Medians, extremes and outliers of the samples are those in JSON, and so is what cells are compared by."""
+    made = reporting.make_all(make(tmp_path / "run").paths)
+    known = cells(json.loads(to_json(made.report)))
+    rows = [row for row in of_samples(made.report, made.samples) if row["Cell"] in known]
+    assert each_sample_agrees(rows, known) > 1_000
+    for cell, its in by_cell(rows).items():
+        figures = [row for row in its if row["Series"] in MAIN[known[cell]["phase"]] and row["Counts"] == "True"]
+        assert [float(row["Value"]) for row in figures if row["Sample"] == "N/A"] == known[cell]["launch_values"]
 
 
 @settings(max_examples=60, deadline=None)

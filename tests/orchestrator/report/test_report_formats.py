@@ -1,7 +1,5 @@
-"""The formats for places other than a terminal: Markdown, a row for each launch, PyTorch's benchmark database."""
+"""The formats for places other than a terminal: Markdown, PyTorch's benchmark database."""
 
-import csv
-import io
 import json
 import re
 from pathlib import Path
@@ -15,13 +13,13 @@ from orchestrator.configuration.resolved import ReportFormat
 from orchestrator.report import publish
 from orchestrator.report.as_markdown import to_markdown
 from orchestrator.report.as_pytorch import to_pytorch
-from orchestrator.report.as_samples import to_samples
 from orchestrator.report.comparisons import Met, ThresholdResult
 from orchestrator.report.files import target
 from orchestrator.report.model import Report
 from protocol.cell import Precision, Workload
 from protocol.failure import Category
 from tests.fakes.nights import Night
+from tests.fakes.reports import launches_of
 from tests.fakes.runs import FakeRun, gpus, shipped
 
 HOSTILE: Final = "a|b `c` <script>x</script> *d* [e](http://f) @everyone #1 $x$ www.g.org\n# h\x1b[31m"
@@ -115,21 +113,6 @@ def test_markdown_has_the_gravest_threshold_first(tmp_path: Path) -> None:
         "| quick | none | &lt; 100 ms | N/A | not measured | no such cell |",
         f"| quick | {cell} | &lt; 100 ms | 12.5 ms | met |  |",
     ]
-
-
-# ── a row for each launch ─────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def test_each_launch_has_a_row_and_a_cell_without_figures_too(tmp_path: Path) -> None:
-    """Samples are numbered, in full digits; text never becomes a formula."""
-    report = made(tmp_path, name="=1+1")
-    rows = list(csv.DictReader(io.StringIO(to_samples(report))))
-    by_status = {status: [row for row in rows if row["Status"] == status] for status in ("ok", "failed")}
-    assert [row["Sample"] for row in by_status["ok"]] == ["1", "2"] * 3
-    assert [(row["Sample"], row["Value"]) for row in by_status["failed"]] == [("N/A", "N/A")]
-    first = report.results[0].inference_metrics["batch_size_8"].launch_values
-    assert tuple(float(row["Value"]) for row in rows[:2]) == first
-    assert {row["GPU_Name"] for row in rows} == {"'=1+1"}
 
 
 # ── PyTorch's benchmark database ──────────────────────────────────────────────────────────────────────────────────────
@@ -252,6 +235,6 @@ def test_each_format_has_its_own_name_beside_the_others(name: str, kind: ReportF
 def test_all_formats_are_published_side_by_side(tmp_path: Path) -> None:
     """None in the place of another."""
     report = made(tmp_path / "run")
-    written = publish(report, tmp_path / "out" / "x.json", tuple(ReportFormat))
+    written = publish(report, tmp_path / "out" / "x.json", tuple(ReportFormat), samples=launches_of(report))
     assert sorted(path.name for path in written) == sorted(f"x.{kind}" for kind in ReportFormat)
     assert msgspec.json.decode((tmp_path / "out" / "x.json").read_bytes(), type=Report) == report

@@ -109,7 +109,7 @@ def test_the_summary_names_the_device_and_what_happened_alone(tmp_path: Path) ->
     run.measured(run.cell(batch_size=4, device=1), forward_ms=1.0)
     text = " ".join(to_text(run.report()).split())
     assert "Best Throughput: resnet50 @ batch_size=4 (4000." in text
-    assert "samples/sec, inference, fp32, GPU 1)" in text
+    assert "smp/s, inference, fp32, GPU 1)" in text
     assert (
         "Cells: 6 planned, 2 ok, 1 degraded (measured at a smaller batch size), "
         "1 referred (measured as another planned batch size), 2 missing "

@@ -10,6 +10,7 @@ import pytest
 from orchestrator import report
 from orchestrator.configuration import catalogue
 from orchestrator.configuration.resolved import ReportFormat
+from orchestrator.disk import reporting
 from orchestrator.errors import StorageError
 from orchestrator.report.as_json import schema, to_json
 from orchestrator.report.files import keep_old
@@ -108,7 +109,8 @@ def test_formats_are_written_into_the_run(tmp_path: Path) -> None:
     """Rendering again replaces what was rendered before, and leaves nothing else behind."""
     run = runs(tmp_path)[0]
     for _ in range(2):
-        report.write(run.report(), run.paths, ReportFormat)
+        made = reporting.make_all(run.paths)
+        report.write(made.report, run.paths, ReportFormat, samples=made.samples)
     names = sorted(path.name for path in run.paths.folder.iterdir() if "report" in path.name)
     assert names == sorted(f"report.{kind}" for kind in ReportFormat)
 

@@ -1,5 +1,7 @@
 "use strict";
-/* The table of all cells: sorted by its headings, narrowed down by words and choices, exported as it is shown. */
+/* The table of all cells: sorted by its headings, narrowed down by words and choices, exported as it is shown.
+
+   A remark is a row of its own below the row that it is about: it moves, hides and is exported with it. */
 
 (() => {
   const table = document.getElementById("cells-table");
@@ -7,9 +9,12 @@
   const headings = [...table.tHead.rows[0].cells];
   const words = document.getElementById("cells-words");
   const choices = [...document.querySelectorAll("#cells-filters select")];
-  const rows = [...body.rows].map((row) => {
-    const texts = [...row.cells].map((cell) => cell.textContent.trim());
-    return { row, texts, all: texts.join(" ").toLowerCase() };
+  const text = (cell) => cell.textContent.trim();
+  const isRemark = (row) => row !== null && row.classList.contains("remark");
+  const rows = [...body.rows].filter((row) => !isRemark(row)).map((row) => {
+    const below = isRemark(row.nextElementSibling) ? [row.nextElementSibling] : [];
+    const texts = [...[...row.cells].map(text), below.map(text).join("")];
+    return { parts: [row, ...below], texts, all: texts.join(" ").toLowerCase() };
   });
   const natural = new Intl.Collator("en", { numeric: true }).compare;
   let shown = rows;
@@ -21,8 +26,9 @@
       (one) => wanted.every((word) => one.all.includes(word)) && fixed.every(([column, value]) => one.texts[column] === value)
     );
     const kept = new Set(shown);
-    for (const one of rows) one.row.hidden = !kept.has(one);
-    const said = shown.length === rows.length ? `${rows.length} cells` : `${shown.length} of ${rows.length} cells`;
+    for (const one of rows) for (const part of one.parts) part.hidden = !kept.has(one);
+    const all = rows.length === 1 ? "1 cell" : `${rows.length} cells`;
+    const said = shown.length === rows.length ? all : `${shown.length} of ${all}`;
     document.getElementById("cells-count").textContent = said;
   }
 
@@ -42,7 +48,7 @@
     const way = heading.getAttribute("aria-sort") === "ascending" ? "descending" : "ascending";
     for (const one of headings) one.setAttribute("aria-sort", one === heading ? way : "none");
     rows.sort(compare(column, heading.classList.contains("n"), way === "ascending" ? 1 : -1));
-    body.append(...rows.map((one) => one.row));
+    body.append(...rows.flatMap((one) => one.parts));
     filter();
   }
 
@@ -53,7 +59,7 @@
   }
 
   function save() {
-    const lines = [headings.map((heading) => heading.textContent.trim()), ...shown.map((one) => one.texts)];
+    const lines = [[...headings.map(text), table.dataset.remarks], ...shown.map((one) => one.texts)];
     const csv = lines.map((line) => line.map(field).join(",") + "\n").join("");
     const link = document.createElement("a");
     link.href = URL.createObjectURL(new Blob([csv], { type: "text/csv;charset=utf-8" }));

@@ -27,8 +27,10 @@ SHAPES = (
     "return document.querySelectorAll(`#plot-${arguments[0]} svg :is(path, rect, circle, polygon, polyline)`).length"
 )
 WIDTHS = "return [document.documentElement.scrollWidth, document.documentElement.clientWidth]"
-COLUMN = """return [...document.querySelectorAll("#cells-table tbody tr:not([hidden])")]
+COLUMN = """return [...document.querySelectorAll("#cells-table tbody tr:not([hidden], .remark)")]
     .map((row) => row.cells[arguments[0]].textContent)"""
+REMARKS = """return [...document.querySelectorAll("#cells-table tbody tr.remark:not([hidden])")]
+    .map((row) => row.textContent.trim())"""
 SORT = "document.querySelectorAll('#cells-table th button')[arguments[0]].click()"
 FIGURE, PHASE = 8, 2
 RESET = """document.getElementById("cells-filters").reset();
@@ -126,6 +128,63 @@ def test_the_slow_gpu_stands_out(page: Browser) -> None:
     assert sum(text.startswith("▼") for text in texts) == frames > 30
 
 
+PAIRS = """return [...document.querySelectorAll("#cells-table tbody tr.remark:not([hidden])")]
+    .map((row) => [row.previousElementSibling.innerText, row.textContent.trim()])"""
+BOXES = """const box = document.querySelector("#cells .scroll").getBoundingClientRect();
+    return [...document.querySelectorAll("#cells-table .remark:not([hidden]) p")].map((one) => {
+        const { left, right } = one.getBoundingClientRect();
+        return left >= box.left && right <= box.right;
+    })"""
+
+
+def test_a_remark_goes_with_its_row_and_is_read_without_scrolling(page: Browser) -> None:
+    """Below the row that it is about, however rows are sorted and wherever the table was scrolled, at any width."""
+    page.driver.find_element("id", "cells-words").send_keys("failed")
+    before = page.run(PAIRS)
+    assert len(before) == 4
+    page.run(SORT, 0)
+    page.run(SORT, 0)
+    after = page.run(PAIRS)
+    assert (after != before, sorted(after)) == (True, sorted(before))
+    page.driver.find_element("id", "cells-words").send_keys(" nothing such")
+    assert page.run(PAIRS) == []
+    page.run(RESET)
+    assert sorted(page.run(PAIRS)) == sorted(before)
+    page.run("document.querySelector('#cells .scroll').scrollLeft = 300")
+    for width in (1400, 390):
+        page.emulate(width=width)
+        assert page.run(BOXES) == [True] * 4, width
+    page.emulate()
+    page.run("document.querySelector('#cells .scroll').scrollLeft = 0")
+
+
+def test_no_chapter_is_cut_off_above_the_page(page: Browser) -> None:
+    """The bar has all of them in sight on a desk; on a phone it fades where there are more."""
+    beyond = """const edge = document.querySelector(".top .wide").getBoundingClientRect().right;
+        const ends = [...document.querySelectorAll("nav a")].map((one) => one.getBoundingClientRect().right);
+        return ends.filter((end) => end > edge).length"""
+    for width in (1400, 800):
+        page.emulate(width=width)
+        assert page.run(beyond) == 0, width
+    page.emulate(width=390)
+    assert page.run(beyond) > 0
+    assert page.run("return getComputedStyle(document.querySelector('nav')).maskImage").startswith("linear-gradient")
+    page.emulate()
+
+
+def test_one_cell_is_no_plural(browser: Browser, tmp_path: Path) -> None:
+    """With scripts and without."""
+    run = FakeRun(tmp_path / "run", batch_sizes=(8,))
+    run.everything()
+    path = tmp_path / "one.html"
+    path.write_bytes(to_html(run.report(), NOTHING_KEPT))
+    assert 'role="status">1 cell</p>' in path.read_text()
+    browser.open(path)
+    assert browser.driver.find_element("id", "cells-count").text == "1 cell"
+    browser.driver.find_element("id", "cells-words").send_keys("nothing such")
+    assert browser.driver.find_element("id", "cells-count").text == "0 of 1 cell"
+
+
 def natural(name: str) -> list[tuple[int, str]]:
     """Words and numbers apart: resnet50 comes before resnet101."""
     parts = re.split(r"(\d+)", name)
@@ -183,7 +242,10 @@ def test_what_is_shown_is_exported(page: Browser) -> None:
     header, *rows = exported(page)
     assert header[:3] == ["GPU", "Model", "Phase"]
     assert len(rows) == 4
-    assert [list(row) for row in zip(*(shown(page, column) for column in range(len(header))), strict=True)] == rows
+    columns = [shown(page, column) for column in range(len(header) - 1)]
+    assert [list(row[:-1]) for row in rows] == [list(row) for row in zip(*columns, strict=True)]
+    assert [row[-1] for row in rows] == page.run(REMARKS)
+    assert (header[-1], all(row[-1] for row in rows)) == ("Remarks", True)
 
 
 def test_numbers_are_written_as_in_the_text_report(page: Browser) -> None:
@@ -329,7 +391,7 @@ def test_a_burn_in_has_a_page_of_its_own(browser: Browser, tmp_path: Path) -> No
     night.well()
     night.finish()
     path = tmp_path / "night.html"
-    path.write_bytes(to_html(*reporting.make_all(night.paths)))
+    path.write_bytes(to_html(*reporting.make_all(night.paths)[:2]))
     browser.open(path)
     assert browser.run("return [...document.querySelectorAll('main h2')].map((one) => one.textContent)")[0] == "Burn-in"
     assert browser.printed()[:5] == b"%PDF-"

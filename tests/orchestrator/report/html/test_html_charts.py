@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,11 @@ import msgspec
 from orchestrator.disk import reporting
 from orchestrator.report.burn_in import InjectedReport
 from orchestrator.report.html import to_html
+from orchestrator.report.html.binding import bound
 from orchestrator.report.html.course import course
 from orchestrator.report.html.page import page
-from orchestrator.report.html.performance import performance
-from orchestrator.report.html.view import Chart, Curves, Heat, Section, said
+from orchestrator.report.html.performance import MOST_MODELS, performance
+from orchestrator.report.html.view import Bars, Chart, Curves, Heat, Section, said, shortened
 from orchestrator.report.model import Report
 from orchestrator.report.text_burn_in import evidence
 from orchestrator.report.timeline import NOTHING_KEPT, DeviceTimeline, Span, Timeline
@@ -55,7 +57,7 @@ def test_times_of_day_reach_the_script_whole(tmp_path: Path) -> None:
     run.measured(run.cell())
     run.samples()
     run.finish()
-    text = to_html(*reporting.make_all(run.paths)).decode()
+    text = to_html(*reporting.make_all(run.paths)[:2]).decode()
     found = re.search('id="plots">(.*?)</script>', text)
     assert found is not None
     plots: dict[str, Any] = json.loads(found[1])
@@ -79,6 +81,46 @@ def test_a_smaller_batch_stands_at_the_size_that_ran(tmp_path: Path) -> None:
     assert rows(chart(report, "memory"))[2][2:] == ["32", "ran at a smaller batch size for want of memory"]
     for name in ("throughput", "batches", "memory"):
         assert "What ran out of memory stands at the batch size that it ran at" in chart(report, name).says
+
+
+def test_models_that_a_chart_does_not_draw_are_counted_below_it(tmp_path: Path) -> None:
+    """Of each choice the first sixty are drawn, and the table has all of them; where all are drawn nothing is said."""
+    (model,) = shipped("resnet50")
+    several = [msgspec.structs.replace(model, name=f"model-{number}") for number in range(MOST_MODELS + 2)]
+    run = FakeRun(tmp_path, models=several, workloads=(Workload.INFERENCE, Workload.TRAINING), batch_sizes=(8,))
+    for cell in run.stored.plan.cells:
+        if (cell.model, cell.workload) != ("model-0", Workload.TRAINING):
+            run.measured(cell)
+    run.finish()
+    report = run.report()
+    both = "2 more of inference, fp32; 1 more of training, fp32"
+    beyond = {"throughput": both, "memory": "2 more of inference, fp32; 2 more of training, fp32"}
+    beyond["iterations"] = "1 more of training, fp32, batch 8"
+    text = to_html(report, NOTHING_KEPT).decode()
+    for name, words in beyond.items():
+        said_below = f"The first 60 models are drawn. Not drawn: {words}."
+        assert chart(report, name).left_out == said_below
+        below = text.partition(f'id="plot-{name}"')[2].partition("<details>")[0]
+        assert f"{said_below} The table has all of them.</p>" in below
+        drawn = [plot for plot in chart(report, name).plots if isinstance(plot, Bars | Heat)]
+        assert {len(plot.rows if isinstance(plot, Heat) else plot.categories) for plot in drawn} == {60}
+        listed = [row[1] for row in rows(chart(report, name)) if row[0] == "inference, fp32" or name == "iterations"]
+        assert listed == [one.name for one in several][name == "iterations" :]
+    assert {box.row for plot in chart(report, "memory").plots if isinstance(plot, Heat) for box in plot.boxes} == set(
+        range(60)
+    )
+    drawn_bars = chart(report, "throughput").plots[0]
+    assert isinstance(drawn_bars, Bars)
+    assert [len(one.values) for one in drawn_bars.series] == [60]
+    whole = page(report, NOTHING_KEPT)
+    models = performance(report)
+    cut = replace(
+        models, charts=tuple(replace(one, table=shortened(one.table, 5)) for one in models.charts if one.table)
+    )
+    text = bound(replace(whole, sections=(cut,))).decode()
+    assert ("Not drawn: " in text, "The table has all of them" in text) == (True, False)
+    few = msgspec.structs.replace(report, results=report.results[:60])
+    assert [chart(few, name).left_out for name in beyond] == ["", "", ""]
 
 
 def scanned(folder: Path) -> Report:

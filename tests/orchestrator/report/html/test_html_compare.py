@@ -22,7 +22,7 @@ HOSTILE = "</script><script>window.struck=1</script><!--<img src=x onerror=windo
 SHOWN_AS = HOSTILE.replace("\u2028", " ")
 MOST_BYTES = 3_000_000
 COLUMNS = "return [...document.querySelectorAll('#cells-table th')].map((one) => one.textContent.trim())"
-COLUMN = """return [...document.querySelectorAll("#cells-table tbody tr:not([hidden])")]
+COLUMN = """return [...document.querySelectorAll("#cells-table tbody tr:not([hidden], .remark)")]
     .map((row) => row.cells[arguments[0]].textContent)"""
 CHOOSE = "arguments[0].value = arguments[1]; arguments[0].dispatchEvent(new Event('change'))"
 DRAWN = """const box = document.getElementById("plot-ratios");
@@ -95,8 +95,8 @@ def test_the_verdict_and_the_exit_code_come_first(opened: Browser) -> None:
     texts = opened.run(
         "return [...document.querySelectorAll('main :is(.badge, h1, .meaning)')].map((e) => e.textContent)"
     )
-    assert texts[:3] == ["FAILED", "driver 570.86 -> 580.95", "Exit code 1: a verdict that fails the comparison"]
-    assert opened.driver.title == "FAILED: driver 570.86 -> 580.95"
+    assert texts[:3] == ["FAILED", "Driver 570.86 -> 580.95", "Exit code 1: a verdict that fails the comparison"]
+    assert opened.driver.title == "FAILED: Driver 570.86 -> 580.95"
     cards = opened.run("return [...document.querySelectorAll('.card')].map((one) => one.innerText.split('\\n'))")
     assert [one[:2] for one in cards[1:]] == [
         *(["SLOWER", "1"], ["FASTER", "1"], ["INCONCLUSIVE", "2"], ["SAME", "3"], ["NOT COMPARABLE", "1"])
@@ -194,7 +194,7 @@ def test_cells_are_sorted_narrowed_down_and_exported(opened: Browser) -> None:
         time.sleep(0.05)
     header, *rows = csv.reader(io.StringIO(path.read_text(encoding="utf-8")))
     path.unlink()
-    assert header == titles
+    assert header == [*titles, "Remarks"]
     assert [row[titles.index("Speed")] for row in rows] == column(opened, "Speed")
 
 

@@ -12,7 +12,8 @@ from click.testing import Result
 
 from orchestrator.compare import against
 from orchestrator.compare.against import Against
-from orchestrator.compare.thresholds import Figure, Threshold
+from orchestrator.compare.limited import Figure
+from orchestrator.compare.thresholds import Threshold
 from orchestrator.configuration.resolved import ReportFormat
 from orchestrator.disk.outcomes import Status
 from orchestrator.report import render

@@ -1,0 +1,192 @@
+"""report/one_page.py, text_burn_in.py: whatever a night of eight GPUs has found, its report is one page."""
+
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from orchestrator.health.judges import Action
+from orchestrator.health.verdict import GRAVEST_FIRST, Verdict
+from orchestrator.report import layout
+from orchestrator.report.as_text import to_text
+from orchestrator.report.burn_in import BurnInReport, GpuBurnIn, InjectedReport, LinksReport, ReasonReport
+from orchestrator.report.model import GpuInfo, Report
+from orchestrator.report.one_page import Paragraph, Rank, on_one_page
+from tests.fakes.nights import Night
+from tests.fakes.runs import gpus
+
+PAGE = 60
+CUT = "  all reasons, in full, are in the JSON report"
+WORDS = st.text("abc 漢0123456789:-", min_size=1, max_size=300).map(lambda text: " ".join(text.split())).filter(bool)
+LINK = {f"{what}_gb_per_second": 1.5 for what in ("copies", "all_reduce", "all_reduce_bus", "to_host", "to_device")}
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory: pytest.TempPathFactory) -> Report:
+    """The report of a night of eight GPUs."""
+    night = Night(tmp_path_factory.mktemp("night"), gpus(8), "10m")
+    night.work(last=8)
+    night.finish()
+    return night.report()
+
+
+def reason(verdict: Verdict, text: str, action: Action = Action.MONITOR) -> ReasonReport:
+    """One that speaks for it."""
+    return ReasonReport(verdict=verdict, text=text, action=action)
+
+
+def judged(gpu: GpuBurnIn, reasons: list[ReasonReport], **changes: Any) -> GpuBurnIn:
+    """The GPU with these reasons, gravest first, and what follows from them."""
+    told = tuple(sorted(reasons, key=lambda one: GRAVEST_FIRST.index(one.verdict)))
+    verdict, action = (told[0].verdict, told[0].action) if told else (Verdict.PASS, Action.NOTHING)
+    return replace(gpu, reasons=told, verdict=verdict, action=action, **changes)
+
+
+def found(report: Report, night: BurnInReport, told: list[str], injected: list[str], devices: list[GpuInfo]) -> Report:
+    """The report of that night, and what else it says of the run. told: of each GPU, before; and why the exit code."""
+    segments = (replace(report.metadata.segments[0], launches=9, stood_still_seconds=(17.0, 99.0, 25.0)),) * 3
+    faults = tuple(
+        InjectedReport(gpu_uuid=night.gpus[0].gpu_uuid, fault=one, found=True, outcome="found") for one in injected
+    )
+    links = LinksReport(
+        gpu_uuids=tuple(gpu.gpu_uuid for gpu in night.gpus),
+        precision="fp32",
+        connection="NCCL " * 9,
+        launches=3,
+        **LINK,
+    )
+    earlier = zip(report.health.gpus, (*told, *[""] * 8), strict=False)
+    return replace(
+        report,
+        metadata=replace(report.metadata, running=True, hostname="h" * 64, segments=segments),
+        test_configuration=replace(report.test_configuration, allow_busy=True),
+        gpu_info=tuple(devices),
+        health=replace(report.health, gpus=tuple(replace(one, earlier=words) for one, words in earlier)),
+        verdict=replace(report.verdict, reasons=tuple(told)),
+        burn_in=replace(night, injected=faults, links=(links,)),
+    )
+
+
+def lines_of(report: Report) -> list[str]:
+    """The page; each GPU that is no PASS is on it with what to do, and the beginning of its gravest reason."""
+    lines = to_text(report).splitlines()
+    assert len(lines) <= PAGE, "\n".join(lines)
+    assert max(map(layout.width, lines)) <= layout.WIDTH
+    text = " ".join(" ".join(lines).split())
+    assert report.burn_in is not None
+    for gpu in report.burn_in.gpus:
+        if gpu.reasons:
+            assert f": {gpu.verdict} ({gpu.action})" if gpu.action else f": {gpu.verdict} " in text
+            assert f"- {gpu.reasons[0].verdict}: {gpu.reasons[0].text[:30]}".strip() in text
+    assert sum(re.match(r"\| GPU \d ", line) is not None for line in lines) == 8
+    assert sum(line.startswith("|") for line in lines) == 1 + 8
+    return lines
+
+
+@given(st.data())
+@settings(max_examples=40, deadline=None)
+def test_whatever_was_found_fits_one_page(quick: Report, data: st.DataObject) -> None:
+    """Each GPU with any reasons, and whatever else there is to say, however long."""
+    draw, night = data.draw, quick.burn_in
+    assert night is not None
+    made = st.builds(
+        reason, st.sampled_from([Verdict.FAIL, Verdict.UNKNOWN, Verdict.WARN]), WORDS, st.sampled_from(Action)
+    )
+    several = st.lists(WORDS, max_size=12)
+    judged_gpus = tuple(
+        judged(
+            gpu, draw(st.lists(made, max_size=6)), not_tested=dict(draw(st.lists(st.tuples(WORDS, WORDS), max_size=4)))
+        )
+        for gpu in night.gpus
+    )
+    changed = replace(night, gpus=judged_gpus, tainted=draw(st.booleans()))
+    lines_of(found(quick, changed, draw(several), draw(several), [*quick.gpu_info]))
+
+
+def test_the_worst_of_nights_fits_one_page(quick: Report) -> None:
+    """Eight GPUs, each of another kind, taken out and with nine reasons of its own; and it says that it was cut."""
+    night = quick.burn_in
+    assert night is not None
+    long = "wrong bits and more of them " * 12
+    worst = tuple(
+        judged(
+            gpu,
+            [reason(Verdict.FAIL, f"{gpu.gpu_uuid} {place}: {long}", Action.REPLACE) for place in range(9)],
+            checks=tuple(replace(check, checks=10**9, mismatches=10**7) for check in gpu.checks),
+            not_tested={f"{what}: {gpu.gpu_uuid}": long for what in range(9)},
+            under_load_seconds=599.4,
+            temperature_max_c=88.0,
+            average_power_draw_w=690.0,
+        )
+        for gpu in night.gpus
+    )
+    devices = [
+        replace(info, gpu_name=f"Board {info.gpu_id} {long}", taken_out=long, serial="9" * 40)
+        for info in quick.gpu_info
+    ]
+    changed = replace(night, gpus=worst, tainted=True)
+    lines = lines_of(found(quick, changed, [f"{place} {long}" for place in range(8)], [long] * 20, devices))
+    assert len(lines) == PAGE
+    assert CUT in lines
+    assert sum("FAIL (take it out of service)" in line for line in lines) == 8
+    assert any(line.startswith("injected: ") for line in lines)
+    assert any(line.startswith("soak: ") for line in lines)
+
+
+def test_the_gravest_come_first_and_share_what_is_left(quick: Report) -> None:
+    """With room for more than a line each: none has all of its own while another has one alone."""
+    night = quick.burn_in
+    assert night is not None
+    long = "wrong bits and more of them " * 6
+    verdicts = [Verdict.WARN, Verdict.UNKNOWN, Verdict.FAIL, *[Verdict.PASS] * 5]
+    changed = tuple(
+        judged(
+            gpu,
+            [reason(verdict, f"{gpu.gpu_id} {place} {long}") for place in range(3)]
+            if verdict is not Verdict.PASS
+            else [],
+        )
+        for gpu, verdict in zip(night.gpus, verdicts, strict=True)
+    )
+    lines = to_text(replace(quick, burn_in=replace(night, gpus=changed))).splitlines()
+    assert len(lines) == PAGE
+    assert CUT in lines
+    heads = [number for number, line in enumerate(lines) if re.match(r"GPU \d, serial", line)]
+    assert [lines[at][:5] for at in heads] == ["GPU 2", "GPU 1", "GPU 0"]
+    taken = [after - before for before, after in zip(heads, [*heads[1:], lines.index(CUT)], strict=True)]
+    assert max(taken) - min(taken) <= 1
+    assert min(taken) > 2
+
+
+def some(rank: Rank, name: str, count: int, section: str = "") -> Paragraph:
+    """A paragraph of so many lines."""
+    return Paragraph(rank, tuple(f"{name}{place}" for place in range(count)), section or name)
+
+
+def test_a_line_is_cut_between_words() -> None:
+    """No time of day is cut in two where a paragraph has fewer lines than it would take."""
+    lines = tuple(layout.wrap("- " + "2026-11-22T19:28:49Z " * 9, "  ", "  "))
+    (line,) = on_one_page([Paragraph(Rank.TOLD, lines)], 1, Paragraph(Rank.MUST, ("cut",)))
+    assert line == "  - " + " ".join(["2026-11-22T19:28:49Z"] * 3) + "..."
+
+
+def test_lines_go_round_until_the_page_is_full() -> None:
+    """First what must be there, then a line of each that is told, of each section in turn, then more of them."""
+    cut = Paragraph(Rank.MUST, ("cut",))
+    page = [
+        some(Rank.GRAVEST, "g", 3),
+        some(Rank.MORE, "m", 2, "g"),
+        cut,
+        some(Rank.TOLD, "a", 2, "x"),
+        some(Rank.TOLD, "b", 1, "x"),
+        some(Rank.TOLD, "c", 1, "y"),
+    ]
+    assert list(on_one_page(page, 9, cut)) == ["g0", "g1", "g2", "m0", "m1", "a0", "a1", "b0", "c0"]
+    steps = ["g0 cut", "g0 cut a0", "g0 cut a0 c0", "g0 cut a0 b0 c0", "g0 g1 cut a0 b0 c0", "g0 g1 g2 cut a0 b0 c0"]
+    for room, expected in enumerate(steps, start=2):
+        shown = [line.split()[0] for line in on_one_page(page, room, cut)]
+        assert shown == expected.split()
+    assert next(iter(on_one_page(page, 5, cut))) == "g0 g1 g2"

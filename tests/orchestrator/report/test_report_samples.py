@@ -1,0 +1,329 @@
+"""The long form: a row for each value that was measured, read from the run's folder launch by launch."""
+
+import csv
+import io
+import shutil
+import tracemalloc
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+import pandas
+import pytest
+
+from orchestrator import report
+from orchestrator.configuration.resolved import ReportFormat
+from orchestrator.disk import archive, reporting
+from orchestrator.disk.archive import Archive, Attempt
+from orchestrator.disk.records import End
+from orchestrator.errors import RunFolderError
+from orchestrator.report.launch_samples import LaunchSamples
+from protocol import floats
+from protocol.cell import AUTO, OF_NO_MODEL, Workload
+from protocol.failure import Category, Failure, Phase
+from protocol.paths import RunPaths
+from protocol.result import Result
+from tests.fakes.nights import Night
+from tests.fakes.reports import burnt_in_run, measured_run, scanned_run
+from tests.fakes.runs import SECOND_NS, FakeRun, gpus
+
+Rows = list[dict[str, str]]
+CELL: Final = ("Cell", "GPU", "GPU_UUID", "Model", "Phase", "Precision", "Batch_Size", "Requested_Batch", "Status")
+
+
+def written(paths: RunPaths) -> bytes:
+    """The whole file."""
+    made = reporting.make_all(paths)
+    return b"".join(report.parts(made.report, ReportFormat.SAMPLES, samples=made.samples))
+
+
+def rows_of(run: FakeRun) -> Rows:
+    """Its rows."""
+    return list(csv.DictReader(io.StringIO(written(run.paths).decode())))
+
+
+def times_of(rows: Rows, launch: int, series: str) -> list[float]:
+    """The samples of a series, in the order of the file."""
+    return [float(row["Value"]) for row in rows if (row["Launch"], row["Series"]) == (str(launch), series)]
+
+
+def stored(run: FakeRun, launch: int) -> Result:
+    """What that launch has sent."""
+    loaded = run.archive()
+    return loaded.result(next(one for one in loaded.attempts if one.start.launch == launch))
+
+
+def withdrawn(run: FakeRun, launch: int) -> None:
+    """The result of a launch does not count: somebody else computed on its GPU."""
+    failure = Failure(category=Category.CONTAMINATED, message="PID 1", phase=Phase.MEASURE)
+    run._journal.append(End(launch=launch, at_ns=run.now_ns, failure=failure))
+
+
+def test_every_value_of_every_series_has_a_row_with_all_that_tells_it_apart(tmp_path: Path) -> None:
+    """In the order measured, numbered from 1 in each series, exactly as it is in the result; then the launch's rate."""
+    run = FakeRun(tmp_path, devices=gpus(2), batch_sizes=(8,), workloads=(Workload.TRAINING,), launches=2)
+    run.everything()
+    run.finish()
+    rows = rows_of(run)
+    launches = {attempt.start.launch: attempt for attempt in run.archive().attempts}
+    assert len(launches) == 4
+    for number, attempt in launches.items():
+        result = stored(run, number)
+        for series, packed in result.series.items():
+            assert times_of(rows, number, series) == floats.unpack(packed)
+        its = [row for row in rows if row["Launch"] == str(number)]
+        assert Counter(row["Series"] for row in its) == {
+            **dict.fromkeys(("iteration", "forward", "backward", "optimizer"), 400),
+            "throughput_samples_per_sec": 1,
+        }
+        assert [row["Sample"] for row in its if row["Series"] == "backward"] == [str(one) for one in range(1, 401)]
+        assert {row["Round"] for row in its} == {str(attempt.start.round)}
+        assert {row["GPU_UUID"] for row in its} == {attempt.start.device}
+        assert {(row["Counts"], row["Reason"]) for row in its} == {("True", "N/A")}
+        assert {row["Unit"] for row in its[:-1]} == {"ms"}
+        last = its[-1]
+        assert (last["Unit"], last["Sample"], last["Iterations"], last["Outlier"]) == ("smp/s", "N/A", "400", "N/A")
+    assert {tuple(row[name] for name in CELL) for row in rows} == {
+        (cell.id, str(at), run.stored.devices[at].uuid, "resnet50", "training", "fp32", "8", "8", "ok")
+        for at, cell in enumerate(run.stored.plan.cells)
+    }
+
+
+def test_a_value_says_how_many_iterations_it_covers_and_whether_it_is_an_outlier(tmp_path: Path) -> None:
+    """Of short iterations several are timed at once, but never latencies; a token is no iteration."""
+    run = FakeRun(tmp_path, batch_sizes=(1,))
+    times = [*([10.0, 10.1] * 10), 99.0]
+    series = {"iteration": times, "latency": [12.0], "inter_token": [1.0]}
+    run.measured(run.cell(), series={name: floats.pack(values) for name, values in series.items()}, group=4)
+    run.finish()
+    rows = rows_of(run)
+    assert {(row["Series"], row["Iterations"]) for row in rows if row["Sample"] != "N/A"} == {
+        ("iteration", "4"),
+        ("latency", "1"),
+        ("inter_token", "N/A"),
+    }
+    assert [row["Sample"] for row in rows if row["Outlier"] == "True"] == ["21"]
+    assert sum(row["Outlier"] == "False" for row in rows) == 22
+
+
+def test_text_never_becomes_a_formula_or_a_column(tmp_path: Path) -> None:
+    """Names of devices and series, and messages of failures, are others' text."""
+    run = FakeRun(tmp_path, devices=gpus(1, name='=1+1,"x'), batch_sizes=(1, 8))
+    series = {name: floats.pack([1.0]) for name in ("iteration", "@sum\n,")}
+    run.measured(run.cell(batch_size=1), series=series)
+    run.failed(run.cell(batch_size=8), message="-2\x1b[31m,3")
+    run.finish()
+    rows = rows_of(run)
+    assert {row["GPU_Name"] for row in rows} == {"'=1+1,\"x"}
+    assert {row["Series"] for row in rows} == {"iteration", "'@sum ,", "throughput_samples_per_sec", "N/A"}
+    assert all(None not in row and None not in row.values() for row in rows)
+
+
+def test_a_cell_that_measured_nothing_has_one_row_that_says_why(tmp_path: Path) -> None:
+    """It is not lost, and it does not count; its failed attempts measured nothing, and have no row."""
+    run = FakeRun(tmp_path, batch_sizes=(1, 8), launches=2)
+    run.failed(run.cell(batch_size=8), message="boom")
+    run.measured(run.cell(batch_size=1), number=0)
+    run.failed(run.cell(batch_size=1), number=1)
+    run.finish()
+    rows = rows_of(run)
+    (lost,) = (row for row in rows if row["Requested_Batch"] == "8")
+    assert (lost["Status"], lost["Counts"], lost["Reason"]) == ("failed", "False", "exception: boom")
+    assert {lost[name] for name in ("Launch", "Round", "Series", "Unit", "Sample", "Value")} == {"N/A"}
+    assert {row["Launch"] for row in rows if row["Requested_Batch"] == "1"} == {"1"}
+
+
+def test_what_was_measured_and_does_not_count_is_there_and_says_why(tmp_path: Path) -> None:
+    """A result that was withdrawn, and one at a batch size that a later launch had no room for; no figure of either."""
+    run = FakeRun(tmp_path, batch_sizes=(8,), launches=2)
+    cell = run.cell(batch_size=8)
+    aside = run.measured(cell, number=0)
+    withdrawn(run, aside)
+    large = run.measured(cell, number=0, forward_ms=20.0)
+    run.failed(cell, Category.OUT_OF_MEMORY, number=1)
+    small = run.measured(cell, number=1, batch_size=4)
+    run.finish()
+    rows = rows_of(run)
+    assert {(row["Launch"], row["Batch_Size"], row["Counts"], row["Reason"]) for row in rows} == {
+        (str(aside), "8", "False", "withdrawn: contaminated by another process"),
+        (str(large), "8", "False", "the figures are of batch size 4"),
+        (str(small), "4", "True", "N/A"),
+    }
+    assert {row["Requested_Batch"] for row in rows} == {"8"}
+    for launch in (large, small):
+        assert times_of(rows, launch, "iteration") == stored(run, launch).times_ms("iteration")
+    assert len(times_of(rows, aside, "iteration")) == 400
+    assert {row["Outlier"] for row in rows if row["Counts"] == "False"} == {"N/A"}
+
+
+def test_of_two_results_of_one_round_the_first_counts(tmp_path: Path) -> None:
+    """The other one was measured too, and is told."""
+    run = FakeRun(tmp_path, batch_sizes=(1,))
+    first, second = run.measured(run.cell()), run.measured(run.cell(), forward_ms=11.0)
+    run.finish()
+    assert {(row["Launch"], row["Counts"], row["Reason"]) for row in rows_of(run)} == {
+        (str(first), "True", "N/A"),
+        (str(second), "False", "another launch of its round counts"),
+    }
+
+
+def test_a_scan_has_the_samples_of_each_size_and_the_best_counts(tmp_path: Path) -> None:
+    """Each launch was asked for at its own size; a scan that has not come to its end has nothing that counts."""
+    run = FakeRun(tmp_path / "run", batch_sizes=(AUTO,))
+    (cell,) = run.stored.plan.cells
+    for batch_size, forward_ms in ((1, 4.0), (2, 5.0)):
+        run.measured(cell, batch_size=batch_size, forward_ms=forward_ms)
+    shutil.copytree(tmp_path / "run", tmp_path / "before")
+    run.measured(cell, batch_size=4, forward_ms=16.0)
+    run.failed(cell, Category.OUT_OF_MEMORY, batch_size=5)
+    run.finish()
+    told = {(row["Batch_Size"], row["Requested_Batch"], row["Counts"]) for row in rows_of(run)}
+    assert told == {("1", "1", "False"), ("2", "2", "True"), ("4", "4", "False")}
+    before = list(csv.DictReader(io.StringIO(written(RunPaths(tmp_path / "before")).decode())))
+    assert {(row["Batch_Size"], row["Counts"], row["Reason"]) for row in before} == {
+        (size, "False", "its cell has no figures") for size in ("1", "2")
+    }
+
+
+@pytest.mark.parametrize(
+    "spoil", [Path.unlink, lambda path: path.write_bytes(path.read_bytes()[:-1] + b"\x00")], ids=["gone", "damaged"]
+)
+def test_a_result_that_is_lost_is_told_and_costs_no_other(tmp_path: Path, spoil: Callable[[Path], object]) -> None:
+    """A row without a value, whichever launch it is; also where it is lost after the report was made of it."""
+    run = FakeRun(tmp_path, batch_sizes=(1, 8), launches=2)
+    run.everything()
+    run.finish()
+    made = reporting.make_all(run.paths)
+    loaded = run.archive()
+    first, *others = loaded.attempts
+    spoil(loaded.folder(first).result)
+    late = b"".join(report.parts(made.report, ReportFormat.SAMPLES, samples=made.samples)).decode()
+    for rows in (rows_of(run), list(csv.DictReader(io.StringIO(late)))):
+        (lost,) = (row for row in rows if row["Launch"] == str(first.start.launch))
+        assert (lost["Counts"], lost["Reason"]) == ("False", "its result file is missing or damaged")
+        assert {lost[name] for name in ("Series", "Unit", "Iterations", "Sample", "Outlier", "Value")} == {"N/A"}
+        whole = {row["Launch"] for row in rows if row["Series"] == "iteration" and row["Counts"] == "True"}
+        assert whole == {str(one.start.launch) for one in others}
+
+
+def test_a_run_that_was_taken_up_again_has_the_samples_of_all_its_processes(tmp_path: Path) -> None:
+    """Also over a reboot, which sets clocks back; what was cut off measured nothing. So has one that still goes on."""
+    run = FakeRun(tmp_path, batch_sizes=(1,), launches=2)
+    before = run.measured(run.cell(), number=0)
+    cut_off = run.interrupted(run.cell(), number=1)
+    assert {row["Launch"] for row in rows_of(run)} == {str(before)}
+    run.segment(boot_id="22222222-2222-3333-4444-555555555555", now_ns=SECOND_NS)
+    after = run.measured(run.cell(), number=1)
+    run.finish()
+    rows = rows_of(run)
+    assert {(row["Launch"], row["Round"], row["Counts"]) for row in rows} == {
+        (str(before), "0", "True"),
+        (str(after), "1", "True"),
+    }
+    assert cut_off not in (before, after)
+
+
+def test_a_burn_in_has_the_times_of_its_checks_and_who_took_part(tmp_path: Path) -> None:
+    """Checks have no figure of their own, and no batch; a cell on several devices names those beside its leader."""
+    night = Night(tmp_path, gpus(3), "10m")
+    night.work()
+    night.well()
+    night.finish()
+    rows = rows_of(night)
+    assert {row["Cell"] for row in rows} == {cell.id for cell in night.stored.plan.cells}
+    assert {row["Counts"] for row in rows if row["Value"] != "N/A"} == {"True"}
+    assert {row["Series"] for row in rows} <= {"iteration", "forward", "N/A"}
+    batches = {(row["Batch_Size"], row["Requested_Batch"]) for row in rows if row["Phase"] in OF_NO_MODEL}
+    assert batches == {("N/A", "N/A")}
+    links = {cell.id: " ".join(cell.devices[1:]) for cell in night.stored.plan.cells if len(cell.devices) > 1}
+    beside = {row["Cell"]: row["Other_GPU_UUIDs"] for row in rows if row["Other_GPU_UUIDs"] != "N/A"}
+    assert beside == links != {}
+    launched = Counter(attempt.start.cell for attempt in night.archive().attempts)
+    assert Counter(cell for cell, _ in {(row["Cell"], row["Launch"]) for row in rows}) == launched
+
+
+@pytest.mark.parametrize("make", [measured_run, scanned_run, burnt_in_run])
+def test_the_same_folder_makes_the_same_bytes(tmp_path: Path, make: Callable[[Path], FakeRun]) -> None:
+    """Cells in the order of the plan, launches in that of the run; a copy of the folder says the same."""
+    run = make(tmp_path / "run")
+    shutil.copytree(tmp_path / "run", tmp_path / "copy")
+    assert written(run.paths) == written(run.paths) == written(RunPaths(tmp_path / "copy"))
+    rows = rows_of(run)
+    assert list(dict.fromkeys(row["Cell"] for row in rows)) == [cell.id for cell in run.stored.plan.cells]
+    for cell in run.stored.plan.cells:
+        launches = [int(row["Launch"]) for row in rows if row["Cell"] == cell.id and row["Launch"] != "N/A"]
+        assert launches == sorted(launches)
+
+
+def test_results_are_read_one_by_one_while_the_file_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not before somebody asks for them, and never more in memory than two launches have, however many there are."""
+    run = FakeRun(tmp_path, batch_sizes=(1,), launches=12)
+    times = floats.pack([1.0 + number / 7 for number in range(20_000)])
+    for number in range(12):
+        run.measured(run.cell(), number=number, series={"iteration": times})
+    run.finish()
+    made = reporting.make_all(run.paths)
+    read: list[int] = []
+
+    def result(loaded: Archive, attempt: Attempt) -> Result:
+        read.append(attempt.start.launch)
+        return whole(loaded, attempt)
+
+    whole = archive.Archive.result
+    monkeypatch.setattr(archive.Archive, "result", result)
+    samples = iter(report.parts(made.report, ReportFormat.SAMPLES, samples=made.samples))
+    next(samples)
+    assert read == []
+    tracemalloc.start()
+    try:
+        size = sum(map(len, samples))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert read == list(range(12))
+    assert size > 40_000_000
+    assert peak < 5_000_000
+
+
+def test_a_report_without_its_run_says_where_the_samples_are(tmp_path: Path) -> None:
+    """No file is made, and none is left behind."""
+    made = FakeRun(tmp_path / "run").report()
+    with pytest.raises(RunFolderError, match=r"launches/ of the run's folder.*report RUN -f samples\.csv"):
+        report.publish(made, tmp_path / "out" / "x.samples.csv", (ReportFormat.SAMPLES,))
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_what_was_written_when_the_run_was_taken_up_is_thrown_away(tmp_path: Path) -> None:
+    """Samples take long to write: whoever has resumed the run meanwhile finds its folder as it was."""
+    run = FakeRun(tmp_path, batch_sizes=(1,))
+    run.measured(run.cell())
+    seen = run.paths.journal.stat().st_size
+    made = reporting.make_all(run.paths)
+
+    def taken_up(cell: str) -> Iterator[LaunchSamples]:
+        yield from made.samples(cell)
+        run.segment()
+
+    before = sorted(path.name for path in tmp_path.iterdir())
+    found = made._replace(samples=taken_up)
+    assert reporting.render_again(found, run.paths, (ReportFormat.SAMPLES,), seen) == ()
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+    assert reporting.render_again(made, run.paths, (ReportFormat.SAMPLES,), run.paths.journal.stat().st_size)
+
+
+def test_pandas_reads_it_as_the_documentation_says(tmp_path: Path) -> None:
+    """Numbers are numbers, what is not known is missing, and the median of a series is the one in JSON."""
+    run = FakeRun(tmp_path, batch_sizes=(1, 8), launches=2)
+    run.measured(run.cell(batch_size=1), number=0)
+    run.measured(run.cell(batch_size=1), number=1, forward_ms=11.0)
+    run.failed(run.cell(batch_size=8))
+    run.finish()
+    table = pandas.read_csv(io.BytesIO(written(run.paths)))
+    forward = table[table.Counts & (table.Series == "forward")]
+    medians = forward.groupby(["Cell", "GPU_UUID"]).Value.median()
+    told = run.report().results[0].inference_metrics["batch_size_1"]
+    assert told.statistics is not None
+    assert list(medians) == [told.statistics.forward_time_p50_ms]
+    rates = table[table.Counts & (table.Series == "throughput_samples_per_sec")].Value
+    assert tuple(rates) == told.launch_values
