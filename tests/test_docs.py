@@ -1,18 +1,17 @@
 """Docs that say what the code says: options, keys, tables, links."""
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import click
 import pytest
 import yaml
 
-from orchestrator.cli import benchmark, orchestrate
 from orchestrator.configuration import catalogue
 from orchestrator.deciding.policy import POLICY, RUN, retries
 from orchestrator.planning.probes import is_probe
 from protocol.exit_codes import MEANING
+from tests.fakes.commands import ALL_COMMANDS
 
 ROOT = Path(__file__).parents[1]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
@@ -22,17 +21,6 @@ CONFIGURATION = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
 def page_id(path: Path) -> str:
     """Paths as pytest shows them."""
     return str(path.relative_to(ROOT))
-
-
-def commands(command: click.Command, path: str) -> Iterator[tuple[str, click.Command]]:
-    """The command and everything below it, with the words that call it."""
-    yield path, command
-    if isinstance(command, click.Group):
-        for name, child in command.commands.items():
-            yield from commands(child, f"{path} {name}")
-
-
-ALL_COMMANDS = [*commands(orchestrate, "gpubench-orchestrate"), *commands(benchmark, "torch-gpu-benchmark")]
 
 
 @pytest.mark.parametrize(("path", "command"), ALL_COMMANDS, ids=[path for path, _ in ALL_COMMANDS])

@@ -142,10 +142,10 @@ def measure(folder: Path, *, profile: bool) -> None:
     if profile:
         profiler.enable()
     begin = last = Moment.now()
-    made, course = reporting.make_all(RunPaths(folder))
+    made, course, samples = reporting.make_all(RunPaths(folder))
     last = step("read and merged", last)
     for kind in FORMATS:
-        size = len(report.render(made, kind, course))
+        size = sum(map(len, report.parts(made, kind, course, samples)))
         last = step(f"{kind}, {size / 2**20:.1f} MiB", last)
     step("all", begin)
     if profile:

@@ -44,7 +44,7 @@ from orchestrator.disk.records import End, Finished
 from protocol.paths import RunPaths
 from tests.fakes import faults
 folder = Path(sys.argv[1], "run")
-faults.prepare(folder, *[faults.model(f"m{number}") for number in range(12)])
+faults.prepare(folder, *[faults.model(f"m{number}") for number in range(12)], formats=faults.EVERY_FORMAT)
 resume = [sys.executable, "-m", "orchestrator", "resume", str(folder)]
 run = subprocess.run(resume, capture_output=True, text=True)
 records = journal.read(RunPaths(folder).journal)
@@ -70,7 +70,7 @@ from protocol.paths import RunPaths
 from tests.fakes import faults
 disk = Path(sys.argv[1])
 folder, told = disk / "run", disk / "told"
-faults.prepare(folder, *[faults.model(f"m{number}") for number in range(8)])
+faults.prepare(folder, *[faults.model(f"m{number}") for number in range(8)], formats=faults.EVERY_FORMAT)
 def called(command, *options):
     words = [sys.executable, "-m", "orchestrator", command, str(folder), *options]
     done = subprocess.run(words, capture_output=True, text=True)

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from orchestrator.disk import archive
 from protocol.failure import Category
 from protocol.paths import RunPaths
@@ -50,6 +52,7 @@ def test_out_of_memory_ends_degraded(tmp_path: Path) -> None:
     assert leftovers(folder) == NOTHING
 
 
+@pytest.mark.slow
 def test_a_real_model_that_does_not_fit_is_measured_at_a_smaller_batch(tmp_path: Path) -> None:
     """The LSTM at 1,024 items needs more than the limit; what fits is measured, and the report says at which size."""
     options = "run --gpu-ids cpu:0 -m lstm -b 1024 -p fp32 -i 1 -w 1 --phases inference -o out.json"

@@ -39,7 +39,7 @@ models:
 
 def run(folder: Path, words: str, *, expected: int = 0, **environment: str) -> tuple[dict[str, Any], Archive]:
     """The report and the run of a command that measures little on a CPU device."""
-    options = f"run --gpu-ids cpu:0 -i 2 -w 1 -o report.json --runs-folder runs {words}"
+    options = f"run --gpu-ids cpu:0 -i 2 -w 1 -o report.json -f json --runs-folder runs {words}"
     done = python("-m", "orchestrator", *options.split(), cwd=folder, **environment)
     assert done.returncode == expected, done.stdout + done.stderr
     (made,) = (folder / "runs").iterdir()

@@ -120,7 +120,8 @@ def test_the_folder_of_a_run_that_was_taken_up_meanwhile_is_left_alone(
         if over:
             run.measured(run.cell(batch_size=1))
             run.finish()
-            reports.write(make(paths).report, paths, ReportFormat)
+            ended = make(paths)
+            reports.write(ended.report, paths, ReportFormat, samples=ended.samples)
         else:
             paths.lock.write_bytes(msgspec.json.encode(lock.myself()))
         left.append(contents(paths.folder))

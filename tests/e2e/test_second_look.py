@@ -152,7 +152,7 @@ def test_a_kill_at_the_decision_changes_nothing(runs: Runs, tmp_path: Path, deci
     """Killed when all planned launches were over: the decision is made again, or read, and the same launches follow."""
     whole = runs.resumed(runs.prepared("whole"))
     assert whole.wait(timeout_s=120) == 0, whole.output
-    cut(whole.paths, tmp_path / "cut", decided=decided)
+    cut(whole.paths, tmp_path / "cut", end=decision(whole) + decided)
     node = runs.resumed(tmp_path / "cut")
     assert node.wait(timeout_s=120) == 0, node.output
     assert ("8 cells, 32 launches, 8 of them left" in " ".join(node.output.split())) is decided
@@ -160,10 +160,27 @@ def test_a_kill_at_the_decision_changes_nothing(runs: Runs, tmp_path: Path, deci
     assert rounds_of(node) == rounds_of(whole)
 
 
-def cut(whole: RunPaths, folder: Path, *, decided: bool) -> None:
-    """Put into `folder` what a run was like when its first round was about to be decided, or had been."""
+def test_a_kill_before_the_end_of_a_result_changes_nothing(runs: Runs, tmp_path: Path) -> None:
+    """Killed when a result of the added round was in its file and its END nowhere: made again, with the same value."""
+    whole = runs.resumed(runs.prepared("whole"))
+    assert whole.wait(timeout_s=120) == 0, whole.output
+    begin = decision(whole)
+    end = next(place for place, one in enumerate(whole.records()) if place > begin and isinstance(one, End))
+    cut(whole.paths, tmp_path / "cut", end=end)
+    node = runs.resumed(tmp_path / "cut")
+    assert node.wait(timeout_s=120) == 0, node.output
+    assert found(node) == found(whole)
+    assert rounds_of(node) == rounds_of(whole)
+
+
+def decision(whole: Node) -> int:
+    """The place in the journal of the first round that was added."""
+    return next(place for place, record in enumerate(whole.records()) if isinstance(record, Added))
+
+
+def cut(whole: RunPaths, folder: Path, *, end: int) -> None:
+    """Put into `folder` what a run was like when the record at `end` was about to be written."""
     records = journal.read(whole.journal)
-    end = next(place for place, record in enumerate(records) if isinstance(record, Added)) + decided
     shutil.copytree(whole.folder, folder)
     paths = RunPaths(folder)
     paths.journal.unlink()

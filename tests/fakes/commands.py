@@ -1,11 +1,26 @@
-"""Programs in processes of their own, from the checkout."""
+"""The two programs with all their commands; and programs in processes of their own, from the checkout."""
 
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
+
+from orchestrator.cli import benchmark, orchestrate
 from tests.fakes.nvml import ROOT
+
+
+def _commands(command: click.Command, path: str) -> Iterator[tuple[str, click.Command]]:
+    """The command and everything below it, with the words that call it."""
+    yield path, command
+    if isinstance(command, click.Group):
+        for name, child in command.commands.items():
+            yield from _commands(child, f"{path} {name}")
+
+
+ALL_COMMANDS = [*_commands(orchestrate, "gpubench-orchestrate"), *_commands(benchmark, "torch-gpu-benchmark")]
 
 TINY = ("--gpu-ids", "cpu:0", "-m", "lstm", "-b", "1", "--profile", "quick", "--phases", "inference")
 """Options of a run that takes seconds."""
@@ -20,5 +35,5 @@ def python(*arguments: str, cwd: Path, **environment: str) -> subprocess.Complet
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=200,
     )

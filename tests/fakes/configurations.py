@@ -1,11 +1,14 @@
 """Configurations and devices for tests, made as the command line makes them."""
 
+import copy
+import functools
 from pathlib import Path
 
 import msgspec
 
 from orchestrator.configuration import catalogue, settings
 from orchestrator.configuration import resolve as config
+from orchestrator.configuration.catalogue import Catalogue
 from orchestrator.configuration.resolved import Configuration
 from orchestrator.configuration.settings import Said, Settings
 from protocol.cell import Device, DeviceKind
@@ -13,10 +16,18 @@ from protocol.cell import Device, DeviceKind
 DEFAULTS = catalogue.configs_folder() / "default.yaml"
 
 
+_read = functools.cache(catalogue.load)
+
+
+def shipped_catalogue() -> Catalogue:
+    """What ships in configs/, parsed once in a process, which takes longer than many a test: a copy for each caller."""
+    return copy.deepcopy(_read())
+
+
 def resolved(file: Path | None = None, command_line: Said | None = None) -> Configuration:
     """What the defaults, a file and options resolve to."""
     said = config.gather(DEFAULTS, file, command_line or Said(Settings(), {}))
-    return config.resolve(said, catalogue.load(), config.Places(current=Path("/current"), cache=Path("/cache")))
+    return config.resolve(said, shipped_catalogue(), config.Places(current=Path("/current"), cache=Path("/cache")))
 
 
 def options(**values: object) -> Said:

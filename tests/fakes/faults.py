@@ -10,6 +10,9 @@ from protocol.cell import Device, DeviceKind, Mode, ModelSpec, Precision, Scalar
 from protocol.messages import Deadlines, Measurement
 from protocol.paths import RunPaths
 
+EVERY_FORMAT = (ReportFormat.JSON, ReportFormat.CSV, ReportFormat.TXT)
+WITHOUT_TABLES = (ReportFormat.JSON, ReportFormat.TXT)
+"""What most runs are told in: CSV needs pandas, whose import takes a third as long as a short run."""
 DEADLINES = Deadlines(start=20, import_=20, build=20, warm_up=20, measure=20, finish=20)
 MEASUREMENT = Measurement(relative_half_width=0.02, block_s=0.01, warm_up_cap_s=0.1, min_s=0.01, max_s=0.1)
 
@@ -47,6 +50,7 @@ def prepare(
     time_limit_s: float | None = None,
     allow_busy: bool = False,
     required_signals: tuple[str, ...] = (),
+    formats: tuple[ReportFormat, ...] = WITHOUT_TABLES,
 ) -> StoredRun:
     """Write a run of `models` into `folder`, ready for `gpubench-orchestrate resume`.
 
@@ -74,7 +78,7 @@ def prepare(
         cache_folder=str(folder / "cache"),
         runs_folder=str(folder.parent),
         output_path=str(folder / "out" / "report.json"),
-        formats=(ReportFormat.JSON, ReportFormat.CSV, ReportFormat.TXT),
+        formats=formats,
         time_limit_s=time_limit_s,
     )
     machines = machines or tuple(cpu(number) for number in range(devices))

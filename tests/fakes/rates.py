@@ -4,7 +4,7 @@
 
 Every process of the run finds our `sitecustomize` first, which puts this in the place of worker/workloads/inference.py.
 A launch takes what its GPU, its cell, and the number of results that the cell has had so far say: the same in every run
-with these GPUs, whatever was killed in between.
+with these GPUs, whatever was killed in between. By the journal: a result whose END was never written does not count.
 """
 
 import os
@@ -13,9 +13,12 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from orchestrator.disk import journal
+from orchestrator.disk.records import End, Start
 from protocol.cell import Cell
 from protocol.failure import Phase
 from protocol.messages import Assign
+from protocol.paths import RunPaths
 from protocol.result import Result
 from tests.fakes.results import result
 from worker.stage import Stage
@@ -57,10 +60,18 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
     slow, percent, noise = os.environ["GPUBENCH_FAKE_RATES"].split()
     for phase in (Phase.BUILD, Phase.WARM_UP, Phase.MEASURE):
         stage.enter(phase)
-    launch = Path("/proc/self/fd/1").readlink().parent
-    number = sum((other / "result.msgpack").exists() for other in launch.parent.iterdir())
+    run_folder = Path("/proc/self/fd/1").readlink().parents[3]
+    number = _results(run_folder, assign.cell)
     time.sleep(LASTS_S)
     took_ms = forward_ms(assign.cell, number, slow=slow, percent=float(percent), noise=float(noise))
     return result(
         assign.cell, begin_ns=time.monotonic_ns(), forward_ms=took_ms, blocks=2, iterations=20, ledger=stage.ledger()
     )
+
+
+def _results(run_folder: Path, cell: Cell) -> int:
+    """How many results of the cell count so far."""
+    records = journal.read(RunPaths(run_folder).journal)
+    own = {record.launch for record in records if isinstance(record, Start) and record.cell == cell.id}
+    ends = {record.launch: record for record in records if isinstance(record, End)}
+    return sum(ends[launch].failure is None for launch in own & ends.keys())

@@ -4,6 +4,7 @@ import functools
 import json
 import random
 import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,6 +12,8 @@ import msgspec
 
 from orchestrator.disk.outcomes import Status
 from orchestrator.report.as_json import to_json
+from orchestrator.report.launch_samples import LaunchSamples, Samples, Series
+from orchestrator.report.lines import lines
 from orchestrator.report.model import Report
 from protocol.cell import AUTO, Workload
 from protocol.failure import Category
@@ -36,58 +39,88 @@ _WORK: Final[dict[str, dict[str, Any]]] = {
 _REASONS: Final = ("", "a | b `c` <d>\n=e", "\x1b[31mx")
 
 
+def measured_run(folder: Path) -> FakeRun:
+    """Two models that do everything and two probes on two GPUs, every seventh cell failed; two launches of the rest."""
+    run = FakeRun(
+        folder,
+        devices=gpus(2),
+        models=shipped("gpt2", "resnet50"),
+        probes=shipped("hbm", "gemm"),
+        workloads=EVERY,
+        batch_sizes=(1, 8),
+        launches=2,
+    )
+    for place, cell in enumerate(run.stored.plan.cells):
+        if place % 7 == 3:
+            run.failed(cell, Category.CRASHED, message="killed by SIGSEGV")
+            continue
+        for launch in range(2):
+            work = _WORK.get(cell.model, {})
+            run.measured(cell, number=launch, forward_ms=10 + place + launch / 10, **work)
+    run.samples()
+    run.finish()
+    return run
+
+
+def scanned_run(folder: Path) -> FakeRun:
+    """Scans for the batch size on two GPUs: curves of three sizes and one that does not fit, and one without any."""
+    run = FakeRun(folder, devices=gpus(2), batch_sizes=(AUTO,), workloads=EVERY[:3])
+    for place, cell in enumerate(run.stored.plan.cells):
+        if cell.batch_size != AUTO:
+            run.measured(cell)
+        elif place == 1:
+            run.failed(cell, batch_size=1, message="boom")
+        else:
+            for batch_size, forward_ms in ((1, 4.0), (2, 5.0), (4, 16.0)):
+                run.measured(cell, batch_size=batch_size, forward_ms=forward_ms + place)
+            run.failed(cell, Category.OUT_OF_MEMORY, batch_size=5, message="CUDA out of memory")
+    run.finish()
+    return run
+
+
+def burnt_in_run(folder: Path) -> FakeRun:
+    """The checks of a burn-in of two GPUs."""
+    night = Night(folder, gpus(2), "10m")
+    night.work()
+    night.well()
+    night.finish()
+    return night
+
+
 @functools.cache
 def measured() -> Report:
-    """Two models that do everything and two probes on two GPUs, every seventh cell failed; two launches of the rest."""
-    with tempfile.TemporaryDirectory() as folder:
-        run = FakeRun(
-            Path(folder) / "run",
-            devices=gpus(2),
-            models=shipped("gpt2", "resnet50"),
-            probes=shipped("hbm", "gemm"),
-            workloads=EVERY,
-            batch_sizes=(1, 8),
-            launches=2,
-        )
-        for place, cell in enumerate(run.stored.plan.cells):
-            if place % 7 == 3:
-                run.failed(cell, Category.CRASHED, message="killed by SIGSEGV")
-                continue
-            for launch in range(2):
-                work = _WORK.get(cell.model, {})
-                run.measured(cell, number=launch, forward_ms=10 + place + launch / 10, **work)
-        run.samples()
-        run.finish()
-        return run.report()
+    """The report of such a run."""
+    return _report(measured_run)
 
 
 @functools.cache
 def scanned() -> Report:
-    """Scans for the batch size on two GPUs: curves of three sizes and one that does not fit, and one without any."""
-    with tempfile.TemporaryDirectory() as folder:
-        run = FakeRun(Path(folder) / "run", devices=gpus(2), batch_sizes=(AUTO,), workloads=EVERY[:3])
-        for place, cell in enumerate(run.stored.plan.cells):
-            if cell.batch_size != AUTO:
-                run.measured(cell)
-            elif place == 1:
-                run.failed(cell, batch_size=1, message="boom")
-            else:
-                for batch_size, forward_ms in ((1, 4.0), (2, 5.0), (4, 16.0)):
-                    run.measured(cell, batch_size=batch_size, forward_ms=forward_ms + place)
-                run.failed(cell, Category.OUT_OF_MEMORY, batch_size=5, message="CUDA out of memory")
-        run.finish()
-        return run.report()
+    """Likewise."""
+    return _report(scanned_run)
 
 
 @functools.cache
 def burnt_in() -> Report:
-    """The checks of a burn-in of two GPUs."""
+    """Likewise."""
+    return _report(burnt_in_run)
+
+
+def _report(make: Callable[[Path], FakeRun]) -> Report:
     with tempfile.TemporaryDirectory() as folder:
-        night = Night(Path(folder) / "run", gpus(2), "10m")
-        night.work()
-        night.well()
-        night.finish()
-        return night.report()
+        return make(Path(folder) / "run").report()
+
+
+def launches_of(report: Report) -> Samples:
+    """The launches that a report knows, without the times of their iterations: for reports whose run never was."""
+    known = {line.entry.cell: line for line in lines(report)}
+
+    def of_cell(cell: str) -> Iterator[LaunchSamples]:
+        metric = known[cell].metric
+        for launch, value in enumerate(() if metric is None else metric.launch_values):
+            once = (Series("iteration", (value,), 1, None),)
+            yield LaunchSamples(launch, launch, 1, ("GPU-1",), "", once, value, 40)
+
+    return of_cell
 
 
 def changed(report: Report, seed: int) -> Report:

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import msgspec
 
-from orchestrator.configuration import catalogue
 from orchestrator.configuration.resolved import Configuration, Isolation, Plan, StoredRun
 from orchestrator.disk import archive, evidence, run_files
 from orchestrator.disk.archive import Archive
@@ -42,7 +41,7 @@ from protocol.cell import AUTO, Cell, Device, DeviceKind, Mode, ModelSpec, Preci
 from protocol.failure import Category, Failure, Phase
 from protocol.messages import Sample
 from protocol.paths import RunPaths
-from tests.fakes.configurations import configuration
+from tests.fakes.configurations import configuration, shipped_catalogue
 from tests.fakes.health import Span, sound
 from tests.fakes.results import MIB, result
 
@@ -92,7 +91,7 @@ def cpus(count: int) -> tuple[Device, ...]:
 
 def shipped(*names: str) -> tuple[ModelSpec, ...]:
     """Models of configs/models.yaml."""
-    models = catalogue.load().models
+    models = shipped_catalogue().models
     return tuple(next(model for model in models if model.name == name) for name in names)
 
 
@@ -118,6 +117,7 @@ class FakeRun:
         input_sizes: tuple[int, ...] = (),
         watched: bool = True,
         modes: tuple[Mode, ...] = (Mode.LOADED,),
+        run_id: str = "20240115-103000-abcd",
     ) -> None:
         """watched: telemetry looks at the GPUs all the time and finds them well, or what the test writes."""
         self.paths = RunPaths(folder)
@@ -141,7 +141,7 @@ class FakeRun:
         asked = self.asked(msgspec.structs.replace(asked, measurement=measurement))
         self.stored = StoredRun(
             tool_version="0.1.0",
-            run_id="20240115-103000-abcd",
+            run_id=run_id,
             command=("gpubench-orchestrate", "--gpu-ids", "all"),
             configuration=asked,
             devices=devices,

@@ -56,7 +56,7 @@ def begun(**changes: object) -> tuple[RunState, Live]:
 def told(state: RunState, live: Live, outcome: Result | Failure) -> CellEnded:
     """What is said of a launch that ended so."""
     failure = outcome if isinstance(outcome, Failure) else None
-    alike = progress.sizes(state.cells.values())
+    alike = progress.alike(state.cells.values())
     return progress.ended(step(state, Ended(live.next.launch, failure)), live, DEVICE, outcome, alike)
 
 
@@ -85,11 +85,28 @@ def test_the_input_size_is_named_where_there_are_several(sizes: tuple[int, ...],
     assert (ended.cell_id, device.cell_id) == (live.next.planned,) * 2
 
 
+def test_the_mode_is_named_where_there_are_both() -> None:
+    """A triage has each cell twice, loaded and solo, and their times differ."""
+    for modes, ends in (((Mode.LOADED,), {"fp32"}), ((Mode.LOADED, Mode.SOLO), {"fp32 loaded", "fp32 solo"})):
+        asked = configuration(models=shipped("lstm"), workloads=(Workload.INFERENCE,), modes=modes)
+        cells = plan.make(asked, (cpu(0), cpu(1))).cells
+        named = progress.alike(cells)
+        assert {named.words(cell) for cell in cells} == {f"lstm inference {end}" for end in ends}
+
+
 def test_out_of_memory_at_batch_1_has_no_next_process() -> None:
     """Half of one is nothing; at batch 8 a smaller one is tried."""
     failure = Failure(category=Category.OUT_OF_MEMORY, message="no room", phase=Phase.WARM_UP)
     assert "no batch size would" in told(*begun(), failure).next_step
     assert told(*begun(batch_sizes=(8,)), failure).next_step == "a fresh process tries half the batch, 4"
+
+
+@pytest.mark.parametrize("phase", [Phase.BUILD, Phase.WARM_UP])
+def test_out_of_memory_in_a_burn_in_says_that_the_next_round_has_it_again(phase: Phase) -> None:
+    """There it costs one cell of one round."""
+    state, live = begun()
+    failure = Failure(category=Category.OUT_OF_MEMORY, message="no room", phase=phase)
+    assert told(msgspec.structs.replace(state, skips=False), live, failure).next_step == "the next round has it again"
 
 
 def test_items_a_second_are_those_of_the_report() -> None:
@@ -103,7 +120,7 @@ def test_items_a_second_are_those_of_the_report() -> None:
     assert said.items_per_second is not None
     assert said.iteration_ms is not None
     assert said.items_per_second < 1000 / said.iteration_ms
-    assert f"{said.items_per_second:,.1f} items/s" in said.summary
+    assert f"{said.items_per_second:,.1f} smp/s" in said.summary
 
 
 @pytest.mark.parametrize(
@@ -113,7 +130,7 @@ def test_items_a_second_are_those_of_the_report() -> None:
         (Workload.PROBE, {"bytes_per_iteration": {"copy": 2 * 10**9, "triad": 3 * 10**9}}, "10 ms, 500 GB/s"),
         (Workload.PROBE, {}, "10 ms"),
         (Workload.SOAK, {"flops_per_iteration": 5e11}, "10 ms, 50 TFLOP/s"),
-        (Workload.INFERENCE, {"flops_per_iteration": 5e11}, "10 ms, 100.0 items/s"),
+        (Workload.INFERENCE, {"flops_per_iteration": 5e11}, "10 ms, 100.0 smp/s"),
     ],
 )
 def test_what_measures_the_device_says_its_rate(workload: Workload, facts: dict[str, object], words: str) -> None:
@@ -158,7 +175,7 @@ def snapshot(
         devices,
         live,
         {},
-        progress.sizes(state.cells.values()),
+        progress.alike(state.cells.values()),
         elapsed_s=1.0,
         launch_s=took_s,
         expected_s=dict.fromkeys(state.cells, 2.0),

@@ -1,5 +1,6 @@
 """Whole numbers: products that are exact, what their check finds, and how far rounding reaches in others."""
 
+import functools
 import math
 import random
 
@@ -134,13 +135,20 @@ def test_a_fraction_is_counted_though_its_sum_may_be_right() -> None:
     assert wrong(left, right, output, limits) == 2
 
 
+@functools.cache
+def a_product() -> tuple[Bounds, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Its bounds, operands and output: the same for each example, and by far the longest part of it."""
+    limits = exact.bounds(SIDE, torch.float32, torch.float32)
+    left, right = operands(torch.float32, limits)
+    return limits, left, right, exact.product(left, right, torch.float32)
+
+
 @given(row=st.integers(0, SIDE - 1), data=st.data())
 @settings(max_examples=200)
 def test_whole_but_wrong_rows_are_found(row: int, data: st.DataObject) -> None:
     """By Freivalds' check alone, also where the differences add up to zero."""
-    limits = exact.bounds(SIDE, torch.float32, torch.float32)
-    left, right = operands(torch.float32, limits)
-    output = exact.product(left, right, torch.float32)
+    limits, *made = a_product()
+    left, right, output = (each.clone() for each in made)
     one, other = data.draw(st.lists(st.integers(0, SIDE - 1), min_size=2, max_size=2, unique=True))
     change = data.draw(st.integers(1, 1000))
     output[row, one] += change

@@ -22,7 +22,8 @@ from tests.fakes.node import Node
 def done(tmp_path_factory: pytest.TempPathFactory) -> Ledger:
     """A run of three cells of which one raises, as it is known to those who planned it."""
     folder = tmp_path_factory.mktemp("checker") / "run"
-    stored = faults.prepare(folder, faults.model("planted", do="raise"), faults.model("one"), faults.model("two"))
+    models = (faults.model("planted", do="raise"), faults.model("one"), faults.model("two"))
+    stored = faults.prepare(folder, *models, formats=faults.EVERY_FORMAT)
     node = Node(folder)
     assert node.wait() == 4, node.output
     log = folder.parent / "life-0.log"

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from orchestrator.disk import folders
 from orchestrator.machine import devices
 from protocol.exit_codes import MEANING
 from protocol.paths import RunPaths
-from tests.fakes.commands import TINY, python
+from tests.fakes.commands import ALL_COMMANDS, TINY, python
 
 HEAVY = ("torch", "torchvision", "transformers", "pandas", "numpy", "scipy", "zmq", "rich")
 
@@ -70,6 +71,28 @@ def test_help_shows_examples_and_exit_codes(invoke: Invoke, arguments: tuple[str
     for code, meaning in MEANING.items():
         assert f"{int(code)} {meaning}" in text
     assert max(map(len, shown.output.splitlines())) <= 80
+
+
+def asked_for(line: str, program: str) -> list[str]:
+    """The words of an example behind the program's name, without what explains or surrounds them."""
+    return shlex.split(re.split(r"  |[|)]", line[line.index(program) :])[0])[1:]
+
+
+@pytest.mark.parametrize(("path", "command"), ALL_COMMANDS, ids=[path for path, _ in ALL_COMMANDS])
+def test_every_command_shows_examples_that_it_understands(invoke: Invoke, path: str, command: click.Command) -> None:
+    """Two to five lines within 80 columns, with commands and options that there are, and all arguments."""
+    program, *words = path.split()
+    root = benchmark if program == benchmark.name else orchestrate
+    shown = invoke(*words, "--help", command=root).output
+    assert max(map(len, shown.splitlines())) <= 80
+    examples = [line.strip() for line in shown.partition("\n  Examples:\n")[2].partition("\n\n")[0].splitlines()]
+    assert 2 <= len(examples) <= 5
+    for line in examples:
+        meant, rest = root, asked_for(line, program)
+        while isinstance(meant, click.Group) and rest and rest[0] in meant.commands:
+            meant, rest = meant.commands[rest[0]], rest[1:]
+        meant.make_context(program, rest)  # raises for what it does not understand
+    assert any(path in line for line in examples)
 
 
 def test_version(invoke: Invoke) -> None:

@@ -44,6 +44,16 @@ def test_a_dry_run_says_how_long_and_how_often(invoke: Invoke) -> None:
     assert max(map(len, shown.splitlines()[:4])) <= 80
 
 
+def test_a_dry_run_says_what_has_no_room(invoke: Invoke) -> None:
+    """With how long it must be; a run says the same as it begins. Nothing where a whole round has room."""
+    short = ("--burn-in", "30s", *NIGHT[2:], "--level", "standard")
+    shown = " ".join(invoke(*short).output.split())
+    told = re.search(r"Note: a burn-in of 30s has hardly room for one whole round of level standard: .*", shown)
+    assert told is not None
+    (least,) = re.findall(r"--burn-in (\w+) --level standard has room\.", told[0])
+    assert "hardly room" not in invoke("--burn-in", least, *short[2:]).output
+
+
 def test_a_dry_run_shows_the_faults_that_it_brings_about(invoke: Invoke) -> None:
     """With what that means for the verdict; none of it where there are none."""
     shown = invoke(*NIGHT, "--inject", "flip:cpu:1:3:2", "--inject", "flip:0:1").output
@@ -81,6 +91,10 @@ def test_a_dry_run_shows_what_was_asked_for(invoke: Invoke, options: tuple[str, 
         (("--burn-in", "10m", "--inject", "slow:0:90"), "nobody judges the rates of cpu:0"),
         (("--burn-in", "10m", "--inject", "flip:0:inf"), "rounds are whole numbers and count from 1"),
         (("--burn-in", "10m", "--inject", "flip:0:999"), "there is no round 999 on cpu:0"),
+        (
+            ("--burn-in", "10m", "--inject", "flip:0:1:2", "--inject", "flip:cpu:0:1:5"),
+            "there are 2 of them for round 1 on cpu:0",
+        ),
         (("--burn-in", "10m", "--max-temperature", "20"), "expected 30 to 120 degrees Celsius"),
         (("--burn-in", "10m", "--max-temperature", "hot"), "'hot' is not a valid integer"),
         (("--burn-in", "10m", "--solo"), "--burn-in: it loads all devices at once; with --solo"),

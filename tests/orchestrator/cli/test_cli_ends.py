@@ -6,7 +6,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -124,12 +124,12 @@ def test_whoever_is_told_gets_the_report_that_is_there(
     invoke: Invoke, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, refused: str, named: str
 ) -> None:
     """Asked for a page: where the disk refuses it, the JSON; where only the run's folder is full, the page at -o."""
-    write = files.write_durably
+    write = files.write_parts_durably
 
-    def full(path: Path, data: bytes, **how: Any) -> None:
+    def full(path: Path, parts: Iterable[bytes], **how: Any) -> None:
         if path.match(refused):
             raise StorageError(f"{path}: full")
-        write(path, data, **how)
+        write(path, parts, **how)
 
     def execute(stored: StoredRun, paths: RunPaths, *_: object) -> Report:
         made = FakeRun(paths.folder, models=shipped("lstm"))
@@ -137,7 +137,7 @@ def test_whoever_is_told_gets_the_report_that_is_there(
         asked = {"formats": stored.configuration.formats, "output_path": stored.configuration.output_path}
         return reporting.write(replace(made.stored, configuration=replace(made.stored.configuration, **asked)), paths)
 
-    monkeypatch.setattr(files, "write_durably", full)
+    monkeypatch.setattr(files, "write_parts_durably", full)
     monkeypatch.setattr(run, "execute", execute)
     ended = invoke(*TINY, "--quiet", "-o", "out.html", "--on-failure", "sh -c 'echo $GPUBENCH_REPORT > told'")
     [report_file] = tmp_path.glob(named)

@@ -140,8 +140,12 @@ def test_a_bad_option_is_refused_before_anything_happens(
         ("resume --runs-folder night.yaml", "--runs-folder: night.yaml is a file, not a folder"),
         ("resume .", "not the folder of a run"),
         ("report .", "not the folder of a run"),
+        ("report night.yaml -f json,samples.csv", "night.yaml: is a file, not the folder of a run. samples.csv holds"),
+        ("report . -o x.samples.csv", "are in launches/ of the run's folder. Name that folder"),
         ("report", "error: RUN is missing. `gpubench-orchestrate report --help` shows what there is."),
         ("make-baseline night", "error: -o/--output FILE is missing. `gpubench-orchestrate make-baseline --help`"),
+        ("make-baseline night -o base.yaml", "base.yaml: a baseline is JSON, so its suffix is .json, and not '.yaml'"),
+        ("make-baseline night -o /proc/base.json", "-o/--output: /proc: cannot be written: "),
         (
             "list-models --type rnn",
             "error: --type: there is no type 'rnn'. Did you mean cnn? There is transformer, cnn,",
@@ -155,6 +159,13 @@ def test_a_bad_command_is_refused_before_anything_happens(
     """Devices that do not exist, commands that do not, runs that are none."""
     (tmp_path / "night.yaml").write_text("gpu:\n  ids: seven\n")
     assert_refused(invoke(*arguments.split()), message, executed, tmp_path)
+
+
+def test_a_report_in_place_of_a_run_lacks_nothing_but_samples(invoke: Invoke, tmp_path: Path) -> None:
+    """Whoever asks for another format of it is not told of samples."""
+    (tmp_path / "report.json").write_text("{}")
+    ended = invoke("report", "report.json", "-f", "json,csv")
+    assert ended.stderr == "error: report.json: is a file, not the folder of a run\n"
 
 
 def a_socket(path: Path) -> None:

@@ -11,9 +11,11 @@ from click.testing import Result
 from msgspec.structs import replace
 
 from orchestrator.cli import benchmark
+from orchestrator.disk import run_files
 from orchestrator.history.place import find
 from protocol.exit_codes import ExitCode
 from tests.fakes.histories import UUID, kept, record, recorded, run_id
+from tests.fakes.runs import FakeRun, shipped
 
 Invoke = Callable[..., Result]
 
@@ -89,6 +91,35 @@ def test_one_run_is_shown_in_full(invoke: Invoke) -> None:
     told = invoke("history", "show", run_id(3)).stdout
     for words in ("driver 570.86", f"({UUID})", "burn-in FAIL: wrong bits", "resnet50 inference bf16 b8"):
         assert words in told
+
+
+@pytest.mark.usefixtures("history")
+def test_a_run_is_shown_by_whatever_names_it(invoke: Invoke, tmp_path: Path) -> None:
+    """Its id as the runs folder has it, whatever the folder is called by now, here or elsewhere."""
+    for folder, number in (("runs/20260402-213000-1f2e3d", 2), ("runs/20260403-copied", 3), ("other/anything", 1)):
+        run = FakeRun(tmp_path / folder, models=shipped("lstm"), batch_sizes=(1,))
+        run_files.store(replace(run.stored, run_id=run_id(number)), run.paths)
+    for words, number in (
+        (("@last",), 3),
+        (("@last~1",), 2),
+        (("runs/20260403-copied",), 3),
+        (("@last", "--runs-folder", "other"), 1),
+        (("20260401",), 1),
+    ):
+        assert json.loads(invoke("history", "show", *words, "--json").stdout)["run"]["run_id"] == run_id(number), words
+    refused = invoke("history", "show", "@last~7")
+    assert (refused.exit_code, refused.stderr.partition(".")[0]) == (2, "error: @last~7: there are 2 runs in runs")
+
+
+def test_cells_of_the_same_words_are_told_apart(invoke: Invoke, tmp_path: Path) -> None:
+    """A run of both modes, as triage is, has each cell twice; what differs stands in its name."""
+    run = record(1)
+    [loaded] = run.cells
+    solo = replace(loaded, key=replace(loaded.key, mode="solo"))
+    where = kept(tmp_path, [replace(run, cells=(loaded, solo))]).path
+    told = invoke("history", "show", run_id(1), "--history-db", str(where)).stdout
+    for mode in ("loaded", "solo"):
+        assert told.count(f"resnet50 inference bf16 b8 {mode} ") == 1
 
 
 def test_a_burn_in_is_shown_by_its_verdicts(invoke: Invoke, tmp_path: Path) -> None:
@@ -168,6 +199,8 @@ def test_a_trend_is_written_into_a_file(invoke: Invoke) -> None:
         (("prune", "--keep", "1", "--before", "2026-01-01"), "expected either --before DATE or --keep N"),
         (("export", "--format", "xml", "-o", "x"), "there is no format 'xml'"),
         (("export", "-o", "none/x"), "-o/--output: none/x cannot be written: no such folder"),
+        (("export", "-o", "/proc/x"), "-o/--output: /proc: cannot be written: "),
+        (("trend", "resnet50", "-o", "/proc/x.html"), "-o/--output: /proc: cannot be written: "),
         (("--history-db", ""), "--history-db: expected a path, got an empty text"),
         (("--history-db", "none.db"), "none.db: no run is recorded yet"),
     ],

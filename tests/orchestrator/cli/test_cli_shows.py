@@ -11,11 +11,12 @@ import pytest
 from click.testing import Result
 from msgspec.structs import replace
 
-from orchestrator.cli import benchmark, orchestrate
+from orchestrator.cli import benchmark, orchestrate, too_long
 from orchestrator.cli.dry_run import describe
 from orchestrator.configuration import catalogue
+from orchestrator.configuration.resolved import BurnIn
 from orchestrator.planning import plan
-from protocol.cell import Generation, Workload
+from protocol.cell import DeviceKind, Generation, Workload
 from tests.fakes.commands import python
 from tests.fakes.configurations import configuration, cpu, gpu
 from tests.fakes.nvml import FakeNvml
@@ -93,6 +94,37 @@ def test_a_dry_run_says_what_is_left_out_and_how_images_lie(invoke: Invoke) -> N
     assert text.count("Left out: h2d, d2h: not applicable: a CPU device") == 1
     assert re.search(r"Images by pixel \(channels_last\): [^.]*resnet50", text)
     assert "channels_last" not in invoke(*arguments, "-m", "bert-base,resnet50", "--memory-format", "contiguous").output
+
+
+def test_what_no_deadline_leaves_time_for_is_doubted(invoke: Invoke, executed: list[object]) -> None:
+    """A size that was mistyped: in the plan, and at the beginning of a run. A large one may stand."""
+
+    def told(*words: str) -> str:
+        chosen = ("--gpu-ids", "cpu:0", "-m", "resnet50", "--phases", "inference,load", *words)
+        return " ".join(invoke(*chosen, "--dry-run").output.split())
+
+    mistyped = ("--input-size", "99999999")
+    doubt = "no result is to be expected of resnet50 inference fp32 b1 and resnet50 inference fp32 b8: an iteration"
+    shown = told("-b", "1,8", *mistyped)
+    assert f"Note: {doubt} would take more than a year, as estimated, and their deadlines end launches" in shown
+    assert "after 10 min. Choose a smaller input or batch. 3 cells, 3 launches, more than a year in all." in shown
+    assert "no result" not in told("-b", "1,8", "--input-size", "2048")
+    Path("long.yaml").write_text("deadlines: {measure: 1.0e15}\n")
+    assert "no result" not in told("-b", "1,8", *mistyped, "--config", "long.yaml")
+    many = told("-b", "1,2,4,8,16", "-p", "fp32,bf16", *mistyped)
+    assert re.search(r"b\d+, resnet50 [^,]* b\d+, resnet50 [^,]* b\d+ and 7 other cells: ", many)
+    assert "expected of resnet50 inference fp32 auto: " in told("-b", "auto", *mistyped)
+    said = invoke("--gpu-ids", "cpu:0", "-m", "resnet50", "--phases", "inference", "-b", "1,8", *mistyped)
+    assert (len(executed), doubt in said.stderr) == (1, True)
+
+
+def test_cells_of_a_burn_in_are_not_doubted() -> None:
+    """They end with their time, however long an iteration takes."""
+    asked, machine = configuration(models=shipped("resnet50"), input_sizes=(99_999_999,)), (cpu(0),)
+    planned = plan.make(asked, machine)
+    assert list(too_long.sentences(planned, asked, machine))
+    burning = replace(asked, burn_in=BurnIn(duration_s=600.0, level="quick", cell_s={DeviceKind.CPU: 10.0}))
+    assert list(too_long.sentences(planned, burning, machine)) == []
 
 
 def test_a_dry_run_has_a_table_for_each_kind_of_device() -> None:

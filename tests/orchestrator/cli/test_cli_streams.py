@@ -12,8 +12,10 @@ from click.testing import Result
 
 from orchestrator import run
 from orchestrator.cli import streams
+from orchestrator.configuration.resolved import ReportFormat
 from orchestrator.errors import StorageError
 from protocol.exit_codes import ExitCode
+from tests.fakes import faults
 from tests.fakes.commands import TINY
 from tests.fakes.nvml import ROOT
 
@@ -98,14 +100,17 @@ def test_help_that_cannot_be_printed_is_an_error_of_one_line(tmp_path: Path, com
 
 def test_a_run_ends_as_it_would_have_without_its_streams(tmp_path: Path) -> None:
     """Measured and published; where the summary cannot go, standard error names the report."""
-    tiny = f"{' '.join(TINY)} -i 3 -w 1"
-    full = in_shell(f"{tiny} -o a.json >/dev/full", tmp_path)
+    for name in ("a", "b"):
+        faults.prepare(tmp_path / name / "run", faults.model("good"), formats=(ReportFormat.JSON,))
+    first, second = (tmp_path / name / "run" / "out" / "report.json" for name in ("a", "b"))
+    full = in_shell("resume a/run >/dev/full", tmp_path)
     assert full.returncode == ExitCode.PASSED, full.stderr
-    warning = f"standard output cannot be written: No space left on device. The report is in {tmp_path / 'a.json'}\n"
+    warning = f"standard output cannot be written: No space left on device. The report is in {first}\n"
     assert full.stderr.endswith(f"warning: {warning}")
-    silent = in_shell(f"{tiny} -o b.json >&- 2>&-", tmp_path)
+    silent = in_shell("resume b/run >&- 2>&-", tmp_path)
     assert (silent.returncode, silent.stdout, silent.stderr) == (ExitCode.PASSED, "", "")
-    assert {path.name for path in tmp_path.glob("*.json")} == {"a.json", "b.json"}
+    for report in (first, second):
+        assert json.loads(report.read_text())["summary"]["cells"]["ok"] == 1
 
 
 def test_a_log_collector_is_told_how_a_run_begins_and_ends(invoke: Invoke, tmp_path: Path) -> None:

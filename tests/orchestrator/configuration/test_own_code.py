@@ -15,7 +15,13 @@ from protocol.paths import RunPaths
 
 Invoke = Callable[..., Result]
 Executed = list[tuple[StoredRun, RunPaths]]
-BOMB = "raise SystemExit('the orchestrator imported it')\nclass Net: pass\ndef build(): pass\n"
+BOMB = """
+raise SystemExit('it was imported')
+import torch
+from torch.nn import Module
+class Net: pass
+def build(): pass
+"""
 
 
 @pytest.fixture
@@ -70,7 +76,10 @@ def test_code_of_the_users_needs_permission(here: Path, text: str) -> None:
         ("mine.yaml", "mine.yaml is no model; if it describes models, give it as --models-file mine.yaml"),
         ("./net:Net", "./net is not a Python file; its name would end in .py"),
         ("none.py:Net", "none.py: cannot be read: No such file or directory"),
-        ("net.py:Nat", "net.py defines no Nat. It defines Net, build."),
+        ("net.py:Nat", "net.py defines no Nat. Did you mean Net?"),
+        ("net.py:nett", "net.py defines no nett. Did you mean Net?"),
+        ("net.py:Transformer", "net.py defines no Transformer. It defines Net, build."),
+        ("net.py:Modul", "net.py defines no Modul. Did you mean Module?"),
         ("broken.py:Net", "broken.py, line 2: not valid Python: "),
         ("nothing:build", "nothing:build: there is no package 'nothing'. Install it, or name the folder that it is in"),
         ("mypkg:build", "there is no package 'mypkg'. It is in {here}: add --pythonpath {here}."),

@@ -102,6 +102,8 @@ def test_a_plan_without_devices_takes_no_time_of_its_own() -> None:
         (3600, "about 1 h"),
         (4800, "about 1 h 20 min"),
         (7180, "about 2 h"),
+        (364 * 86400, "about 8736 h"),
+        (366 * 86400, "more than a year"),
     ],
 )
 def test_durations_are_told_as_roughly_as_they_are_known(seconds: float, words: str) -> None:

@@ -114,3 +114,17 @@ def test_what_torch_compiles_is_kept_beside_weights(tmp_path: Path, monkeypatch:
     assert spawn.environment_of_workers(Path("/proc/cache")) == spawn.ONE_THREAD
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "/theirs")
     assert spawn.environment_of_workers(tmp_path) == spawn.ONE_THREAD
+
+
+@pytest.mark.parametrize("cache", ["cache", "/proc/cache"])
+def test_threads_of_a_burn_in_sleep_while_they_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: str
+) -> None:
+    """On cores that others use they would spin for those; other runs measure as torch does by itself."""
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
+    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+    other = spawn.environment_of_workers(tmp_path / cache)
+    assert spawn.environment_of_workers(tmp_path / cache, night=True) == other | {"OMP_WAIT_POLICY": "PASSIVE"}
+    assert "OMP_WAIT_POLICY" not in other
+    monkeypatch.setenv("OMP_WAIT_POLICY", "ACTIVE")
+    assert spawn.environment_of_workers(tmp_path / cache, night=True) == other
