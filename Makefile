@@ -29,9 +29,10 @@ bench: $(STAMP) ## a quick benchmark of all GPUs, or of two CPU devices where th
 	$(BIN)/python -m orchestrator "$$@" --profile quick
 
 # Two processes, because many tests wait for others. Those of a GPU fill its memory: one after the other, at the end.
+# Only the files that name the mark are read for them: reading all takes longer than those tests where there is no GPU.
 test: $(STAMP) ## every test that this machine can run, but the slow ones
 	@$(BIN)/python -m pytest -m 'not slow and not gpu' --numprocesses 2 --dist loadfile; fast=$$?; \
-		$(BIN)/python -m pytest -m 'not slow and gpu'; gpu=$$?; \
+		$(BIN)/python -m pytest -m 'not slow and gpu' $$(grep -rl --include='*.py' 'mark\.gpu' tests); gpu=$$?; \
 		exit $$((fast > gpu ? fast : gpu))
 
 test-slow: $(STAMP) ## the slow tests: kills at random moments, and others

@@ -30,7 +30,7 @@ class Announcer:
     def __init__(self, stored: StoredRun, display: Display) -> None:
         self._display = display
         self._devices = {device.uuid: device for device in stored.devices}
-        self._alike = progress.sizes(stored.plan.cells)
+        self._alike = progress.alike(stored.plan.cells)
         self._rounds = stored.configuration.burn_in is not None
         self._expected_s = {
             cell.id: estimate.launch_s(cell, stored.configuration, self._devices[cell.devices[0]])

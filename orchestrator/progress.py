@@ -22,8 +22,6 @@ from protocol.failure import Category, Failure
 from protocol.messages import Sample
 from protocol.result import Result
 
-Sizes = Mapping[tuple[str, Workload], Collection[int | None]]
-"""Model and workload → the input sizes that the run has it at."""
 _OF_THE_DEVICE: Final = frozenset({Workload.PROBE, Workload.SOAK, Workload.TRUTH, Workload.STEPS})
 _STANDS: Final = (
     *(SlotStatus.RUNNING, SlotStatus.WAITING, SlotStatus.MEASURED, SlotStatus.REFERRED),
@@ -31,12 +29,30 @@ _STANDS: Final = (
 )
 
 
-def sizes(cells: Iterable[Cell]) -> Sizes:
-    """The input sizes of a plan's cells, which decide whether a cell is named with its own."""
+class Alike(msgspec.Struct, frozen=True):
+    """What a plan has cells at that are alike else, which decides whether a cell is named with its own.
+
+    sizes: input sizes by model and workload. modes: of the whole run, which measures each model in all of them.
+    """
+
+    sizes: Mapping[tuple[str, Workload], Collection[int | None]]
+    modes: Collection[Mode]
+
+    def words(self, cell: Cell) -> str:
+        """A cell as people see it, without its batch size: "resnet50@512 training fp32 solo"."""
+        mode = f" {cell.mode}" if len(self.modes) > 1 else ""
+        name = sized(cell.model, cell.input_size, self.sizes[cell.model, cell.workload])
+        return f"{name} {cell.workload} {cell.precision}{mode}"
+
+
+def alike(cells: Iterable[Cell]) -> Alike:
+    """That of a plan's cells."""
     found: dict[tuple[str, Workload], set[int | None]] = {}
+    modes: set[Mode] = set()
     for cell in cells:
         found.setdefault((cell.model, cell.workload), set()).add(cell.input_size)
-    return found
+        modes.add(cell.mode)
+    return Alike(found, modes)
 
 
 def snapshot(
@@ -44,7 +60,7 @@ def snapshot(
     devices: tuple[Device, ...],
     live: Mapping[str, Live],
     samples: Mapping[str, Sample],
-    alike: Sizes,
+    named: Alike,
     *,
     elapsed_s: float,
     launch_s: Mapping[str, float],
@@ -54,7 +70,7 @@ def snapshot(
     stands: Mapping[SlotStatus, int],
     note: str,
 ) -> Snapshot:
-    """The whole run at one moment. alike: sizes(all cells). launch_s: mean duration of ended launches, by device.
+    """The whole run at one moment. named: alike(all cells). launch_s: mean duration of ended launches, by device.
 
     What waits of a skipped model needs no launch any more: it counts as done and failed before its turn comes.
     expected_s: what a launch of each cell was estimated to take. limited: None without a time limit. rounds: of a
@@ -69,7 +85,7 @@ def snapshot(
     eta_s = None if note else left_s if rounds else _eta_s(state, launch_s, expected_s, left_s)
     return Snapshot(
         devices=tuple(
-            _line(device, state, by_device.get(device.uuid), samples.get(device.uuid), alike=alike, note=note)
+            _line(device, state, by_device.get(device.uuid), samples.get(device.uuid), named=named, note=note)
             for device in devices
         ),
         done=done - state.tally[SlotStatus.DROPPED] if rounds else done,
@@ -109,11 +125,11 @@ def cells(state: RunState) -> dict[SlotStatus, int]:
     return {status: counts[place] for place, status in enumerate(_STANDS)}
 
 
-def ended(state: RunState, live: Live, device: Device, outcome: Result | Failure, alike: Sizes) -> CellEnded:
-    """A launch is over, in words. `state` is the one after its end. alike: sizes(all cells)."""
+def ended(state: RunState, live: Live, device: Device, outcome: Result | Failure, named: Alike) -> CellEnded:
+    """A launch is over, in words. `state` is the one after its end. named: alike(all cells)."""
     told = CellEnded(
         label=device.label,
-        cell=_cell_words(live, alike),
+        cell=named.words(live.next.cell),
         cell_id=live.next.planned,
         batch_size=live.next.cell.batch_size,
         attempt=live.next.attempt,
@@ -151,7 +167,7 @@ def _rate(result: Result, mean_ms: float) -> str:
 
 
 def _items(per_second: float | None) -> str:
-    return "" if per_second is None else f"{per_second:,.1f} items/s"
+    return "" if per_second is None else f"{per_second:,.1f} smp/s"
 
 
 def _figure_words(mean_ms: float, rate: str) -> str:
@@ -174,10 +190,11 @@ def _next_step(state: RunState, live: Live, failure: Failure) -> str:
         return "dropped" if failure.message == OUT_OF_TIME else "`resume` measures it again"
     if live.next.scans and status is not SlotStatus.FAILED and not rule.retries:
         return "the scan for the batch size knows its limit"
+    fits_not = "the model itself does not fit: no batch size would" if state.skips else "the next round has it again"
     if rule.reaction is Reaction.RETRY_SMALLER and live.next.cell.batch_size == 1 and not live.next.scans:
-        return "the model itself does not fit: no batch size would"
+        return fits_not
     if rule.reaction is Reaction.RETRY_SMALLER and status is SlotStatus.WAITING and not live.next.scans:
-        return f"{rule.reaction}, {fitting(state, state.cells[live.next.planned])}"
+        return f"{rule.reaction}, {fitting(state, live.next.slot)}"
     if status is SlotStatus.WAITING:
         return str(Reaction.RETRY if rule.reaction is Reaction.ELSEWHERE else rule.reaction)
     if rule.reaction is Reaction.QUARANTINE:
@@ -187,19 +204,19 @@ def _next_step(state: RunState, live: Live, failure: Failure) -> str:
     if live.next.slot in state.asked and placement.judge(state, live.next.slot) is Blame.OPEN:
         return "the same cell is run on another device"
     if status is SlotStatus.DOES_NOT_FIT:
-        return "the model itself does not fit: no batch size would"
+        return fits_not
     return str(Reaction.GIVE_UP)
 
 
 def _line(
-    device: Device, state: RunState, live: Live | None, sample: Sample | None, *, alike: Sizes, note: str
+    device: Device, state: RunState, live: Live | None, sample: Sample | None, *, named: Alike, note: str
 ) -> DeviceLine:
     power = None if sample is None or sample.power_mw is None else sample.power_mw / 1000
     return DeviceLine(
         uuid=device.uuid,
         label=device.label,
         name=device.name,
-        cell=None if live is None else _cell_words(live, alike),
+        cell=None if live is None else named.words(live.next.cell),
         cell_id=None if live is None else live.next.planned,
         batch_size=None if live is None else live.next.cell.batch_size,
         attempt=1 if live is None else live.next.attempt,
@@ -212,12 +229,6 @@ def _line(
         taken_out=bool(state.devices[device.uuid].quarantined),
         note=state.devices[device.uuid].quarantined or note,
     )
-
-
-def _cell_words(live: Live, alike: Sizes) -> str:
-    cell = live.next.cell
-    own = alike[cell.model, cell.workload]
-    return f"{sized(cell.model, cell.input_size, own)} {cell.workload} {cell.precision}"
 
 
 def _eta_s(

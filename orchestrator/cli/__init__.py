@@ -3,7 +3,7 @@
 The modules here import click and nothing slow: what a command needs is imported when it runs (--help has 0.2 s).
 """
 
-from typing import Unpack
+from typing import Final, Unpack
 
 import click
 
@@ -31,6 +31,15 @@ from orchestrator.cli.options import RunParams, run_options
 from orchestrator.cli.program import SETTINGS, Program
 from orchestrator.errors import ConfigError
 
+EXAMPLES: Final = """\b
+Examples:
+  {command} run --gpu-ids 0,1 --profile quick
+  {command} quick --light --gpu-ids cpu:0
+  {command} compare before.json after.json
+  {command} history trend resnet50
+"""
+"""Of torch-gpu-benchmark, which measures with `run` alone."""
+
 
 @click.group(
     "gpubench-orchestrate",
@@ -52,7 +61,7 @@ def orchestrate(context: click.Context, /, **params: Unpack[RunParams]) -> None:
             raise ConfigError(f"{option} stands before {context.invoked_subcommand}; options go behind a command")
 
 
-@click.group("torch-gpu-benchmark", cls=Program, context_settings=SETTINGS)
+@click.group("torch-gpu-benchmark", cls=Program, context_settings=SETTINGS, epilog=EXAMPLES)
 @click.version_option(TOOL_VERSION, message="%(prog)s %(version)s")
 def benchmark() -> None:
     """Tell how fast these GPUs, these models and this stack are.

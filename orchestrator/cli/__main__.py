@@ -1,5 +1,5 @@
 """`python -m orchestrator.cli` is torch-gpu-benchmark, for a checkout that is not installed."""
 
-from orchestrator.cli import benchmark
+from orchestrator.programs import benchmark
 
-benchmark(prog_name="torch-gpu-benchmark")
+benchmark()

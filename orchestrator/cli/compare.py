@@ -89,7 +89,7 @@ def command(
         folders.require_file(Path(output), "-o/--output")
     if junit is not None:
         folders.require_file(Path(junit), "--junit")
-    first, *others = [reading.read(name, runs_folder, history_db) for name in runs]
+    first, *others = reading.sides(runs, runs_folder, history_db)
     shipped = margins.load()
     compared = [comparison.compare(first, other, shipped, percent) for other in others]
     code = comparison.exit_code(compared, failing)

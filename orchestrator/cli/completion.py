@@ -7,14 +7,15 @@ import click
 from orchestrator.cli.program import Command
 from orchestrator.cli.streams import say
 
-WHERE: Final = """\b
-~/.bashrc                   source <({program} completion bash)
-~/.zshrc                    source <({program} completion zsh)
-~/.config/fish/config.fish  {program} completion fish | source
+EXAMPLES: Final = """\b
+Examples:
+  source <({command} bash)  ~/.bashrc
+  source <({command} zsh)   ~/.zshrc
+  {command} fish | source   ~/.config/fish/config.fish
 """
 
 
-@click.command("completion", cls=Command, epilog=WHERE, short_help="Print a script for the shell's completion.")
+@click.command("completion", cls=Command, epilog=EXAMPLES, short_help="Print a script for the shell's completion.")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def command(context: click.Context, shell: str) -> None:

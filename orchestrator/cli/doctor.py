@@ -14,10 +14,15 @@ if TYPE_CHECKING:
 
     from orchestrator.doctor import Finding
 
+EXAMPLES: Final = """\b
+Examples:
+  {command}  for a run on all GPUs
+  {command} --gpu-ids 0,1 --runs-folder /data/runs
+"""
 _WIDTH: Final = 118
 
 
-@click.command("doctor", cls=RunCommand, short_help="Say what stands in the way of a run.")
+@click.command("doctor", cls=RunCommand, short_help="Say what stands in the way of a run.", epilog=EXAMPLES)
 @click.option(
     "--runs-folder",
     metavar="FOLDER",

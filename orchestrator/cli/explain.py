@@ -1,6 +1,6 @@
 """`explain`: what is done about each kind of failure, or what went wrong in a run."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -12,8 +12,18 @@ if TYPE_CHECKING:
 
     from protocol.failure import Category
 
+EXAMPLES: Final = """\b
+Examples:
+  {command}                what is done about each kind
+  {command} out of memory  one kind, and what helps
+  {command} 79             an Xid
+  {command} @last          why the newest run failed
+"""
 
-@click.command("explain", cls=Command, short_help="What is done about failures, or what went wrong in a run.")
+
+@click.command(
+    "explain", cls=Command, short_help="What is done about failures, or what went wrong in a run.", epilog=EXAMPLES
+)
 @click.argument("words", metavar="[WHAT]", nargs=-1)
 def command(*, words: tuple[str, ...]) -> None:
     """Say what is done about each kind of failure; of one kind, also how it is seen and what helps.

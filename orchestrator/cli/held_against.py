@@ -5,28 +5,40 @@ from typing import TYPE_CHECKING
 from orchestrator.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from orchestrator.compare.against import Against
+    from protocol.cell import ModelSpec
 
 
 def read(
-    compare_baseline: str | None, thresholds: str | None, price: float | None, runs_folder: str, history_db: str | None
+    compare_baseline: str | None,
+    thresholds: str | None,
+    price: float | None,
+    runs_folder: str,
+    history_db: str | None,
+    *,
+    models: "Iterable[ModelSpec]",
 ) -> "Against":
     """What the options name. Raises UserError for a file that is none, and for a price that cannot be.
 
-    runs_folder, history_db: where the id of a run is looked up; None for the user's own history.
+    runs_folder, history_db: where the id of a run is looked up; None for the user's own history. models: that limits
+    may name, looked at only where there are limits.
     """
     from pathlib import Path
 
     from orchestrator.compare import reading
     from orchestrator.compare import thresholds as limits
     from orchestrator.compare.against import MOST_PRICE, Against
+    from orchestrator.planning.probes import is_probe
 
     if price is not None and not 0 < price <= MOST_PRICE:
         raise ConfigError(f"--price: expected a price above 0 and at most {MOST_PRICE:,.0f}, got {price:g}")
     if thresholds == "":
         raise ConfigError("--thresholds: expected a file, got an empty text")
+    names = () if thresholds is None else tuple(one.name for one in models if not is_probe(one))
     return Against(
         baseline=None if compare_baseline is None else reading.baseline(compare_baseline, runs_folder, history_db),
-        thresholds=() if thresholds is None else limits.load(Path(thresholds)),
+        thresholds=() if thresholds is None else limits.load(Path(thresholds), names),
         price_per_hour=price,
     )

@@ -3,22 +3,19 @@
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from orchestrator.cli import complete, formats, history_near
+from orchestrator.cli import complete, formats, history_asked, history_near
 from orchestrator.cli.program import SETTINGS, Command, Program
-from orchestrator.cli.shared_options import HISTORY_DB, a_file
+from orchestrator.cli.shared_options import HISTORY_DB, RUNS_FOLDER, a_file
 from orchestrator.cli.streams import complain, say
 from orchestrator.configuration.naming import counted
 from orchestrator.errors import ConfigError, HistoryError
 
 if TYPE_CHECKING:
-    import sqlite3
-
     from orchestrator.history.records import RunRecord
     from orchestrator.history.trend import Trend
 
@@ -31,8 +28,29 @@ Examples:
   {command} trend resnet50 -o trend.html
   {command} export --format csv -o runs.csv
 """
+SHOW_EXAMPLES: Final = """\b
+Examples:
+  {command} 20260401-213000-1f2e3d
+  {command} 20260401 --json
+  {command} @last
+"""
+TREND_EXAMPLES: Final = """\b
+Examples:
+  {command} resnet50 -p bf16 -b 8
+  {command} resnet50 --gpu H200 -o trend.html
+  {command} gemm --since 2026-11-01
+"""
+EXPORT_EXAMPLES: Final = """\b
+Examples:
+  {command} -o runs.csv
+  {command} --format json -o runs.json
+"""
+PRUNE_EXAMPLES: Final = """\b
+Examples:
+  {command} --before 2026-01-01 --dry-run
+  {command} --keep 500
+"""
 TREND_FORMATS: Final = ("text", "json", "html")
-NONE_YET: Final = "no run is recorded yet; `run` records each, but with --no-history"
 _JSON: Final = click.option("--json", "as_json", is_flag=True, help="As JSON.")
 _GPU: Final = click.option("--gpu", metavar="GPU", help="The beginning of a UUID, or a part of the name of a GPU.")
 _SINCE: Final = click.option("--since", metavar="DATE", help="Runs that began then or later: 2026-11-01.")
@@ -78,31 +96,37 @@ def command(
     from orchestrator.history import reading
     from orchestrator.history.records import Filter
 
-    wanted = Filter(gpu=gpu, model=model, since=_moment(since, "--since"), verdict=verdict, limit=limit)
-    with _existing(history_db) as connection:
+    wanted = Filter(gpu=gpu, model=model, since=history_asked.moment(since, "--since"), verdict=verdict, limit=limit)
+    with history_asked.existing(history_db) as connection:
         found = [] if connection is None else reading.lines(connection, wanted)
         unknown = () if found or connection is None else tuple(history_near.of_runs(connection, wanted))
     empty = not found and wanted == Filter(limit=limit) and not as_json
-    say(f"{NONE_YET.capitalize()}." if empty else _json(found) if as_json else history_text.lines(found))
+    say(f"{history_asked.NONE_YET.capitalize()}." if empty else _json(found) if as_json else history_text.lines(found))
     for words in unknown:
         complain(f"note: {words}")
 
 
-@command.command("show", cls=Command, short_help="All that is kept of a run.")
+@command.command("show", cls=Command, short_help="All that is kept of a run.", epilog=SHOW_EXAMPLES)
 @click.argument("run")
+@RUNS_FOLDER
 @HISTORY_DB
 @_JSON
-def show(*, run: str, history_db: str | None, as_json: bool) -> None:
-    """Show all that is kept of RUN, the id of a run, of which a unique beginning is enough."""
+def show(*, run: str, runs_folder: str, history_db: str | None, as_json: bool) -> None:
+    """Show all that is kept of RUN.
+
+    RUN is the id of a run or a unique beginning of it, the folder of one, or @last, @last~1 and so on: the newest runs.
+    """
     from orchestrator.cli import history_text
     from orchestrator.history import reading
 
-    with _opened(history_db) as connection:
-        found = reading.run(connection, run)
+    with history_asked.opened(history_db) as connection:
+        found = reading.run(connection, history_asked.run_id(run, runs_folder))
     say(_json(found) if as_json else history_text.in_full(found))
 
 
-@command.command("trend", cls=Command, short_help="A figure over all runs, and where it changed.")
+@command.command(
+    "trend", cls=Command, short_help="A figure over all runs, and where it changed.", epilog=TREND_EXAMPLES
+)
 @click.argument("model", shell_complete=complete.models)
 @_GPU
 @click.option("-b", "--batch-size", metavar="N", type=click.IntRange(min=1), help="Cells of this batch size alone.")
@@ -140,14 +164,14 @@ def trend(
     from orchestrator.history import trend as trending
     from orchestrator.stats import margins
 
-    moment, chosen = _moment(since, "--since"), formats.chosen(kind, output, TREND_FORMATS)
+    moment, chosen = history_asked.moment(since, "--since"), formats.chosen(kind, output, TREND_FORMATS)
     if output is not None:
         folders.require_file(Path(output), "-o/--output")
-    with _opened(history_db) as connection:
+    with history_asked.opened(history_db) as connection:
         points = reading.points(connection, model, gpu=gpu, precision=precision, batch_size=batch_size, since=moment)
         if not points:
             said = history_near.of_cells(connection, model)
-            raise HistoryError(f"no such cell of {model} is recorded.{said}" if said else NONE_YET)
+            raise HistoryError(f"no such cell of {model} is recorded.{said}" if said else history_asked.NONE_YET)
     found = trending.trends(points, margins.load(), figure)
     if not found:
         raise HistoryError(
@@ -180,7 +204,7 @@ def _rendered(found: "Sequence[Trend]", kind: str, asked: dict[str, str], output
     return history_text.trends(found, ascii_only=not encoding.lower().startswith("utf"))
 
 
-@command.command("export", cls=Command, short_help="Everything, as a file.")
+@command.command("export", cls=Command, short_help="Everything, as a file.", epilog=EXPORT_EXAMPLES)
 @click.option("--format", "kind", metavar="NAME", help="csv or json. [default: by the suffix of --output, else csv]")
 @click.option(
     "-o",
@@ -214,13 +238,13 @@ def export(*, kind: str | None, output: str, history_db: str | None) -> None:
             yield made
             written, rows = written + 1, rows + exporting.rows(made)
 
-    with _opened(history_db) as connection:
+    with history_asked.opened(history_db) as connection:
         write_parts_durably(Path(output), makers[chosen](runs()), move=beside_the_old)
     lines = f", {counted(rows, 'row')}" if chosen == "csv" else ""
     say(f"{output}: {counted(written, 'run')}{lines}")
 
 
-@command.command("prune", cls=Command, short_help="Take old runs out.")
+@command.command("prune", cls=Command, short_help="Take old runs out.", epilog=PRUNE_EXAMPLES)
 @click.option("--before", metavar="DATE", help="Runs that began before then: 2026-01-01.")
 @click.option("--keep", metavar="N", type=click.IntRange(min=0), help="All but the newest N.")
 @click.option("--dry-run", is_flag=True, help="Say which; take none out.")
@@ -230,10 +254,10 @@ def prune(*, before: str | None, keep: int | None, dry_run: bool, history_db: st
     from orchestrator.history import place, reading, store, writing
     from orchestrator.history.records import Filter
 
-    moment = _moment(before, "--before")
+    moment = history_asked.moment(before, "--before")
     if (moment is None) == (keep is None):
         raise ConfigError("expected either --before DATE or --keep N: which runs are to be taken out?")
-    with _opened(history_db) as connection:
+    with history_asked.opened(history_db) as connection:
         runs = reading.lines(connection, Filter())
     gone = runs[keep:] if keep is not None else [run for run in runs if moment is not None and run.test_date < moment]
     if gone and not dry_run:
@@ -253,41 +277,6 @@ def _refuse_misplaced(context: click.Context) -> None:
             raise ConfigError(
                 f"{parameter.opts[-1]} stands before {context.invoked_subcommand}; options go behind a command"
             )
-
-
-@contextmanager
-def _existing(history_db: str | None) -> "Iterator[sqlite3.Connection | None]":
-    """The history, to be read; None where nobody has named one, and there is none yet. Raises HistoryError."""
-    from orchestrator.history import place, store
-
-    found = place.find(history_db, os.environ)
-    with store.reading(found) as connection:
-        if connection is None and not found.default:
-            raise HistoryError(f"{found.path}: {NONE_YET}")
-        yield connection
-
-
-@contextmanager
-def _opened(history_db: str | None) -> "Iterator[sqlite3.Connection]":
-    """The history, to be read. Raises HistoryError, also where there is none yet."""
-    with _existing(history_db) as connection:
-        if connection is None:
-            raise HistoryError(NONE_YET)
-        yield connection
-
-
-def _moment(text: str | None, option: str) -> str | None:
-    """A date, or a time on it, as the history has times. Raises ConfigError."""
-    if text is None:
-        return None
-    import datetime
-
-    from orchestrator.merge.times import iso
-
-    try:
-        return iso(datetime.datetime.fromisoformat(text).timestamp())
-    except (ValueError, OverflowError, OSError):
-        raise ConfigError(f"{option}: expected a date such as 2026-11-01, got '{text}'") from None
 
 
 def _json(value: object) -> str:

@@ -8,6 +8,7 @@ from orchestrator.configuration.naming import counted
 from orchestrator.history import wording
 from orchestrator.history.records import CellRecord, DeviceRecord, RunLine, RunRecord
 from orchestrator.history.trend import Trend, TrendPoint
+from orchestrator.report import keys
 from orchestrator.report.layout import cut
 from orchestrator.report.numbers import duration
 from orchestrator.report.plain import plain
@@ -56,7 +57,8 @@ def in_full(record: RunRecord) -> str:
         return "\n".join((*told, "", *devices, "", f"No figures: {_why_none(run)}"))
     labels = {one.device.gpu_uuid: one.device.label for one in record.devices}
     header = ("GPU", "Cell", "Figure", "Value", "Launches", "Remark")
-    cells = [_cell(cell, labels[cell.gpu_uuid]) for cell in record.cells]
+    names = keys.names(cell.key for cell in record.cells)
+    cells = [_cell(cell, labels[cell.gpu_uuid], names[cell.key]) for cell in record.cells]
     return "\n".join((*told, "", *devices, "", table(header, cells, numbers=frozenset({3, 4}))))
 
 
@@ -75,10 +77,10 @@ def _device(judged: DeviceRecord) -> Iterator[str]:
             yield f"    {what} {verdict}{f': {plain(words)}' if words else ''}"
 
 
-def _cell(cell: CellRecord, label: str) -> tuple[str, ...]:
+def _cell(cell: CellRecord, label: str, name: str) -> tuple[str, ...]:
     value = cell.figures.get(cell.metric)
     shown = "" if value is None else wording.figure(value)
-    words = (label, cell.key.words, cell.metric, shown, str(len(cell.launches)), cell.doubt)
+    words = (label, name, cell.metric, shown, str(len(cell.launches)), cell.doubt)
     return tuple(plain(word) for word in words)
 
 

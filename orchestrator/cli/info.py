@@ -18,10 +18,15 @@ if TYPE_CHECKING:
     from orchestrator.machine.seen import Inventory
     from protocol.cell import Device
 
+EXAMPLES: Final = """\b
+Examples:
+  {command}
+  {command} --json
+"""
 SOFTWARE: Final = ("torch", "torchvision", "transformers", "safetensors")
 
 
-@click.command("info", cls=Command)
+@click.command("info", cls=Command, epilog=EXAMPLES)
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def command(*, as_json: bool) -> None:
     """Show the GPUs and the software of this machine."""

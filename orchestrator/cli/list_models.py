@@ -13,6 +13,12 @@ from orchestrator.cli.streams import say
 if TYPE_CHECKING:
     from protocol.cell import ModelSpec, Sizes
 
+EXAMPLES: Final = """\b
+Examples:
+  {command}
+  {command} --type cnn
+  {command} --type probe --json
+"""
 HEADER: Final = ("Model", "Type", "Parameters", "Input", "Takes", "Memory")
 EXPLAINED: Final = """\
 Parameters in millions.
@@ -20,7 +26,7 @@ Takes: what --seq-len (tokens) and --input-size (pixels) can ask for.
 Memory: of a GPU, in GB, about what training at batch 32 takes."""
 
 
-@click.command("list-models", cls=Command)
+@click.command("list-models", cls=Command, epilog=EXAMPLES)
 @click.option(
     "--type",
     "kind",

@@ -8,6 +8,7 @@ import click
 from orchestrator.cli.program import Command
 from orchestrator.cli.shared_options import HISTORY_DB, RUNS_FOLDER, a_file
 from orchestrator.cli.streams import complain, say
+from orchestrator.configuration.naming import counted
 from orchestrator.errors import ConfigError
 
 EXAMPLES: Final = """\b
@@ -17,6 +18,8 @@ Examples:
   {program} run --compare-baseline h200.json
 """
 RIGOROUS: Final = "rigorous"
+MOST: Final = 8
+"""So many cells that are left out for one reason are named."""
 
 
 @click.command("make-baseline", cls=Command, short_help="Make a baseline of one or more reports.", epilog=EXAMPLES)
@@ -35,17 +38,19 @@ RIGOROUS: Final = "rigorous"
 def command(*, runs: tuple[str, ...], output: str, runs_folder: str, history_db: str | None) -> None:
     """Make a baseline of RUN, a report.json, the folder of a run, or its id: sound cells, with each launch's figure.
 
-    Cells that were measured at a smaller batch, throttled or contaminated are left out. Several runs are joined, where
-    nothing of their stack differs and each cell of a device is in one of them.
+    Cells that were measured at a smaller batch, throttled, contaminated or never steady are left out, and named.
+    Several runs are joined, where nothing of their stack differs and each cell of a device is in one of them.
     """
     import msgspec
 
-    from orchestrator.compare import baselines, reading
+    from orchestrator.compare import baselines, facts, pairing, reading
     from orchestrator.disk import folders
     from orchestrator.disk.journal import write_durably
-    from protocol.cell import DeviceKind
+    from orchestrator.report import keys
 
     path = Path(output)
+    if path.suffix not in ("", ".json"):
+        raise ConfigError(f"-o/--output: {output}: a baseline is JSON, so its suffix is .json, and not '{path.suffix}'")
     folders.require_file(path, "-o/--output")
     if path.exists():
         raise ConfigError(f"-o/--output: {path} is there already; choose another name")
@@ -53,10 +58,14 @@ def command(*, runs: tuple[str, ...], output: str, runs_folder: str, history_db:
     made = baselines.reduced(found, path.stem)
     write_durably(path, msgspec.json.format(msgspec.json.encode(made), indent=2) + b"\n")
     say(str(path))
-    if left_out := len(found.cells) - len(made.cells):
-        complain(f"note: {left_out} of {len(found.cells)} cells are left out: they have no sound figures")
-    gpus = {device.gpu_uuid for device in made.devices if device.kind == DeviceKind.CUDA}
-    if blind := sum(cell.throttled is None and cell.gpu_uuid in gpus for cell in made.cells):
+    names = keys.names(cell.key for cell in found.cells)
+    for why, left_out in baselines.unsound(found).items():
+        told = [f"{place.device.label} {names[place.cell.key]}" for place in left_out]
+        more = f" and {len(told) - MOST} more" if len(told) > MOST else ""
+        words = f"left out, {counted(len(told), 'cell')} of {len(found.cells)}: {', '.join(told[:MOST])}{more}"
+        complain(f"note: {words}: {why}")
+    places = pairing.places(made).values()
+    if blind := sum(facts.not_watched(place.device.kind, place.cell.throttled) for place in places):
         complain(
             f"note: nobody watched whether {blind} of {len(made.cells)} cells were throttled: no comparison with them "
             "will say SAME or FASTER"

@@ -51,7 +51,18 @@ class Breakdown(Refusal):
 
 
 class Command(click.Command):
-    """A command whose help names the program that was called, in its {command} and {program}."""
+    """A command whose help names the program that was called, in its {command} and {program}.
+
+    hears_signals: it counts them itself, with StopSignals.
+    """
+
+    hears_signals = False
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run it. The program itself is a command too, and leaves signals to the one below it."""
+        if ctx.parent is not None and not self.hears_signals:
+            signals.settle()
+        return super().invoke(ctx)
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: object
@@ -147,12 +158,18 @@ class Program(Command, click.Group):
 
 
 class RunCommand(Command):
-    """A command that measures, and so ends with any of the exit codes."""
+    """A command that ends with any of the exit codes."""
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Examples, then the exit codes."""
         super().format_epilog(ctx, formatter)
         write_exit_codes(formatter)
+
+
+class MeasuringCommand(RunCommand):
+    """A command that brings launches about: requests to stop end those first, and it outlives its terminal."""
+
+    hears_signals = True
 
 
 def _usage(error: click.UsageError, program: str, hint: str = "") -> str:

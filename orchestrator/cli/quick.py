@@ -6,7 +6,7 @@ import click
 
 from orchestrator.cli import run
 from orchestrator.cli.options import RunParams, run_options
-from orchestrator.cli.program import RunCommand
+from orchestrator.cli.program import MeasuringCommand
 
 EXAMPLES: Final = """\b
 Examples:
@@ -33,7 +33,7 @@ class QuickParams(RunParams):
     extensive: bool
 
 
-@click.command("quick", short_help="Measure for one, three or ten minutes.", cls=RunCommand, epilog=EXAMPLES)
+@click.command("quick", short_help="Measure for one, three or ten minutes.", cls=MeasuringCommand, epilog=EXAMPLES)
 @click.option("--light", is_flag=True, help="End within one minute.")
 @click.option("--standard", is_flag=True, help="End within three minutes: this is what is done without a preset.")
 @click.option("--extensive", is_flag=True, help="End within ten minutes.")

@@ -15,7 +15,11 @@ from orchestrator.configuration.naming import counted
 from protocol.exit_codes import ExitCode
 
 if TYPE_CHECKING:
-    from orchestrator.configuration.resolved import ReportFormat
+    from collections.abc import Iterator
+
+    from orchestrator.configuration.resolved import ReportFormat, StoredRun
+    from protocol.cell import ModelSpec
+    from protocol.paths import RunPaths
 
 EXAMPLES: Final = """\b
 Examples:
@@ -82,23 +86,24 @@ def command(
     from orchestrator.cli import held_against
     from orchestrator.compare import against
     from orchestrator.configuration import resolve as config
-    from orchestrator.disk import folders, journal, named, reporting, run_files
+    from orchestrator.disk import folders, journal, reporting, run_files
     from orchestrator.merge.results import DAMAGED
 
-    paths = named.find(run, runs_folder, history_db)
+    paths = _find(run, runs_folder, history_db, every_sample=_every_sample(output, formats))
     place = None if output is None else _place(output, formats)
     stored = run_files.load(paths)
     wanted = reporting.kinds(stored, paths) if formats is None else config.report_formats(formats)
     seen = journal.length(paths.journal)
     asked_history = history_db or stored.configuration.history_db
-    given = held_against.read(compare_baseline, thresholds, price, runs_folder, asked_history)
-    made, course = reporting.make_all(paths, stored, against.stored(paths).beside(given) if given else None)
+    given = held_against.read(compare_baseline, thresholds, price, runs_folder, asked_history, models=_models(stored))
+    found = reporting.make_all(paths, stored, against.stored(paths).beside(given) if given else None)
+    made = found.report
     if place is None and not made.metadata.running:
         folders.require_room_for_reports(paths)
     if place is None:
-        written = reporting.render_again(made, paths, wanted, seen, course)
+        written = reporting.render_again(found, paths, wanted, seen)
     else:
-        written = reports.publish(made, *place, course)
+        written = reports.publish(made, *place, found.timeline, found.samples)
     for path in written:
         say(str(path))
     asked = history or (history is None and history_db is not None)
@@ -126,9 +131,44 @@ def command(
             f"{paths.folder}` measures again"
         )
     if thresholds is not None:
+        if written and made.verdict.exit_code:
+            verdict = made.verdict
+            complain(f"note: {verdict.word}, exit code {verdict.exit_code}: {'; '.join(verdict.reasons)}")
         context.exit(made.verdict.exit_code)
     if damaged:
         context.exit(ExitCode.INCOMPLETE)
+
+
+def _models(stored: "StoredRun") -> "Iterator[ModelSpec]":
+    """What may have been measured: the models of the run, and those that ship, which are read where they are needed."""
+    from orchestrator.configuration import catalogue
+
+    yield from stored.configuration.models
+    yield from catalogue.load().models
+
+
+def _find(run: str, runs_folder: str, history_db: str | None, *, every_sample: bool) -> "RunPaths":
+    """The run that is meant. Raises UserError, which says of a report, or the folder of one, what it does not hold."""
+    from orchestrator.disk import named
+    from orchestrator.errors import RunFolderError
+    from orchestrator.report.launch_samples import IN_ITS_FOLDER
+
+    try:
+        return named.find(run, runs_folder, history_db)
+    except RunFolderError as error:
+        if every_sample and Path(run).exists():
+            raise RunFolderError(f"{error}. {IN_ITS_FOLDER}") from error
+        raise
+
+
+def _every_sample(output: str | None, formats: str | None) -> bool:
+    """Whether the format is asked for that no report holds. Raises ConfigError for one that is none."""
+    from orchestrator.configuration import resolve as config
+    from orchestrator.configuration.resolved import ReportFormat
+
+    if formats is not None:
+        return ReportFormat.SAMPLES in config.report_formats(formats)
+    return output is not None and ReportFormat.of_name(Path(output).name) is ReportFormat.SAMPLES
 
 
 def _place(output: str, formats: str | None) -> "tuple[Path, tuple[ReportFormat, ...]]":

@@ -1,11 +1,11 @@
 """`resume`: go on with a run that was interrupted, killed, or ended with its machine."""
 
-from typing import Unpack
+from typing import Final, Unpack
 
 import click
 
 from orchestrator.cli.ending import announced
-from orchestrator.cli.program import RunCommand
+from orchestrator.cli.program import MeasuringCommand
 from orchestrator.cli.shared_options import (
     DisplayParams,
     HistoryParams,
@@ -15,8 +15,15 @@ from orchestrator.cli.shared_options import (
     which_run,
 )
 
+EXAMPLES: Final = """\b
+Examples:
+  {command}  the newest run that is not over
+  {command} runs/20260401-213000-1f2e3d
+  {command} @last --on-failure 'mail -s gpubench ops'
+"""
 
-@click.command("resume", cls=RunCommand, short_help="Go on with a run.")
+
+@click.command("resume", cls=MeasuringCommand, short_help="Go on with a run.", epilog=EXAMPLES)
 @which_run
 @history_options
 @display_options

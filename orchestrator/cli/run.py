@@ -11,7 +11,7 @@ from orchestrator import TOOL_VERSION
 from orchestrator.cli import look, recording
 from orchestrator.cli.ending import Ending, announced
 from orchestrator.cli.options import RunParams, run_options
-from orchestrator.cli.program import RunCommand
+from orchestrator.cli.program import MeasuringCommand
 from orchestrator.cli.shared_options import DisplayParams, require_one_voice
 from orchestrator.cli.spoken import said
 from orchestrator.cli.streams import say
@@ -20,6 +20,7 @@ from protocol.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from orchestrator.compare.against import Against
+    from orchestrator.configuration.catalogue import Catalogue
     from orchestrator.configuration.resolved import Configuration, Plan
     from orchestrator.configuration.settings import Said
     from orchestrator.machine.seen import Look
@@ -38,7 +39,7 @@ Examples:
 @click.command(
     "run",
     short_help="Measure models on GPUs.",
-    cls=RunCommand,
+    cls=MeasuringCommand,
     epilog=EXAMPLES,
 )
 @run_options
@@ -60,19 +61,20 @@ def measure(context: click.Context, params: RunParams, preset: str | None = None
 
 def _measure(context: click.Context, params: RunParams, preset: str | None, ending: Ending) -> ExitCode:
     from orchestrator import hooks
-    from orchestrator.burn_in import asked, levels
+    from orchestrator.burn_in import asked, levels, room
     from orchestrator.burn_in import plan as burn_in_plan
-    from orchestrator.cli import on_cores, without_effect
+    from orchestrator.cli import on_cores, too_long, without_effect
     from orchestrator.cli.running import work
     from orchestrator.compare import against
+    from orchestrator.configuration import models_file
     from orchestrator.configuration import resolve as config
     from orchestrator.configuration.resolved import StoredRun
     from orchestrator.disk import folders, run_files
     from orchestrator.machine import cores, cuda_probe
     from orchestrator.planning import plan
 
-    everything, configuration, mistaken = _configuration(params, preset)
-    asked_against = _held_against(params, configuration)
+    everything, configuration, models = _configuration(params, preset)
+    asked_against = _held_against(params, configuration, models)
     seen = look.once(tell=not params["quiet"] and params["log_format"] != "json")
     devices = _with_their_users(configuration, _devices(everything, configuration, seen), seen)
     configuration = asked.with_injections(configuration, params["inject"], devices)
@@ -89,7 +91,9 @@ def _measure(context: click.Context, params: RunParams, preset: str | None, endi
     folders.require_writable(configuration, everything, make=not params["dry_run"])
     notes = (
         *without_effect.sentences(everything, params, configuration, planned, devices),
-        *mistaken,
+        *models_file.notes(models.wrong),
+        *room.notes(planned, configuration, devices, levels.load()),
+        *too_long.sentences(planned, configuration, devices),
         *on_cores.sentences(devices, cores.usable_cores(), Path(configuration.runs_folder)),
         *(unrecorded := recording.refused(configuration)),
     )
@@ -130,12 +134,14 @@ def _measure(context: click.Context, params: RunParams, preset: str | None, endi
     return work(stored, paths, shown, ending, notes=(*notes, *unknown), look=seen)
 
 
-def _held_against(params: RunParams, configuration: "Configuration") -> "Against":
+def _held_against(params: RunParams, configuration: "Configuration", models: "Catalogue") -> "Against":
     """What the options name. Raises UserError; also for a burn-in, whose checks are no figures of models."""
     from orchestrator.cli import held_against
 
     places = configuration.runs_folder, configuration.history_db
-    found = held_against.read(params["compare_baseline"], params["thresholds"], params["price"], *places)
+    found = held_against.read(
+        params["compare_baseline"], params["thresholds"], params["price"], *places, models=models.models
+    )
     if params["burn_in"] is not None and found:
         raise ConfigError(
             "--compare-baseline, --thresholds and --price are about figures of models; a burn-in has verdicts instead. "
@@ -183,10 +189,10 @@ def _with_their_users(
     return users.marked(devices, busy)
 
 
-def _configuration(params: RunParams, preset: str | None) -> "tuple[Said, Configuration, tuple[str, ...]]":
-    """What was said, what it means, and notes on what is wrong with models that were not chosen."""
+def _configuration(params: RunParams, preset: str | None) -> "tuple[Said, Configuration, Catalogue]":
+    """What was said, what it means, and the models that it could name."""
     from orchestrator.burn_in import asked, levels
-    from orchestrator.configuration import catalogue, models_file, overridden, own_models, presets
+    from orchestrator.configuration import catalogue, overridden, own_models, presets
     from orchestrator.configuration import resolve as config
     from orchestrator.disk import folders
     from orchestrator.machine import devices
@@ -212,7 +218,7 @@ def _configuration(params: RunParams, preset: str | None) -> "tuple[Said, Config
         configuration = asked.configured(configuration, params["burn_in"], params["level"], models, levels.load())
     elif params["level"] is not None:
         raise ConfigError("--level: it is one of a burn-in; add --burn-in with a duration, or leave it out")
-    return everything, configuration, tuple(models_file.notes(models.wrong))
+    return everything, configuration, models
 
 
 def _devices(everything: "Said", configuration: "Configuration", seen: "Look") -> "tuple[Device, ...]":

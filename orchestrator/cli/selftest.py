@@ -8,7 +8,7 @@ import click
 
 from orchestrator.cli import complete, look
 from orchestrator.cli.lists import ListOption
-from orchestrator.cli.program import RunCommand, table
+from orchestrator.cli.program import MeasuringCommand, table
 from orchestrator.cli.streams import say
 from orchestrator.errors import DeviceError
 from orchestrator.processes.signals import StopSignals
@@ -26,7 +26,9 @@ Examples:
 """
 
 
-@click.command("selftest", cls=RunCommand, short_help="Inject faults, and show what is said of each.", epilog=EXAMPLES)
+@click.command(
+    "selftest", cls=MeasuringCommand, short_help="Inject faults, and show what is said of each.", epilog=EXAMPLES
+)
 @click.option(
     "--gpu-ids",
     cls=ListOption,

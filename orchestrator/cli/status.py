@@ -15,11 +15,17 @@ from orchestrator.configuration.naming import counted
 if TYPE_CHECKING:
     from orchestrator.disk.status import Status
 
+EXAMPLES: Final = """\b
+Examples:
+  {command}          the newest run
+  {command} @last~1  the one before it
+  {command} runs/20260401-213000-1f2e3d --json
+"""
 SHOWN_LOST: Final = 3
 """So many missing files are named."""
 
 
-@click.command("status", cls=Command, short_help="Where a run stands.")
+@click.command("status", cls=Command, short_help="Where a run stands.", epilog=EXAMPLES)
 @which_run
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def command(*, run: str | None, runs_folder: str, as_json: bool) -> None:
@@ -45,7 +51,8 @@ def _launches(status: "Status") -> str:
 
     total = "" if status.planned is None else f" of {status.planned}"
     dropped = f", {status.dropped} dropped for want of time" if status.dropped and status.planned is not None else ""
-    share = "" if status.share is None or status.limit_s is None else f"; {status.share:.0%} of the time is over"
+    timed = status.share is not None and status.limit_s is not None and status.stop_asked_s is None
+    share = f"; {status.share:.0%} of the time is over" if timed else ""
     left = "" if status.eta_s is None else f"; about {duration(status.eta_s)} left"
     return f"{status.measured}{total} measured, {status.failed} failed{dropped}{share}{left}"
 
@@ -66,7 +73,8 @@ def describe(status: "Status") -> str:
         patience = "asked once more, what runs is ended now" if status.stops_now else "what runs has up to 20 s"
         lines.append(f"Stopping  for {duration(status.stop_asked_s)}: nothing new begins, {patience}")
     if status.limit_s is not None:
-        rest = "" if status.limit_left_s is None else f"; {duration(status.limit_left_s)} of that left"
+        # Of a run that stops, the limit says nothing any more: when that ends is told with its launches.
+        rest = "" if status.limit_left_s is None or stops else f"; {duration(status.limit_left_s)} of that left"
         lines.append(f"Limit     {status.preset or 'it'} ends within {status.limit_s:g} s{rest}")
     lines.append(f"Launches  {_launches(status)}")
     if status.importing_s is not None:

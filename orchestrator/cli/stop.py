@@ -1,7 +1,7 @@
 """`stop`: end a run in another terminal, as Ctrl-C there would."""
 
 import signal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -13,8 +13,14 @@ from orchestrator.errors import RunFolderError
 if TYPE_CHECKING:
     from protocol.paths import RunPaths
 
+EXAMPLES: Final = """\b
+Examples:
+  {command}  the newest run
+  {command} runs/20260401-213000-1f2e3d
+"""
 
-@click.command("stop", cls=Command, short_help="End a run in another terminal.")
+
+@click.command("stop", cls=Command, short_help="End a run in another terminal.", epilog=EXAMPLES)
 @which_run
 def command(*, run: str | None, runs_folder: str) -> None:
     """Ask the process that works on RUN to stop; without RUN, on the newest one.

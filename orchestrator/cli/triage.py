@@ -6,7 +6,7 @@ import click
 
 from orchestrator.cli import run
 from orchestrator.cli.options import RunParams, run_options
-from orchestrator.cli.program import RunCommand
+from orchestrator.cli.program import MeasuringCommand
 
 EXAMPLES: Final = """\b
 Examples:
@@ -26,7 +26,7 @@ DEFAULTS: Final = {
 """What the preset of configs/presets.yaml says in place of a run's defaults, for --help."""
 
 
-@click.command("triage", short_help="Say which GPU is slow, and why.", cls=RunCommand, epilog=EXAMPLES)
+@click.command("triage", short_help="Say which GPU is slow, and why.", cls=MeasuringCommand, epilog=EXAMPLES)
 @run_options
 @click.pass_context
 def command(context: click.Context, /, **params: Unpack[RunParams]) -> None:

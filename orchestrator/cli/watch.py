@@ -24,12 +24,18 @@ if TYPE_CHECKING:
     from orchestrator.view import CellEnded, Snapshot
     from protocol.paths import RunPaths
 
+EXAMPLES: Final = """\b
+Examples:
+  {command}  the newest run
+  {command} runs/20260401-213000-1f2e3d
+  {command} --runs-folder /data/runs
+"""
 LOOK_EVERY_S: Final = 1.0
 SHARE: Final = 0.05
 """Of a core, at most, where the journal is long: the cores belong to what is measured."""
 
 
-@click.command("watch", cls=RunCommand, short_help="Follow a run in another terminal.")
+@click.command("watch", cls=RunCommand, short_help="Follow a run in another terminal.", epilog=EXAMPLES)
 @which_run
 @click.pass_context
 def command(context: click.Context, /, run: str | None, runs_folder: str) -> None:
@@ -115,10 +121,10 @@ def _wait(pid: int | None, patience_s: float) -> None:
 
 def _news(stored: "StoredRun", attempts: "tuple[Attempt, ...]", told: set[int]) -> "Iterator[CellEnded]":
     """What has ended since the last look; `told` is kept up to date."""
-    from orchestrator.disk.standing import cell_words
+    from orchestrator import progress
     from orchestrator.view import CellEnded
 
-    cells = {cell.id: cell for cell in stored.plan.cells}
+    cells, named = {cell.id: cell for cell in stored.plan.cells}, progress.alike(stored.plan.cells)
     labels = {device.uuid: device.label for device in stored.devices}
     for attempt in attempts:
         if attempt.end is None or attempt.start.launch in told:
@@ -127,7 +133,7 @@ def _news(stored: "StoredRun", attempts: "tuple[Attempt, ...]", told: set[int]) 
         lasted = "" if attempt.lasted_ms is None else f" in {attempt.lasted_ms / 1000:.1f} s"
         yield CellEnded(
             label=labels[attempt.start.device],
-            cell=cell_words(cells[attempt.start.cell]),
+            cell=named.words(cells[attempt.start.cell]),
             batch_size=attempt.start.batch_size,
             attempt=attempt.start.attempt,
             summary=f"measured{lasted}",

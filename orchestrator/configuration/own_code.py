@@ -27,6 +27,8 @@ from protocol.own import OwnModel
 
 ROOMS: Final = frozenset({"protocol", "worker", "orchestrator"})
 _LISTS: Final = (".yaml", ".yml")
+_ONLY_RUNNING_TELLS: Final = frozenset({"*", "__getattr__"})
+"""Names in a file after which it may have any other."""
 _DOTTED: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
@@ -62,9 +64,10 @@ class Search:
         path = Path(os.path.normpath(self.base / Path(where).expanduser()))
         if path.suffix != ".py":
             raise ConfigError(f"{origin}: {where} is not a Python file; its name would end in .py")
-        names = _names_in(path, origin)
-        if names is not None and name.partition(".")[0] not in names:
-            near = did_you_mean(name, names) or f" It defines {', '.join(sorted(names)) or 'nothing'}."
+        defined, imported = _names_in(path, origin)
+        names = defined | imported
+        if name.partition(".")[0] not in names and not names & _ONLY_RUNNING_TELLS:
+            near = did_you_mean(name, names) or f" It defines {', '.join(sorted(defined)) or 'nothing'}."
             raise ConfigError(f"{origin}: {path} defines no {name}.{near}")
         _refuse_our_rooms(_package_of(path), text, origin)
         self._require_permission(text, str(path), origin)
@@ -133,8 +136,8 @@ def _package_of(path: Path) -> str:
     return package
 
 
-def _names_in(path: Path, origin: str) -> set[str] | None:
-    """What a Python file defines at its top, without running it; None where only running it would tell."""
+def _names_in(path: Path, origin: str) -> tuple[set[str], set[str]]:
+    """What a Python file defines at its top, and what it imports there, without running it."""
     try:
         with bounded.opened(path) as file:
             tree = ast.parse(file.read(), str(path))
@@ -144,14 +147,15 @@ def _names_in(path: Path, origin: str) -> set[str] | None:
         line = f", line {error.lineno}" if isinstance(error, SyntaxError) else ""
         words = error.msg if isinstance(error, SyntaxError) else str(error)
         raise ConfigError(f"{origin}: {path}{line}: not valid Python: {words}") from error
-    names: set[str] = set()
+    defined: set[str] = set()
+    imported: set[str] = set()
     for node in _at_the_top(tree):
         match node:
             case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.Name(id=name, ctx=ast.Store()):
-                names.add(name)
+                defined.add(name)
             case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
-                names |= {(alias.asname or alias.name).partition(".")[0] for alias in aliases}
-    return None if names & {"*", "__getattr__"} else names
+                imported |= {(alias.asname or alias.name).partition(".")[0] for alias in aliases}
+    return defined, imported
 
 
 def _at_the_top(node: ast.AST) -> Iterator[ast.AST]:

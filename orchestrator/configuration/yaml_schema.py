@@ -45,9 +45,12 @@ def explain(error: msgspec.ValidationError, value: object, kind: object) -> Prob
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """A sentence with the nearest names and a blank before it, or nothing where none is near."""
-    near = difflib.get_close_matches(name.lower(), list(names), n=3, cutoff=0.6)
-    return f" Did you mean {listed(near)}?" if near else ""
+    """A sentence with the nearest names, whatever their case, and a blank before it; nothing where none is near."""
+    spelt: dict[str, list[str]] = {}
+    for one in dict.fromkeys(names):
+        spelt.setdefault(one.lower(), []).append(one)
+    near = difflib.get_close_matches(name.lower(), spelt, n=3, cutoff=0.6)
+    return f" Did you mean {listed([one for word in near for one in spelt[word]])}?" if near else ""
 
 
 def listed(names: Iterable[str], word: str = "or") -> str:

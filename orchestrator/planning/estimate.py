@@ -67,6 +67,8 @@ SCAN_BATCH: Final = 32
 SHARE: Final = {DeviceKind.CUDA: 0.3, DeviceKind.CPU: 1.0}
 """How far into the profile's bounds a launch goes: times on a CPU are seldom steady enough to end early."""
 
+YEAR_S: Final = 365 * 24 * 3600.0
+
 
 def total_s(plan: Plan, configuration: Configuration, devices: Sequence[Device]) -> float:
     """Seconds for the whole plan: devices beside each other, and one after the other for what is solo."""
@@ -166,12 +168,14 @@ def _fixed_s(iterations: int | None, iteration: float, adaptive_s: float) -> flo
 
 
 def about(seconds: float) -> str:
-    """A duration as roughly as it is known: "about 40 s", "about 3 min", "about 1 h 20 min"."""
+    """A duration as roughly as it is known: "about 40 s", "about 3 min", "about 1 h 20 min"; no more than a year."""
     if seconds < 90:
         step = 1 if seconds < 10 else 5
         return f"about {max(math.ceil(seconds / step) * step, 1)} s"
     minutes = round(seconds / 60)
     if minutes < 60:
         return f"about {minutes} min"
+    if seconds > YEAR_S:
+        return "more than a year"
     hours, minutes = divmod(round(minutes / 10) * 10, 60)
     return f"about {hours} h" + (f" {minutes} min" if minutes else "")

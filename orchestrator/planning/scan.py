@@ -41,7 +41,7 @@ class Room(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a launch tells about its batch size: peak memory (allocated on a GPU, resident on a CPU device), items/s."""
+    """What a launch tells about its batch size: peak memory (allocated on a GPU, resident on a CPU device), smp/s."""
 
     peak_bytes: int
     items_per_second: float
