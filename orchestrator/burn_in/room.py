@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from orchestrator.burn_in.asked import SHORTEST_S, written
+from orchestrator.burn_in.known import named
 from orchestrator.burn_in.levels import BurnInTable
-from orchestrator.burn_in.verdict import named
 from orchestrator.configuration.naming import counted
 from orchestrator.configuration.resolved import BurnIn, Configuration, Plan
 from orchestrator.configuration.yaml_schema import listed

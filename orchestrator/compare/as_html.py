@@ -15,6 +15,7 @@ from orchestrator.compare.comparison import ComparedCell, Comparison
 from orchestrator.configuration.naming import counted
 from orchestrator.report.html.cells import MOST_CELLS, batch
 from orchestrator.report.html.fitting import fitted
+from orchestrator.report.html.plots import Kind, Ratio, Ratios
 from orchestrator.report.html.view import (
     Badge,
     Card,
@@ -22,10 +23,7 @@ from orchestrator.report.html.view import (
     Chart,
     Column,
     Entry,
-    Kind,
     Page,
-    Ratio,
-    Ratios,
     Section,
     Table,
     Tone,

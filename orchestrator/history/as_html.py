@@ -14,22 +14,8 @@ from orchestrator.history import wording
 from orchestrator.history.trend import Trend, TrendPoint
 from orchestrator.report.html.cells import MOST_CELLS
 from orchestrator.report.html.fitting import fitted
-from orchestrator.report.html.view import (
-    Badge,
-    Card,
-    Cells,
-    Chart,
-    Entry,
-    Kind,
-    OfRun,
-    OverRuns,
-    Page,
-    Section,
-    Table,
-    Tone,
-    numbers,
-    texts,
-)
+from orchestrator.report.html.plots import Kind, OfRun, OverRuns
+from orchestrator.report.html.view import Badge, Card, Cells, Chart, Entry, Page, Section, Table, Tone, numbers, texts
 
 MOST_SERIES: Final = 80
 """That are drawn, the changed ones first."""

@@ -7,8 +7,9 @@ from typing import Final
 
 from orchestrator.burn_in import blame, compare, verdict
 from orchestrator.burn_in.compare import Comparison, Sample
+from orchestrator.burn_in.known import Ahead, Planned, Told, Work, named
 from orchestrator.burn_in.served import Span
-from orchestrator.burn_in.verdict import Ahead, Judged, Planned, Told, Work, named
+from orchestrator.burn_in.verdict import Judged
 from orchestrator.configuration.resolved import BurnIn
 from orchestrator.deciding.slots import scopes
 from orchestrator.disk.archive import Archive, Attempt

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from orchestrator.burn_in import injections
 from orchestrator.burn_in.injections import Asked
-from orchestrator.burn_in.verdict import Pace, Told, named
+from orchestrator.burn_in.known import Pace, Told, named
 from orchestrator.configuration.naming import counted
 from orchestrator.disk.evidence import LaunchEvidence
 from orchestrator.merge.paces import Launched

@@ -5,8 +5,8 @@ from statistics import median
 from typing import NamedTuple
 
 from orchestrator.burn_in import served
+from orchestrator.burn_in.known import Idle
 from orchestrator.burn_in.served import Load, Span
-from orchestrator.burn_in.verdict import Idle
 from orchestrator.deciding import recovery
 from orchestrator.deciding.budget import CLOSING_S
 from orchestrator.disk.archive import Archive, Attempt

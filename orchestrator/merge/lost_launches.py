@@ -12,8 +12,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from orchestrator.burn_in.known import named
 from orchestrator.burn_in.served import AT_WORK
-from orchestrator.burn_in.verdict import named
 from orchestrator.configuration.resolved import BurnIn
 from orchestrator.disk.archive import Archive, Attempt
 from orchestrator.merge.times import iso

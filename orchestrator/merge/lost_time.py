@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from orchestrator.burn_in import served
+from orchestrator.burn_in.known import named
 from orchestrator.burn_in.served import Load, Span
-from orchestrator.burn_in.verdict import named
 from orchestrator.disk.archive import Archive, Attempt
 from orchestrator.disk.records import Segment
 from orchestrator.merge.loads import Work

@@ -11,7 +11,7 @@ from typing import Final
 
 from orchestrator.burn_in import levels, room
 from orchestrator.burn_in.asked import written
-from orchestrator.burn_in.verdict import Ahead
+from orchestrator.burn_in.known import Ahead
 from orchestrator.disk.archive import Archive
 from orchestrator.merge import loads
 from orchestrator.merge.lost_launches import Lost

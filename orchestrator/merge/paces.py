@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from orchestrator.burn_in.verdict import Pace, Told
+from orchestrator.burn_in.known import Pace, Told
 from orchestrator.disk.archive import Attempt
 from orchestrator.disk.evidence import DeviceEvidence, LaunchEvidence
 from orchestrator.disk.records import Segment

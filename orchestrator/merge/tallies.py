@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 
 from orchestrator.burn_in import memory_share, verdict
-from orchestrator.burn_in.verdict import Tally
+from orchestrator.burn_in.known import Tally
 from orchestrator.disk.evidence import LaunchEvidence
 from orchestrator.merge import memory_patterns
 from orchestrator.merge.wrong_bits import Share

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from orchestrator.burn_in.compare import Sample
-from orchestrator.burn_in.verdict import Wrong, named
+from orchestrator.burn_in.known import Wrong, named
 from orchestrator.disk.archive import Archive, Attempt
 from orchestrator.disk.evidence import Evidence
 from orchestrator.merge import links

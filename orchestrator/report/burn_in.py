@@ -1,7 +1,7 @@
 """What a burn-in says of each GPU, as types: the verdict, every reason for it, and the evidence it stands on."""
 
 from orchestrator.burn_in.heat_soak import Ending
-from orchestrator.burn_in.verdict import Pace
+from orchestrator.burn_in.known import Pace
 from orchestrator.health.judges import Action
 from orchestrator.health.verdict import Verdict
 from orchestrator.report.parts import Part

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Final
 
-from orchestrator.report.html.view import Bar, Chart, Course, Kind, Reading, Section, Spans, numbers, table, texts
+from orchestrator.report.html.plots import Bar, Course, Kind, Reading, Spans
+from orchestrator.report.html.view import Chart, Section, numbers, table, texts
 from orchestrator.report.model import Report
 from orchestrator.report.numbers import NOT_AVAILABLE, number
 from orchestrator.report.text_gpus import label

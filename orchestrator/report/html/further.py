@@ -7,16 +7,14 @@ from orchestrator.configuration.naming import counted
 from orchestrator.health.judges import Action
 from orchestrator.report.comparisons import Met
 from orchestrator.report.html.overview import TONES
+from orchestrator.report.html.plots import Bars, Kind, Series
 from orchestrator.report.html.view import (
     Badge,
-    Bars,
     Chart,
     Column,
     Entry,
     Finding,
-    Kind,
     Section,
-    Series,
     Table,
     Tone,
     numbers,

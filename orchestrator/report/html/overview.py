@@ -7,21 +7,8 @@ from typing import Final
 from orchestrator.configuration.naming import counted
 from orchestrator.health.verdict import Verdict
 from orchestrator.report.health import DeviceHealth, NodeHealth
-from orchestrator.report.html.view import (
-    Badge,
-    Bars,
-    Card,
-    Chart,
-    Entry,
-    Kind,
-    Section,
-    Series,
-    Table,
-    Tone,
-    numbers,
-    table,
-    texts,
-)
+from orchestrator.report.html.plots import Bars, Kind, Series
+from orchestrator.report.html.view import Badge, Card, Chart, Entry, Section, Table, Tone, numbers, table, texts
 from orchestrator.report.model import GpuInfo, Report
 from orchestrator.report.numbers import NOT_AVAILABLE, difference, duration, number, share, unit
 from orchestrator.report.text_burn_in import asked

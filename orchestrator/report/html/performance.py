@@ -6,21 +6,8 @@ from typing import Final, NamedTuple
 from orchestrator.disk.outcomes import Status
 from orchestrator.report.cells import GenerationMetrics, Measured, PhaseMetrics
 from orchestrator.report.html import measured
-from orchestrator.report.html.view import (
-    Bars,
-    Box,
-    Chart,
-    Curves,
-    Heat,
-    Kind,
-    Line,
-    Section,
-    Series,
-    Table,
-    numbers,
-    table,
-    texts,
-)
+from orchestrator.report.html.plots import Bars, Box, Curves, Heat, Kind, Line, Series
+from orchestrator.report.html.view import Chart, Section, Table, numbers, table, texts
 from orchestrator.report.model import Report
 from orchestrator.report.numbers import NOT_AVAILABLE, number, unit
 from orchestrator.report.text_gpus import groups, label

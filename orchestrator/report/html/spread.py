@@ -6,21 +6,8 @@ from typing import Final
 
 from orchestrator.configuration.presets import TRIAGE
 from orchestrator.report.comparisons import FullNode, Spread, SpreadValue
-from orchestrator.report.html.view import (
-    Badge,
-    Box,
-    Chart,
-    Entry,
-    Finding,
-    Heat,
-    Kind,
-    Section,
-    Table,
-    Tone,
-    numbers,
-    table,
-    texts,
-)
+from orchestrator.report.html.plots import Box, Heat, Kind
+from orchestrator.report.html.view import Badge, Chart, Entry, Finding, Section, Table, Tone, numbers, table, texts
 from orchestrator.report.model import Report
 from orchestrator.report.numbers import NOT_AVAILABLE, share, unit
 from orchestrator.report.text_gpus import label

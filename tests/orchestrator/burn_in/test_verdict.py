@@ -6,9 +6,10 @@ import msgspec
 import pytest
 
 from orchestrator.burn_in.compare import Deviation, Sample
+from orchestrator.burn_in.known import Ahead, Idle, Pace, Planned, Tally, Told, Work, Wrong
 from orchestrator.burn_in.levels import CHECKS
 from orchestrator.burn_in.memory_share import Covered
-from orchestrator.burn_in.verdict import Ahead, Idle, Pace, Planned, Tally, Told, Work, Wrong, bound, judge
+from orchestrator.burn_in.verdict import bound, judge
 from orchestrator.health.judges import Action
 from orchestrator.health.verdict import Verdict
 from orchestrator.stats.why_slower import Reason as Cause

@@ -10,7 +10,7 @@ from orchestrator.merge import held_down, sibling_cells, stragglers
 from orchestrator.report.as_markdown import to_markdown
 from orchestrator.report.as_text import to_text
 from orchestrator.report.html.page import page
-from orchestrator.report.html.view import Heat
+from orchestrator.report.html.plots import Heat
 from orchestrator.report.model import Report
 from orchestrator.report.timeline import NOTHING_KEPT
 from orchestrator.stats.siblings import Verdict

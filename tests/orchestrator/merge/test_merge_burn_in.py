@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from orchestrator.burn_in.heat_soak import Ending
-from orchestrator.burn_in.verdict import Pace
+from orchestrator.burn_in.known import Pace
 from orchestrator.deciding.policy import POLICY, Reach
 from orchestrator.deciding.slots import scopes
 from orchestrator.disk.coherence import wrong

@@ -9,7 +9,7 @@ from typing import cast
 
 import pytest
 
-from orchestrator.burn_in.verdict import Pace
+from orchestrator.burn_in.known import Pace
 from orchestrator.disk.archive import Attempt
 from orchestrator.disk.evidence import LaunchEvidence, gather
 from orchestrator.disk.records import Segment, Start

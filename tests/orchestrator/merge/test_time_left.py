@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from orchestrator import run
-from orchestrator.burn_in.verdict import named
+from orchestrator.burn_in.known import named
 from orchestrator.deciding import recovery
 from orchestrator.deciding.budget import CLOSING_S, PATIENCE_S, Budget
 from orchestrator.deciding.slots import SlotStatus

@@ -16,7 +16,8 @@ from orchestrator.report.html.binding import bound
 from orchestrator.report.html.course import course
 from orchestrator.report.html.page import page
 from orchestrator.report.html.performance import MOST_MODELS, performance
-from orchestrator.report.html.view import Bars, Chart, Curves, Heat, Section, said, shortened
+from orchestrator.report.html.plots import Bars, Curves, Heat
+from orchestrator.report.html.view import Chart, Section, said, shortened
 from orchestrator.report.model import Report
 from orchestrator.report.text_burn_in import evidence
 from orchestrator.report.timeline import NOTHING_KEPT, DeviceTimeline, Span, Timeline

@@ -22,20 +22,8 @@ from orchestrator.report.html import cells, to_html
 from orchestrator.report.html.binding import bound
 from orchestrator.report.html.fitting import LEAST_CELLS, MOST_BYTES, _few, fitted
 from orchestrator.report.html.page import page
-from orchestrator.report.html.view import (
-    MOST_ROWS,
-    Badge,
-    Box,
-    Chart,
-    Finding,
-    Heat,
-    Kind,
-    Section,
-    Tone,
-    said,
-    table,
-    texts,
-)
+from orchestrator.report.html.plots import Box, Heat, Kind
+from orchestrator.report.html.view import MOST_ROWS, Badge, Chart, Finding, Section, Tone, said, table, texts
 from orchestrator.report.model import GpuInfo, Report
 from orchestrator.report.numbers import number
 from orchestrator.report.timeline import NOTHING_KEPT

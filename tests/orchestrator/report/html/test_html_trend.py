@@ -15,7 +15,7 @@ from orchestrator.history.as_html import MOST_POINTS, MOST_SERIES, page, to_html
 from orchestrator.history.records import RunRecord
 from orchestrator.history.trend import Trend
 from orchestrator.report.html.cells import MOST_CELLS
-from orchestrator.report.html.view import OverRuns
+from orchestrator.report.html.plots import OverRuns
 from orchestrator.stats import margins
 from tests.fakes import sides
 from tests.fakes.browser import Browser
