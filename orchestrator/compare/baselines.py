@@ -157,6 +157,8 @@ def _note(run: Side, baseline: Side, unknown: int, cells: int) -> str:
     """What else to know of the score. unknown: cells of it that perhaps were throttled: they count, as in `compare`."""
     others = {device.gpu_name for device in baseline.devices} - {device.gpu_name for device in run.devices}
     notes = ["the baseline is of another GPU model"] if others else []
+    if run.run_ids & baseline.run_ids:
+        notes.append("the baseline was made of this run: beside itself none is slower")
     if unknown:
         notes.append(
             f"whether the run or the baseline was throttled is not known of {unknown} of {counted(cells, 'cell')}"

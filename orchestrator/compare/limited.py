@@ -7,11 +7,12 @@ Models alone have limits: a probe has none.
 
 import enum
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from orchestrator.compare import facts, pairing, side
 from orchestrator.compare.baselines import Held
+from orchestrator.compare.facts import Place
 from orchestrator.report import keys
 from orchestrator.report.cells import Measured
 from orchestrator.report.keys import CellKey
@@ -45,8 +46,8 @@ class Cell(NamedTuple):
     """A cell of the report. of_baseline, of_siblings: its speed, in percent of theirs; of_solo: of its own alone.
 
     fault: why nothing is to be built on its times; advice: that, and what to do about it; empty for a sound one.
-    blind_baseline: nobody watched whether the baseline was throttled in it. no_baseline: why there is no of_baseline;
-    no_solo: likewise.
+    blind_baseline: nobody watched whether the baseline was throttled in it; blind_siblings: likewise. no_baseline: why
+    there is no of_baseline; no_siblings, no_solo: likewise.
     """
 
     key: CellKey
@@ -58,9 +59,24 @@ class Cell(NamedTuple):
     blind_baseline: bool
     no_baseline: str
     of_siblings: float | None
+    blind_siblings: bool
+    no_siblings: str
     of_solo: float | None
     no_solo: str
 
+
+class _Siblings(NamedTuple):
+    """A cell among identical devices. speed: in percent of their median. why_not: why there is none, else empty.
+
+    blind: nobody watched whether another one of them was throttled.
+    """
+
+    speed: float | None
+    why_not: str
+    blind: bool
+
+
+_NO_SIBLINGS: Final = _Siblings(None, "no identical device has this cell", blind=False)
 
 _ONE_MODE: Final = "not measured with one device at work (mode: [loaded, solo], as triage does)"
 PHASES: Final = (Workload.LOAD, Workload.INFERENCE, Workload.TRAINING, Workload.GENERATION)
@@ -128,7 +144,7 @@ def cells(report: Report, held: Held | None) -> Iterator[Cell]:
     """Every cell of a model. held: the run against a baseline, None where there is none."""
     gpus = {gpu.gpu_uuid: gpu for gpu in report.gpu_info}
     places = pairing.places(side.of_report(report, "this run"))
-    siblings = dict(_of_siblings(report))
+    siblings = dict(_of_siblings(report, places))
     solo = {
         (one.gpu_uuid, one.phase, one.model_name, one.precision, one.input_size, one.batch_size_requested): one
         for one in report.full_node
@@ -140,6 +156,7 @@ def cells(report: Report, held: Held | None) -> Iterator[Cell]:
                 (result.gpu_uuid, key.phase, key.model_name, key.precision, key.input_size, key.batch_size)
             )
             place = places[result.gpu_uuid, key]
+            beside = siblings.get(_among_siblings(result.gpu_uuid, key), _NO_SIBLINGS)
             yield Cell(
                 key=key,
                 metric=metric,
@@ -149,23 +166,41 @@ def cells(report: Report, held: Held | None) -> Iterator[Cell]:
                 of_baseline=None if ratio is None else ratio * 100,
                 blind_baseline=held is not None and key in held.unwatched,
                 no_baseline=held.left_out.get((result.gpu_uuid, key), "") if held else "no baseline",
-                of_siblings=siblings.get(_among_siblings(result.gpu_uuid, key)),
+                of_siblings=beside.speed,
+                blind_siblings=beside.blind,
+                no_siblings=beside.why_not,
                 of_solo=None if alone is None or alone.ratio is None or alone.remark else 100 / alone.ratio,
                 no_solo=_ONE_MODE if alone is None else alone.remark,
             )
 
 
-def _of_siblings(report: Report) -> Iterator[tuple[tuple[object, ...], float]]:
-    """UUID and cell → its speed, in percent of the median of identical devices."""
+def _of_siblings(
+    report: Report, places: Mapping[tuple[str, CellKey], Place]
+) -> Iterator[tuple[tuple[object, ...], _Siblings]]:
+    """UUID and cell → how it does among identical devices. Of a median that is made of a cell at fault nothing is."""
+    named = {_among_siblings(uuid, key): place for (uuid, key), place in places.items()}
     for spread in report.cross_gpu:
         key = (
             *(spread.phase, spread.model_name, spread.precision, spread.mode),
             *(spread.input_size, spread.memory_format, spread.new_tokens, spread.batch_size_requested),
         )
-        for value in spread.values:
-            if value.percent_of_median:
-                percent = value.percent_of_median
-                yield (value.gpu_uuid, *key), 10_000 / percent if spread.metric.endswith("_ms") else percent
+        found = [(value, named[value.gpu_uuid, *key]) for value in spread.values]
+        compared = [place for value, place in found if value.not_comparable is None]
+        at_fault = _told((place, facts.fault(place)) for place in compared)
+        left_out = _told((place, value.not_comparable or "") for value, place in found)
+        for value, place in found:
+            if at_fault or not value.percent_of_median:
+                yield (value.gpu_uuid, *key), _Siblings(None, at_fault or left_out, blind=False)
+                continue
+            percent = value.percent_of_median
+            speed = 10_000 / percent if spread.metric.endswith("_ms") else percent
+            blind = any(facts.not_watched(one.device.kind, one.cell.throttled) for one in compared if one is not place)
+            yield (value.gpu_uuid, *key), _Siblings(speed, "", blind)
+
+
+def _told(whys: Iterable[tuple[Place, str]]) -> str:
+    """Each device with why it says nothing; empty where all say something."""
+    return "; ".join(f"{place.device.label}: {why}" for place, why in whys if why)
 
 
 def _among_siblings(gpu_uuid: str, key: CellKey) -> tuple[object, ...]:

@@ -1,7 +1,8 @@
 """Which device of one run stands beside which of another, and so which cells. Pure.
 
 two runs         the same UUID ──▶ else the same model of GPU, in the order of their numbers ──▶ else whoever is left
-a baseline, run  every device of the run ──▶ what the baseline has of the cell on the same model of GPU (pooling.py)
+a baseline, run  every device of the run ──▶ what the baseline has of the cell on that device, else on the same model of
+                 GPU (pooling.py)
 """
 
 from collections import deque
@@ -88,9 +89,10 @@ def _paired(before: Sequence[SideDevice], after: Sequence[SideDevice]) -> list[t
 
 
 def _with_baseline(baseline: Side, run: Side) -> Beside:
-    """Every device of the run with as much of the baseline as there is of its cells, whichever devices measured that.
+    """Every device of the run with what the baseline has of its cells: its own, else those of whichever devices.
 
-    A cell of the baseline is one for each model of GPU, however many devices it was measured on.
+    A cell of the baseline is one for each model of GPU, however many devices it was measured on: where it stands beside
+    anything, none of them is without a partner, though the launches be those of the devices in the middle alone.
     """
     known = by_key(baseline)
     pairs: list[tuple[Place, Place]] = []
@@ -105,8 +107,11 @@ def _with_baseline(baseline: Side, run: Side) -> Beside:
         elif place.cell.values:
             only_run.append(place)
     lacking: dict[tuple[str, CellKey], list[Place]] = {}
+    taken: _Devices = []
     for place in places(baseline).values():
-        if (kind := (place.device.gpu_name, place.cell.key)) not in held and place.cell.values:
+        if (kind := (place.device.gpu_name, place.cell.key)) in held:
+            taken.append(place.device)
+        elif place.cell.values:
             lacking.setdefault(kind, []).append(place)
     mine = [device for device in run.devices if device.gpu_uuid in stood]
     return Beside(
@@ -114,7 +119,7 @@ def _with_baseline(baseline: Side, run: Side) -> Beside:
         [pooling.together(found) for found in lacking.values()],
         only_run,
         [(pooling.device(tuple(stood[new.gpu_uuid].values())), new) for new in mine],
-        _left(baseline, (device for own in stood.values() for device in own.values())),
+        _left(baseline, taken),
         _left(run, mine),
     )
 

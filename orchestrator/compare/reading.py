@@ -51,16 +51,23 @@ def read(name: str, runs_folder: str, history_db: str | None = None) -> Side:
 
 
 def sides(names: Sequence[str], runs_folder: str, history_db: str | None = None) -> list[Side]:
-    """What these name, to hold the others against the first. Raises UserError, also where one of them is the first.
+    """What these name, to hold the others against the first. Raises UserError, also where there is nothing to hold so.
 
+    A run and itself: SAME for ever. A baseline beside a run: who is slower and whose cells are missing, backwards.
     runs_folder, history_db: as in `read`.
     """
     first, *others = [read(name, runs_folder, history_db) for name in names]
     for other in others:
-        if other.run_ids == first.run_ids:
+        if first.run_ids <= other.run_ids or other.run_ids <= first.run_ids:
+            both = sorted(first.run_ids & other.run_ids)
             raise ConfigError(
-                f"{first.name} and {other.name} are the same run, {first.run_id}: beside itself none is slower. Name "
-                "another one, or a baseline of another one"
+                f"{first.name} and {other.name} hold the same {'run' if len(both) == 1 else 'runs'}, "
+                f"{', '.join(both)}: beside itself none is slower. Name another one, or a baseline of others"
+            )
+        if other.is_baseline and not first.is_baseline:
+            raise ConfigError(
+                f"{other.name} is a baseline, and {first.name} is none: runs are held against baselines. Name the "
+                "baseline first"
             )
     return [first, *others]
 

@@ -31,6 +31,7 @@ from protocol.exit_codes import ExitCode
 Count = Annotated[int, msgspec.Meta(ge=1)]
 _SHOWS: Final = "`torch-gpu-benchmark list-models` shows those that ship."
 BLIND_BASELINE: Final = "whether the baseline was throttled is not known"
+BLIND_SIBLINGS: Final = "whether its siblings were throttled is not known"
 
 
 class Bound(enum.StrEnum):
@@ -85,10 +86,10 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     thresholds: tuple[Threshold, ...]
 
 
-def load(path: Path, models: Collection[str]) -> tuple[Threshold, ...]:
+def load(path: Path, models: Collection[str], probes: Collection[str]) -> tuple[Threshold, ...]:
     """The limits of a file, at least one. Raises ConfigError that names the line and the key.
 
-    models: that a limit may name; a mistyped one would be `not measured`, hours later.
+    models: that a limit may name; a mistyped one would be `not measured`, hours later. probes: that none may name.
     """
     document = yaml_file.read(path)
     found = document.convert(_File).thresholds
@@ -103,8 +104,14 @@ def load(path: Path, models: Collection[str]) -> tuple[Threshold, ...]:
         for number, name in enumerate(one.models):
             if name not in models:
                 where = document.where(("thresholds", index, "models", number))
-                raise ConfigError(f"{where}: no model named '{name}'.{did_you_mean(name, models)} {_SHOWS}")
+                raise ConfigError(f"{where}: {_no_model(name, models, probes)}")
     return found
+
+
+def _no_model(name: str, models: Collection[str], probes: Collection[str]) -> str:
+    if name in probes:
+        return f"{name} is a probe, and only models have limits"
+    return f"no model named '{name}'.{did_you_mean(name, models)} {_SHOWS}"
 
 
 def mistake(threshold: Threshold) -> str:
@@ -223,7 +230,7 @@ def _doubt(threshold: Threshold, cell: Cell, actual: float | None) -> str:
         if threshold.figure is Figure.OF_BASELINE:
             return cell.no_baseline
         if threshold.figure is Figure.OF_SIBLINGS:
-            return "no identical device has this cell"
+            return cell.no_siblings
         if threshold.figure is Figure.OF_SOLO:
             return cell.no_solo
         return cell.metric.telemetry_note or "not among the figures of this cell"
@@ -231,5 +238,6 @@ def _doubt(threshold: Threshold, cell: Cell, actual: float | None) -> str:
         cell.fault: True,
         facts.UNWATCHED: facts.not_watched(cell.gpu.kind, cell.metric.throttled),
         BLIND_BASELINE: threshold.figure is Figure.OF_BASELINE and cell.blind_baseline,
+        BLIND_SIBLINGS: threshold.figure is Figure.OF_SIBLINGS and cell.blind_siblings,
     }
     return ", ".join(word for word, is_so in words.items() if word and is_so)

@@ -91,10 +91,36 @@ def test_a_baseline_and_a_score_take_the_same_gpus_of_it() -> None:
 
 
 def test_the_same_board_gets_no_margin_for_boards() -> None:
-    """Unless others of the baseline measured the cell, too."""
+    """Also where others of the baseline measured the cell, too: it stands beside itself."""
     run = side(on(2, "a"), on(2, "gemm"), devices=boards(2))
     one = held(TWO, run)
-    assert [found.margin_percent for found in one.cells] == [pytest.approx(1), pytest.approx(4)]
+    assert [(found.gpu_before, found.margin_percent) for found in one.cells] == [("GPU 2", pytest.approx(1))] * 2
+    assert one.title == "nothing of the stack differs"
+
+
+@pytest.mark.parametrize(("was", "is_now", "verdict"), [(103.0, 98.5, Verdict.SLOWER), (95.0, 95.0, Verdict.SAME)])
+def test_a_board_that_a_baseline_measured_is_held_against_itself(was: float, is_now: float, verdict: Verdict) -> None:
+    """What it differs by from its siblings neither hides that it became slower nor looks like it."""
+    rates = [100.0, 100.1, 99.9, 100.2]
+    known = baseline(*(on(at, "a", rate) for at, rate in enumerate([*rates, was])), devices=boards(*range(5)))
+    run = side(*(on(at, "a", rate) for at, rate in enumerate([*rates, is_now])), devices=boards(*range(5)))
+    one = held(known, run)
+    assert [found.verdict for found in one.cells] == [Verdict.SAME] * 4 + [verdict]
+    assert [found.gpu_before for found in one.cells] == [found.gpu_after for found in one.cells]
+
+
+def test_a_board_whose_own_cell_does_not_compare_is_held_against_the_others() -> None:
+    """It was throttled when the baseline was measured, so nothing is known of it."""
+    known = baseline(on(2, "a", 60.0, throttled=True), on(3, "a"), devices=boards(2, 3))
+    one = held(known, side(on(2, "a"), devices=boards(2)))
+    assert [(found.gpu_before, found.verdict) for found in one.cells] == [("GPU 3", Verdict.SAME)]
+
+
+def test_a_score_takes_all_gpus_of_a_baseline_also_where_one_is_the_same_board() -> None:
+    """It compares machines: the one in the middle, and not the board's own past."""
+    three = baseline(on(1, "a"), on(2, "a", 50.0), on(3, "a", 101.0), devices=boards(1, 2, 3))
+    found = baselines.hold(side(on(2, "a", 50.0), devices=boards(2)), three)
+    assert found.comparison.overall_score == pytest.approx(50)
 
 
 def test_what_one_gpu_of_a_baseline_was_is_no_doubt_where_another_one_compares() -> None:
@@ -141,6 +167,18 @@ def test_a_gpu_of_which_a_baseline_has_nothing_counts_as_not_comparable() -> Non
         "GPU 6 new inference bf16 b8": "skipped",
         "GPU 7 other inference bf16 b8": "failure",
     }
+
+
+def test_gpus_of_a_baseline_beyond_those_in_the_middle_are_not_without_a_partner() -> None:
+    """Their cell stands beside the run's, on other boards as on their own; one that has another cell alone is told."""
+    alike = [on(at, "a", 100.0 + at / 10) for at in range(8)]
+    nine = baseline(*alike, on(9, "b"), devices=boards(*range(8), 9))
+    for numbers, title in (((6, 7), "nothing of the stack differs"), ((20,), "another board")):
+        one = held(nine, side(*(on(at, "a") for at in numbers), name="after", devices=boards(*numbers)))
+        assert [note for note in one.notes if "no partner" in note] == [
+            "1 device of base has no partner in after: GPU 9"
+        ]
+        assert one.title == title
 
 
 def test_a_cell_of_a_baseline_that_no_gpu_of_the_run_has_is_missing() -> None:

@@ -26,6 +26,8 @@ from tests.fakes.runs import FakeRun, cpus, gpus, shipped
 from tests.fakes.sides import cell, device, side
 
 GENERATING = (Workload.INFERENCE, Workload.GENERATION)
+EARLIER = "20260101-000000-000000"
+"""Another run than those made here, which have one id."""
 
 
 def made(folder: Path, *, forward_ms: float = 10.0, devices: int = 1, energy: bool = False) -> FakeRun:
@@ -59,7 +61,12 @@ def test_the_score_is_a_hundred_times_the_geometric_mean() -> None:
 
 def test_another_gpu_is_what_a_score_is_for() -> None:
     """A baseline of another model of GPU compares; other cells, and unsound ones, are left out and counted."""
-    before = side(cell("a", 100.0), cell("b", 100.0, throttled=True), devices=(device(gpu_name="V100", memory_mb=1.0),))
+    before = side(
+        cell("a", 100.0),
+        cell("b", 100.0, throttled=True),
+        devices=(device(gpu_name="V100", memory_mb=1.0),),
+        run_id=EARLIER,
+    )
     run = side(
         cell("a", 245.2),
         cell("b", 100.0),
@@ -97,8 +104,8 @@ def test_several_gpus_are_taken_together_by_their_median() -> None:
 )
 def test_a_score_says_of_how_many_cells_nobody_knows(run: bool | None, before: bool | None, unknown: int) -> None:
     """They count: the speeds were measured. What was throttled is left out, and no part of that number."""
-    made_of = (side(cell("a", throttled=run), cell("b")), side(cell("a", throttled=before), cell("b")))
-    found = baselines.hold(*made_of).comparison
+    earlier = side(cell("a", throttled=before), cell("b"), run_id=EARLIER)
+    found = baselines.hold(side(cell("a", throttled=run), cell("b")), earlier).comparison
     words = f"whether the run or the baseline was throttled is not known of {unknown} of 2 cells"
     assert found.note == (words if unknown else "")
     assert (found.cells, found.overall_score) == (1 if run else 2, pytest.approx(100))
@@ -122,8 +129,8 @@ def test_no_score_is_made_of_times_that_were_not_steady(which: str) -> None:
 def test_a_cpu_device_has_nothing_to_be_watched() -> None:
     """Its score stands as it is; beside another GPU both things are said."""
     on_cpu = side(cell(throttled=None), devices=(device(kind="cpu"),))
-    assert baselines.hold(on_cpu, on_cpu).comparison.note == ""
-    other = side(cell(throttled=None), devices=(device(gpu_name="V100"),))
+    assert baselines.hold(on_cpu, msgspec.structs.replace(on_cpu, run_id=EARLIER)).comparison.note == ""
+    other = side(cell(throttled=None), devices=(device(gpu_name="V100"),), run_id=EARLIER)
     assert baselines.hold(side(), other).comparison.note == (
         "the baseline is of another GPU model; "
         "whether the run or the baseline was throttled is not known of 1 of 1 cell"
@@ -133,13 +140,27 @@ def test_a_cpu_device_has_nothing_to_be_watched() -> None:
 def test_every_format_says_what_is_to_know_of_a_score(tmp_path: Path) -> None:
     """Text, Markdown, JSON and the page, where it stands beside the score."""
     run = made(tmp_path / "run")
-    report = against.hold(run.report(), Against(baseline=side_of(run)))
+    report = against.hold(run.report(), Against(baseline=msgspec.structs.replace(side_of(run), run_id=EARLIER)))
     words = "whether the run or the baseline was throttled is not known of 2 of 3 cells"
     assert report.baseline_comparison is not None
     assert report.baseline_comparison.note == words
     assert words in " ".join(to_text(report).split())
     assert f"score 100.0, over 3 cells; {words}." in to_markdown(report)
     assert overview.score(report).says.endswith(f"Overall score: 100.0; {words}.")
+
+
+def test_a_score_against_a_baseline_of_the_same_run_says_so(tmp_path: Path) -> None:
+    """It is 100 for ever, of a baseline of several runs too; in text, Markdown and the page, beside the score."""
+    words = "the baseline was made of this run: beside itself none is slower"
+    second = side(cell("b", gpu_uuid="GPU-1"), devices=(device(1),), run_id=EARLIER)
+    first = side(cell("a"))
+    for known, note in ((first, words), (baselines.joined([first, second]), words), (second, "")):
+        assert baselines.hold(first, known).comparison.note == note
+    run = made(tmp_path / "run")
+    run.samples()
+    report = against.hold(run.report(), Against(baseline=side_of(run)))
+    for shown in (to_text(report), to_markdown(report), overview.score(report).says):
+        assert words in " ".join(shown.split())
 
 
 def test_nothing_in_common_has_no_score() -> None:

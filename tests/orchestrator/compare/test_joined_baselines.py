@@ -2,6 +2,7 @@
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from orchestrator.compare import baselines
 from orchestrator.compare.comparison import compare
@@ -24,15 +25,16 @@ def test_runs_of_one_stack_make_one_baseline() -> None:
     assert held.overall_score == pytest.approx(100)
 
 
-def test_a_run_beside_a_baseline_that_it_is_a_part_of_says_so() -> None:
-    """It is no run beside itself, because another one is in it, too."""
-    first = side(cell("a"), run_id="20260401-213000-aaaaaa", name="first")
+def test_baselines_that_share_a_run_say_so() -> None:
+    """Neither is the other, because each has another run, too."""
+    shared = side(cell("a"), run_id="20260401-213000-aaaaaa", name="shared")
     second = side(cell("b", gpu_uuid="GPU-1"), devices=(device(1),), run_id="20260402-213000-aaaaaa", name="second")
-    made = baselines.reduced(baselines.joined([first, second]), "base")
-    assert made.run_ids == {first.run_id, second.run_id}
-    note = f"both were made of {first.run_id}: its cells are compared with themselves"
-    assert note in compare(made, first, margins.load()).notes
-    assert note not in compare(made, side(cell("a")), margins.load()).notes
+    third = replace(second, run_id="20260403-213000-aaaaaa", name="third")
+    made, other = (baselines.reduced(baselines.joined([shared, own]), own.name) for own in (second, third))
+    assert made.run_ids == {shared.run_id, second.run_id}
+    note = f"both were made of {shared.run_id}: its cells are compared with themselves"
+    assert note in compare(made, other, margins.load()).notes
+    assert note not in compare(made, third, margins.load()).notes
 
 
 def test_one_run_is_itself() -> None:

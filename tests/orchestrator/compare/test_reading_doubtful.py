@@ -4,6 +4,7 @@ And how a run ended, which is told beside what it measured.
 """
 
 import json
+import re
 from pathlib import Path
 
 import msgspec
@@ -74,14 +75,41 @@ def test_a_run_is_not_held_against_itself(tmp_path: Path, report: Path) -> None:
     mine = reading.read(str(report), "runs")
     own.write_bytes(msgspec.json.encode(baselines.reduced(mine, "own")))
     for first, second in ((folder, report), (report, copy), (own, report), (own, own)):
-        with pytest.raises(ConfigError, match=f"are the same run, {mine.run_id}: beside itself none is slower"):
+        with pytest.raises(ConfigError, match=f"hold the same run, {mine.run_id}: beside itself none is slower"):
             reading.sides([str(first), str(second)], "runs")
     other = tmp_path / "other.json"
     other.write_bytes(msgspec.json.encode(sides.baseline(run_id="20260101-000000-000000")))
-    with pytest.raises(ConfigError, match=rf"{other.name} and .*{other.name} are the same run"):
+    with pytest.raises(ConfigError, match=rf"{other.name} and .*{other.name} hold the same run"):
         reading.sides([str(other), str(report), str(other)], "runs")
     names = [found.name for found in reading.sides([str(other), str(report), str(copy)], "runs")]
     assert names == [str(other), str(report), str(copy)]
+
+
+def test_a_run_is_not_held_against_a_baseline_that_it_is_a_part_of(tmp_path: Path, report: Path) -> None:
+    """Nor is that baseline against one of a part of it; baselines that share a run and have others too are."""
+    mine = reading.read(str(report), "runs").run_id
+
+    def holding(name: str, *runs: str) -> str:
+        file = tmp_path / name
+        file.write_bytes(msgspec.json.encode(sides.baseline(run_id=side.RUNS_APART.join(runs))))
+        return str(file)
+
+    more, most, others = holding("more", mine, "b"), holding("most", mine, "b", "c"), holding("others", mine, "d")
+    for first, second, both in ((more, str(report), f"run, {mine}"), (more, most, "runs, "), (most, more, "runs, ")):
+        with pytest.raises(ConfigError, match=f"{first} and {second} hold the same {both}"):
+            reading.sides([first, second], "runs")
+    assert [found.name for found in reading.sides([more, others], "runs")] == [more, others]
+
+
+def test_a_baseline_is_named_first(tmp_path: Path, report: Path) -> None:
+    """After a run it would be told backwards, a slow run as FASTER; after another baseline it may stand."""
+    first, second = tmp_path / "first.json", tmp_path / "second.json"
+    for file, run_id in ((first, "20260101-000000-000000"), (second, "20260102-000000-000000")):
+        file.write_bytes(msgspec.json.encode(sides.baseline(run_id=run_id)))
+    words = f"{first} is a baseline, and {report} is none: runs are held against baselines. Name the baseline first"
+    with pytest.raises(ConfigError, match=re.escape(words)):
+        reading.sides([str(report), str(first)], "runs")
+    assert len(reading.sides([str(first), str(report), str(second)], "runs")) == 3
 
 
 def test_how_a_run_ended_is_told_beside_what_it_measured(tmp_path: Path) -> None:

@@ -298,6 +298,51 @@ def test_a_device_alone_that_never_became_steady_is_no_measure_of_the_full_node(
     assert found[1].note == "not steady after warm-up: solo"
 
 
+@pytest.mark.parametrize("own", [0, 1, 2])
+def test_a_sibling_at_fault_is_no_measure_of_the_others(tmp_path: Path, own: int) -> None:
+    """The median that they are held against would be made of it: the note names it, and its own what to do."""
+    run = FakeRun(tmp_path, devices=gpus(3), batch_sizes=(8,))
+    for cell in run.stored.plan.cells:
+        unsteady = cell.devices[0] == run.stored.devices[1].uuid
+        run.measured(cell, steady_state=SteadyState.NONE if unsteady else SteadyState.REACHED)
+    run.finish()
+    found = judged(run.report(), limit(Figure.OF_SIBLINGS, at_least=90))[own]
+    note = f"{UNSTEADY}: measure longer, as with --profile rigorous" if own == 1 else f"GPU 1: {UNSTEADY}"
+    assert (found.gpu_id, found.status, found.actual, found.note) == (own, Met.NOT_MEASURED, None, note)
+
+
+def test_a_sibling_that_is_left_out_of_the_median_leaves_the_limit_to_the_others(tmp_path: Path) -> None:
+    """One of three that was throttled costs its own limit alone; of two it is why the other one has none."""
+    for count, statuses in ((3, [Met.MET, Met.NOT_MEASURED, Met.MET]), (2, [Met.NOT_MEASURED] * 2)):
+        run = FakeRun(tmp_path / str(count), devices=gpus(count), batch_sizes=(8,))
+        for cell in run.stored.plan.cells:
+            run.measured(cell, blocks=20)
+        for at in range(count):
+            run.samples(at, reasons=0x40 if at == 1 else 0)
+        run.finish()
+        found = judged(run.report(), limit(Figure.OF_SIBLINGS, at_least=90))
+        assert [one.status for one in found] == statuses
+        assert found[0].note == ("" if count == 3 else "GPU 1: throttled")
+
+
+def test_a_limit_on_siblings_is_told_that_nobody_watched_one_of_them(tmp_path: Path) -> None:
+    """One that was held down makes the others look good; that nobody watched the GPU itself has words of its own."""
+    run = FakeRun(tmp_path, devices=gpus(2), batch_sizes=(8,))
+    for cell in run.stored.plan.cells:
+        run.measured(cell, blocks=20)
+    run.samples(0)
+    run.samples(1)
+    run.finish()
+    report = run.report()
+    watched, other = report.results
+    metrics = {name: replace(metric, throttled=None) for name, metric in other.inference_metrics.items()}
+    report = replace(report, results=(watched, replace(other, inference_metrics=metrics)))
+    found = judged(report, limit(Figure.OF_SIBLINGS, at_least=90))
+    notes = [thresholds.BLIND_SIBLINGS, "whether it was throttled is not known"]
+    assert [(one.status, one.note) for one in found] == [(Met.MET, note) for note in notes]
+    assert [one.note for one in judged(report, limit(Figure.THROUGHPUT, at_least=1))] == ["", notes[1]]
+
+
 def test_of_many_reasons_two_are_told(report: Report) -> None:
     """And how many more there are; of limits that are missed none is."""
     notes = ("hot", "busy", "hot", "dusty", "wet")
@@ -338,7 +383,7 @@ def test_a_limit_on_the_baseline_is_told_that_nobody_watched_the_baseline(tmp_pa
 
 def test_the_example_has_the_limits_of_the_requirements() -> None:
     """Latency below 100 ms, 1 s for 32; 100 samples/s; 2 and 8 GB; an epoch in 300 s; utilisation above 80 %."""
-    found = thresholds.load(configs_folder() / "thresholds" / "example.yaml", ())
+    found = thresholds.load(configs_folder() / "thresholds" / "example.yaml", (), ())
     assert {(one.figure, one.phase, one.limit[1]) for one in found} == {
         (Figure.LATENCY, Workload.INFERENCE, 100),
         (Figure.LATENCY, Workload.INFERENCE, 1000),
@@ -351,6 +396,7 @@ def test_the_example_has_the_limits_of_the_requirements() -> None:
 
 
 MODELS = ("resnet50", "gpt2")
+PROBES = ("gemm", "hbm")
 GOOD = """thresholds:
   - name: quick
     figure: latency_ms
@@ -376,6 +422,7 @@ GOOD = """thresholds:
         ("inference", "training", "line 2, .*latency_ms is one of inference. Of training there is forward_time_ms,"),
         ("latency_ms", "tokens_per_second", "tokens_per_second is one of generation. Of inference there is latency_ms"),
         ("below: 100", "below: 100\n    models: [gpt2, resnet5o]", "line 6, .*no model named 'resnet5o'. Did you mean"),
+        ("below: 100", "below: 100\n    models: [gpt2, hbm]", "line 6, .*hbm is a probe, and only models have limits$"),
         ("below: 100", "at_least: -5", "line 2, .*at_least: .* got -5: latency_ms is 0 or more"),
         ("below: 100", "at_least: 0", "at_least: expected a limit that can be missed, got 0"),
         ("below: 100", "above: -1", "above: expected a limit that can be missed"),
@@ -389,9 +436,9 @@ def test_a_mistake_in_the_file_is_named(tmp_path: Path, before: str, after: str,
     """File, line and key of what is wrong."""
     path = tmp_path / "limits.yaml"
     path.write_text(GOOD)
-    assert len(thresholds.load(path, MODELS)) == 1
+    assert len(thresholds.load(path, MODELS, PROBES)) == 1
     assert before in GOOD
     path.write_text(GOOD.replace(before, after, 1))
     with pytest.raises(ConfigError, match=message) as caught:
-        thresholds.load(path, MODELS)
+        thresholds.load(path, MODELS, PROBES)
     assert str(caught.value).startswith(str(path))
