@@ -36,9 +36,11 @@ def read(
         raise ConfigError(f"--price: expected a price above 0 and at most {MOST_PRICE:,.0f}, got {price:g}")
     if thresholds == "":
         raise ConfigError("--thresholds: expected a file, got an empty text")
-    names = () if thresholds is None else tuple(one.name for one in models if not is_probe(one))
+    known = () if thresholds is None else tuple(models)
+    probes = tuple(one.name for one in known if is_probe(one))
+    names = tuple(one.name for one in known if not is_probe(one))
     return Against(
         baseline=None if compare_baseline is None else reading.baseline(compare_baseline, runs_folder, history_db),
-        thresholds=() if thresholds is None else limits.load(Path(thresholds), names),
+        thresholds=() if thresholds is None else limits.load(Path(thresholds), names, probes),
         price_per_hour=price,
     )

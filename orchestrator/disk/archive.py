@@ -10,7 +10,7 @@ import dataclasses
 import hashlib
 import os
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -147,25 +147,33 @@ class Archive:
         return self._result(attempt, attempt.withdrawn)
 
     def _result(self, attempt: Attempt, promised: str) -> Result:
-        path = self.folder(attempt).result
-        try:
-            with path.open("rb") as file:
-                # A buffer of the most that is allowed would be made, and given back, for each of 100,000 files.
-                size = os.fstat(file.fileno()).st_size
-                data = file.read(min(size, codec.MAX_MESSAGE_BYTES) + 1)
-        except OSError as error:
-            raise ResultFileError(f"{path}: cannot be read: {error.strerror}") from error
-        if hashlib.sha256(data).hexdigest() != promised:
-            raise ResultFileError(f"{path}: not the result that the journal promised ({len(data)} bytes, another hash)")
-        try:
-            result = _RESULT.decode(data)
-        except ProtocolError as error:
-            raise ResultFileError(f"{path}: {error}") from error
-        if result.flaw is not None:
-            raise ResultFileError(f"{path}: not a measurement: {result.flaw}")
-        if not {*result.cell.devices} <= {device.uuid for device in self.stored.devices}:
-            raise ResultFileError(f"{path}: measured on devices that the run does not have")
-        return result
+        return read_result(self.folder(attempt), promised, {device.uuid for device in self.stored.devices})
+
+
+def read_result(folder: LaunchPaths, promised: str, devices: Collection[str]) -> Result:
+    """The result in a launch's folder, checked. promised: hash of its file. devices: UUIDs of those that the run has.
+
+    Raises ResultFileError.
+    """
+    path = folder.result
+    try:
+        with path.open("rb") as file:
+            # A buffer of the most that is allowed would be made, and given back, for each of 100,000 files.
+            size = os.fstat(file.fileno()).st_size
+            data = file.read(min(size, codec.MAX_MESSAGE_BYTES) + 1)
+    except OSError as error:
+        raise ResultFileError(f"{path}: cannot be read: {error.strerror}") from error
+    if hashlib.sha256(data).hexdigest() != promised:
+        raise ResultFileError(f"{path}: not the result that the journal promised ({len(data)} bytes, another hash)")
+    try:
+        result = _RESULT.decode(data)
+    except ProtocolError as error:
+        raise ResultFileError(f"{path}: {error}") from error
+    if result.flaw is not None:
+        raise ResultFileError(f"{path}: not a measurement: {result.flaw}")
+    if not {*result.cell.devices} <= {*devices}:
+        raise ResultFileError(f"{path}: measured on devices that the run does not have")
+    return result
 
 
 def load(paths: RunPaths, stored: StoredRun | None = None) -> Archive:

@@ -4,61 +4,106 @@
 
 A launch is told whose result counts, and also one whose result was withdrawn, is at another batch size than its cell's
 figures, or is lost: of the last no value is known, and that is told. What never had a result measured nothing.
+
+Archive and evidence of 100,000 launches take more memory than their report. So neither is kept until somebody asks,
+but what finding each result again takes, some 300 bytes a launch.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
-from orchestrator.disk.archive import Archive, Attempt, ResultFileError
+import msgspec
+
+from orchestrator.disk.archive import Archive, Attempt, ResultFileError, read_result
 from orchestrator.disk.evidence import Evidence
 from orchestrator.disk.outcomes import CellOutcome
 from orchestrator.merge import metrics
 from orchestrator.report.launch_samples import LaunchSamples, Samples, Series
 from protocol.cell import Cell
+from protocol.paths import LaunchPaths
 from protocol.result import Result
 
 LOST: Final = "its result file is missing or damaged"
 _OWN_ITERATIONS: Final[Mapping[str, int | None]] = MappingProxyType({"latency": 1, "inter_token": None, "best": None})
 """Series that are not measured block by block with the others: what a value of them covers."""
 
+_Usual = Mapping[str, tuple[float, float]]
+"""Of the series of a cell, from where to where the report counts no outliers."""
+
+
+class _Kept(msgspec.Struct, frozen=True, gc=False):
+    """A launch with a result: where that is, its hash, and what the report was made of."""
+
+    launch: int
+    round: int
+    attempt: int
+    batch_size: int
+    promised: str
+    left_out: str
+    value: float | None
+    iterations: int | None
+
+
+class _OfCell(NamedTuple):
+    devices: tuple[str, ...]
+    usual: _Usual
+    launches: tuple[_Kept, ...]
+
 
 def of_run(archive: Archive, evidence: Evidence) -> Samples:
-    """Reads the launches of a cell whenever they are asked for."""
-    cells = {cell.id: cell for cell in archive.stored.plan.cells}
+    """Reads the launches of a cell whenever they are asked for. Keeps neither the archive nor the evidence."""
     tries: dict[str, list[Attempt]] = defaultdict(list)
     for attempt in archive.attempts:
-        tries[attempt.start.cell].append(attempt)
+        if _promised(attempt) is not None:
+            tries[attempt.start.cell].append(attempt)
+    cells = {
+        cell.id: _of_cell(tries[cell.id], cell, evidence) for cell in archive.stored.plan.cells if cell.id in tries
+    }
+    paths, devices = archive.paths, frozenset(device.uuid for device in archive.stored.devices)
 
     def of_cell(cell: str) -> Iterator[LaunchSamples]:
-        return _launches(archive, evidence, cells[cell], tries.get(cell, ()))
+        if its := cells.get(cell):
+            for kept in its.launches:
+                yield _read(kept, its, paths.launch(cell, kept.attempt), devices)
 
     return of_cell
 
 
-def _launches(archive: Archive, evidence: Evidence, cell: Cell, tries: Sequence[Attempt]) -> Iterator[LaunchSamples]:
-    value = metrics.VALUES.get(cell.workload)
-    for attempt in tries:
-        if attempt.promised is None and attempt.withdrawn is None:
-            continue
-        left_out = _left_out(attempt, evidence.outcomes[cell.id])
-        try:
-            result = archive.withdrawn_result(attempt) if attempt.promised is None else archive.result(attempt)
-        except ResultFileError:
-            yield _told(attempt, cell, LOST)
-            continue
-        known = evidence.launches.get(attempt.start.launch)
-        yield _told(attempt, cell, left_out)._replace(
-            series=tuple(_series(result, {} if left_out else _usual(evidence, cell))),
-            value=None if known is None or value is None else value(known),
-            iterations=None if known is None else known.figures.iterations,
-        )
+def _of_cell(tries: Iterable[Attempt], cell: Cell, evidence: Evidence) -> _OfCell:
+    figures = evidence.cells.get(cell.id)
+    usual = {} if figures is None else {name: summary.usual_ms for name, summary in figures.pooled.items()}
+    return _OfCell(cell.devices, usual, tuple(_kept(attempt, cell, evidence) for attempt in tries))
 
 
-def _told(attempt: Attempt, cell: Cell, left_out: str) -> LaunchSamples:
-    start = attempt.start
-    return LaunchSamples(start.launch, start.round, start.batch_size, cell.devices, left_out)
+def _kept(attempt: Attempt, cell: Cell, evidence: Evidence) -> _Kept:
+    start, value = attempt.start, metrics.VALUES.get(cell.workload)
+    known = evidence.launches.get(start.launch)
+    return _Kept(
+        launch=start.launch,
+        round=start.round,
+        attempt=start.attempt,
+        batch_size=start.batch_size,
+        promised=_promised(attempt) or "",
+        left_out=_left_out(attempt, evidence.outcomes[cell.id]),
+        value=None if known is None or value is None else value(known),
+        iterations=None if known is None else known.figures.iterations,
+    )
+
+
+def _promised(attempt: Attempt) -> str | None:
+    return attempt.withdrawn if attempt.promised is None else attempt.promised
+
+
+def _read(kept: _Kept, cell: _OfCell, folder: LaunchPaths, devices: Collection[str]) -> LaunchSamples:
+    told = LaunchSamples(kept.launch, kept.round, kept.batch_size, cell.devices, kept.left_out)
+    try:
+        result = read_result(folder, kept.promised, devices)
+    except ResultFileError:
+        return told._replace(left_out=LOST)
+    series = tuple(_series(result, {} if kept.left_out else cell.usual))
+    return told._replace(series=series, value=kept.value, iterations=kept.iterations)
 
 
 def _left_out(attempt: Attempt, outcome: CellOutcome) -> str:
@@ -74,11 +119,6 @@ def _left_out(attempt: Attempt, outcome: CellOutcome) -> str:
     return "another launch of its round counts"
 
 
-def _usual(evidence: Evidence, cell: Cell) -> Mapping[str, tuple[float, float]]:
-    figures = evidence.cells.get(cell.id)
-    return {} if figures is None else {name: summary.usual_ms for name, summary in figures.pooled.items()}
-
-
-def _series(result: Result, usual: Mapping[str, tuple[float, float]]) -> Iterator[Series]:
+def _series(result: Result, usual: _Usual) -> Iterator[Series]:
     for name in result.series:
         yield Series(name, result.times_ms(name), _OWN_ITERATIONS.get(name, result.group), usual.get(name))

@@ -9,7 +9,7 @@ folder of such a run nobody writes but the process that works on it.
 """
 
 import gc
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -174,34 +174,43 @@ def kinds(stored: StoredRun, paths: RunPaths) -> tuple[ReportFormat, ...]:
     return report.by_importance((*ALWAYS, *stored.configuration.formats, *there))
 
 
-class _TakenUpError(Exception):
-    """A process works on the run again."""
-
-
 def render_again(made: Made, paths: RunPaths, formats: Iterable[ReportFormat], seen: int) -> tuple[Path, ...]:
     """Write a report that `make_all` made into the run's folder, in place of an older one; returns the files.
 
     None of them where the run goes on, or was taken up since its journal was `seen` long: the process that works on it
     writes the report of its end there, and nobody may put an older one in its place. All samples take minutes to write,
-    so that this is asked for each file once it is whole. Raises StorageError when the disk refuses.
+    so that this is asked once more when every file is whole, and only then does the first take its place. Raises
+    StorageError when the disk refuses one of them, and then the older ones stay, too.
     """
 
     def taken_up() -> bool:
         return _worked_on(paths) or journal.length(paths.journal) != seen
 
-    def move(finished: Path, path: Path) -> None:
-        if taken_up():
-            raise _TakenUpError
-        finished.replace(path)
-
     if made.report.metadata.running or taken_up():
         return ()
     rendered = {paths.report(kind): report.parts(made.report, kind, made.timeline, made.samples) for kind in formats}
-    with suppress(_TakenUpError):
+    whole: dict[Path, Path] = {}
+    try:
         for path, parts in rendered.items():
-            journal.write_parts_durably(path, parts, move)
-        return tuple(rendered)
-    return ()
+            journal.write_parts_durably(path, parts, lambda finished, path: whole.update({path: finished}))
+        if taken_up():
+            return ()
+        _put_in_place(whole)
+    finally:
+        for finished in whole.values():
+            with suppress(OSError):
+                finished.unlink()
+    return tuple(rendered)
+
+
+def _put_in_place(whole: Mapping[Path, Path]) -> None:
+    """whole: by its path, where a finished file lies beside it."""
+    for path, finished in whole.items():
+        try:
+            finished.replace(path)
+            journal.sync_folder(path.parent)
+        except OSError as error:
+            raise StorageError(f"{path}: cannot be written: {error.strerror}") from error
 
 
 def _worked_on(paths: RunPaths) -> bool:

@@ -20,7 +20,7 @@ from orchestrator.report.model import FailureReport, Report
 from orchestrator.report.numbers import NOT_AVAILABLE, duration, number, share, unit
 from orchestrator.report.text_burn_in import asked, meaning
 from orchestrator.report.text_gpus import label
-from orchestrator.report.text_held_against import actual, cell, cost_row, gravity, names, priced
+from orchestrator.report.text_held_against import actual, cell, cost_row, gravity, left_out, names, priced
 from orchestrator.report.text_night import answer
 from orchestrator.report.text_spread import UNITS, by_devices, cell_names
 from orchestrator.report.text_stragglers import MEANS_OF_LAUNCHES
@@ -195,6 +195,9 @@ def _held_against(report: Report) -> Iterator[str]:
         said = report.summary.score_note if held.overall_score is None else over
         yield escaped(f"Against {held.baseline} ({held.baseline_gpu}): score {score}, {said}.")
         yield ""
+        if whys := left_out(held):
+            yield from (f"- {escaped(why)}" for why in whys)
+            yield ""
     called = names(report)
     if report.thresholds:
         yield from table(

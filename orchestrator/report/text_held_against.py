@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 from orchestrator.configuration.naming import counted
 from orchestrator.report import keys, layout
-from orchestrator.report.comparisons import Cost, Met, ThresholdResult
+from orchestrator.report.comparisons import BaselineComparison, Cost, Met, ThresholdResult
 from orchestrator.report.model import Report
 from orchestrator.report.numbers import NOT_AVAILABLE, difference, number
 from orchestrator.report.text_gpus import label
@@ -83,9 +83,13 @@ def _baseline(report: Report) -> Iterator[str]:
         yield from layout.wrap(f"- {words}: {difference(percent)}", "  ", "  ")
     score = "" if found.overall_score is None else f"Overall score: {number(found.overall_score)}; "
     yield from layout.wrap(f"{score}{report.summary.score_note}.")
-    left_out = [f"{counted(cells, 'cell')} left out: {why}" for why, cells in found.not_comparable.items()]
-    yield from layout.bullets([*left_out, *([found.note] if found.note else [])], 10)
+    yield from layout.bullets([*left_out(found), *([found.note] if found.note else [])], 10)
     yield ""
+
+
+def left_out(found: BaselineComparison) -> list[str]:
+    """How many cells are not held against the baseline, and why: one for each reason."""
+    return [f"{counted(cells, 'cell')} left out: {why}" for why, cells in found.not_comparable.items()]
 
 
 def _costs(report: Report) -> Iterator[str]:

@@ -1,10 +1,11 @@
 """How long and how much memory does the report of a very large run take? Real files, read, merged and rendered.
 
-    python -m tests.bench.large_report [results] [--profile] [--keep FOLDER]
+    python -m tests.bench.large_report [results] [--formats NAMES] [--profile] [--keep FOLDER]
 
 Eight GPUs, all models in four precisions, as many launches as make up the results, samples ten times a second over the
 time that such a run takes. Results are made up, a file for each launch, and nobody waits for the disk.
 What is measured is done in a process of its own, format by format; it prints the seconds and the peak of the memory.
+samples.csv, 7 GiB of single times, is made only where it is named: `--formats samples.csv`.
 """
 
 import argparse
@@ -17,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -40,26 +42,27 @@ WORKLOADS: Final = (Workload.LOAD, Workload.INFERENCE, Workload.TRAINING)
 SAMPLES_A_GPU: Final = 200_000
 """Five and a half hours at 10 Hz: 100,000 launches of a second and a half on eight GPUs."""
 SAMPLE_NS: Final = 100_000_000
-FORMATS: Final = tuple(ReportFormat)
+FORMATS: Final = tuple(kind for kind in ReportFormat if kind is not ReportFormat.SAMPLES)
 
 
 def main() -> None:
     """Write the run, and have its report made."""
     asked = argparse.ArgumentParser()
     asked.add_argument("results", nargs="?", type=int, default=100_000)
+    asked.add_argument("--formats", default=",".join(FORMATS))
     asked.add_argument("--profile", action="store_true")
     asked.add_argument("--keep", type=Path)
     asked.add_argument("--report", type=Path)
     given = asked.parse_args()
     if given.report is not None:
-        measure(given.report, profile=given.profile)
+        measure(given.report, [ReportFormat(name) for name in given.formats.split(",")], profile=given.profile)
         return
     with tempfile.TemporaryDirectory(prefix="gpubench-bench-") as name:
         folder = given.keep or Path(name) / "run"
         if not folder.exists():
             begin = time.monotonic()
             print(f"{write(folder, given.results):,} results written in {time.monotonic() - begin:.0f} s", flush=True)
-        options = ["--profile"] if given.profile else []
+        options = ["--formats", given.formats, *(["--profile"] if given.profile else [])]
         subprocess.run(
             [sys.executable, "-m", "tests.bench.large_report", "--report", str(folder), *options], cwd=ROOT, check=True
         )
@@ -136,7 +139,7 @@ def samples(run: runs.FakeRun, uuid: str) -> None:
     file.close()
 
 
-def measure(folder: Path, *, profile: bool) -> None:
+def measure(folder: Path, formats: Sequence[ReportFormat], *, profile: bool) -> None:
     """Make the report, and print what each step took."""
     profiler = cProfile.Profile()
     if profile:
@@ -144,7 +147,7 @@ def measure(folder: Path, *, profile: bool) -> None:
     begin = last = Moment.now()
     made, course, samples = reporting.make_all(RunPaths(folder))
     last = step("read and merged", last)
-    for kind in FORMATS:
+    for kind in formats:
         size = sum(map(len, report.parts(made, kind, course, samples)))
         last = step(f"{kind}, {size / 2**20:.1f} MiB", last)
     step("all", begin)

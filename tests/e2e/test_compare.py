@@ -162,6 +162,7 @@ def test_a_baseline_is_made_and_compared_with(compare: Callable[..., Called], tm
     }
     assert report["summary"]["overall_score"] == pytest.approx(100 / 1.05, abs=0.5)
     assert compare("compare", "mine.json", "@last").returncode == 1
+    assert compare("compare", "@last", "mine.json").stderr.startswith("error: mine.json is a baseline, and @last is no")
 
 
 def test_nothing_is_built_on_times_that_were_not_steady(compare: Callable[..., Called], tmp_path: Path) -> None:
@@ -237,17 +238,22 @@ def test_a_report_of_an_incomplete_run_is_not_made_good_by_its_thresholds(
 def test_a_report_may_limit_every_model_of_its_run_and_those_that_ship(
     compare: Callable[..., Called], tmp_path: Path
 ) -> None:
-    """One that ships and was not measured is `not measured`; one that nobody knows is a mistake."""
+    """One that ships and was not measured is `not measured`; one that nobody knows is a mistake, and so is a probe."""
     models = shipped("resnet50")[0], msgspec.structs.replace(shipped("lstm")[0], name="net.py:Net")
     run = FakeRun(tmp_path / "runs" / "mine", devices=gpus(1), models=models, batch_sizes=(1,))
     run.everything()
     run.finish()
     limit = "thresholds:\n  - {name: x, figure: forward_time_ms, phase: inference, below: 50, models: ['%s']}\n"
-    for name, code in (("net.py:Net", 0), ("bert-base", 4), ("net.py:Nat", 2)):
+    where = "error: limits.yaml, line 2, thresholds[0].models[0]: "
+    mistakes = {
+        "net.py:Nat": f"{where}no model named 'net.py:Nat'.",
+        "gemm": f"{where}gemm is a probe, and only models have limits\n",
+    }
+    for name, code in (("net.py:Net", 0), ("bert-base", 4), *((mistyped, 2) for mistyped in mistakes)):
         (tmp_path / "limits.yaml").write_text(limit % name)
         done = compare("report", "runs/mine", "--thresholds", "limits.yaml", "-o", "out.json")
         assert done.returncode == code, done.stderr
-    assert done.stderr.startswith("error: limits.yaml, line 2, thresholds[0].models[0]: no model named 'net.py:Nat'.")
+        assert done.stderr.startswith(mistakes.get(name, ""))
 
 
 @pytest.mark.slow

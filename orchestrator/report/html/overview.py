@@ -14,6 +14,7 @@ from orchestrator.report.numbers import NOT_AVAILABLE, difference, duration, num
 from orchestrator.report.text_burn_in import asked
 from orchestrator.report.text_gpus import facts_of, groups, label, label_of, labels
 from orchestrator.report.text_health import findings
+from orchestrator.report.text_held_against import left_out
 from orchestrator.report.text_night import answer
 from protocol.exit_codes import ExitCode
 
@@ -197,13 +198,12 @@ def score(report: Report) -> Chart:
     series = (Series("this run", tuple(ratios.values())), Series("baseline", (100.0,) * len(ratios)))
     against = f"{found.baseline} ({found.baseline_gpu}, {found.baseline_date})"
     rows = [(name, difference(ratio - 100)) for name, ratio in ratios.items()]
-    left_out = "; ".join(f"{counted(cells, 'cell')} left out: {why}" for why, cells in found.not_comparable.items())
     return Chart(
         "score",
         f"Score against {against}",
         Kind.RADAR if len(ratios) >= LEAST_AXES else Kind.BARS,
         f"{says} Overall score: {'; '.join(filter(None, (number(found.overall_score), found.note)))}.",
         (Bars("ratio", "", tuple(ratios), series),),
-        table("Against the baseline", (*texts("Model"), *numbers("Difference")), rows, left_out),
+        table("Against the baseline", (*texts("Model"), *numbers("Difference")), rows, "; ".join(left_out(found))),
         "" if ratios else NOT_AVAILABLE,
     )

@@ -23,7 +23,7 @@ FAR = "20260403-213000-cccccc"
 def runs(tmp_path: Path) -> str:
     """Two runs that are over, and a third elsewhere."""
     for folder in (tmp_path / "runs" / OLD, tmp_path / "runs" / NEW, tmp_path / "far" / FAR):
-        run = FakeRun(folder, batch_sizes=(1,))
+        run = FakeRun(folder, batch_sizes=(1,), run_id=folder.name)
         run.measured(run.cell(batch_size=1))
         run.finish()
         reporting.write(run.stored, run.paths)

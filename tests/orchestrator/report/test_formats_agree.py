@@ -17,14 +17,19 @@ from typing import Any, Final
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from orchestrator.compare import against, side
+from orchestrator.compare.against import Against
 from orchestrator.configuration.resolved import ReportFormat
 from orchestrator.disk import reporting
 from orchestrator.report import parts, render
 from orchestrator.report.as_json import to_json
+from orchestrator.report.html import overview
 from orchestrator.report.html.page import page
 from orchestrator.report.html.view import Page, said
 from orchestrator.report.launch_samples import Samples
+from orchestrator.report.markup import escaped
 from orchestrator.report.model import Report
 from orchestrator.report.numbers import number
 from orchestrator.report.timeline import NOTHING_KEPT
@@ -352,6 +357,26 @@ def test_all_formats_say_the_same() -> None:
     assert len(cells(json.loads(to_json(made)))) == len(made.cells) > 10
     assert made.failures
     agree(made)
+
+
+def test_all_formats_say_how_many_cells_a_score_leaves_out_and_why() -> None:
+    """A score over few cells would look like one over all."""
+    report = measured()
+    old = side.of_report(report, "old")
+    hot = tuple(replace(one, throttled=one.key.phase == "load") for one in old.cells)
+    held = against.hold(report, Against(baseline=replace(old, run_id="another", cells=hot)))
+    known = json.loads(to_json(held))["baseline_comparison"]
+    assert known["overall_score"] is not None
+    assert len(known["not_comparable"]) > 1
+    text = " ".join(render(held, ReportFormat.TXT).decode().split())
+    markdown = render(held, ReportFormat.MD).decode().splitlines()
+    of_page = overview.score(held).table
+    for why, count in known["not_comparable"].items():
+        words = f"{count} cell{'s' if count > 1 else ''} left out: {why}"
+        assert f"- {words}" in text
+        assert f"- {escaped(words)}" in markdown
+        assert of_page is not None
+        assert words in of_page.note.split("; ")
 
 
 @pytest.mark.parametrize("make", [measured_run, scanned_run])

@@ -1,11 +1,13 @@
 """The long form: a row for each value that was measured, read from the run's folder launch by launch."""
 
 import csv
+import errno
 import io
 import shutil
 import tracemalloc
+import weakref
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -14,15 +16,16 @@ import pytest
 
 from orchestrator import report
 from orchestrator.configuration.resolved import ReportFormat
-from orchestrator.disk import archive, reporting
-from orchestrator.disk.archive import Archive, Attempt
+from orchestrator.disk import archive, evidence, launch_samples, reporting
+from orchestrator.disk.archive import Archive
+from orchestrator.disk.evidence import Evidence
 from orchestrator.disk.records import End
-from orchestrator.errors import RunFolderError
+from orchestrator.errors import RunFolderError, StorageError
 from orchestrator.report.launch_samples import LaunchSamples
 from protocol import floats
 from protocol.cell import AUTO, OF_NO_MODEL, Workload
 from protocol.failure import Category, Failure, Phase
-from protocol.paths import RunPaths
+from protocol.paths import LaunchPaths, RunPaths
 from protocol.result import Result
 from tests.fakes.nights import Night
 from tests.fakes.reports import burnt_in_run, measured_run, scanned_run
@@ -266,12 +269,11 @@ def test_results_are_read_one_by_one_while_the_file_is_written(tmp_path: Path, m
     made = reporting.make_all(run.paths)
     read: list[int] = []
 
-    def result(loaded: Archive, attempt: Attempt) -> Result:
-        read.append(attempt.start.launch)
-        return whole(loaded, attempt)
+    def result(folder: LaunchPaths, promised: str, devices: Collection[str]) -> Result:
+        read.append(int(folder.folder.name))
+        return archive.read_result(folder, promised, devices)
 
-    whole = archive.Archive.result
-    monkeypatch.setattr(archive.Archive, "result", result)
+    monkeypatch.setattr(launch_samples, "read_result", result)
     samples = iter(report.parts(made.report, ReportFormat.SAMPLES, samples=made.samples))
     next(samples)
     assert read == []
@@ -281,9 +283,34 @@ def test_results_are_read_one_by_one_while_the_file_is_written(tmp_path: Path, m
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert read == list(range(12))
+    assert read == list(range(1, 13))
     assert size > 40_000_000
     assert peak < 5_000_000
+
+
+def test_what_a_report_was_made_of_is_given_back_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Archive and evidence of a night are as large as its report; the samples can be told without either."""
+    run = FakeRun(tmp_path, batch_sizes=(1,), launches=2)
+    run.everything()
+    run.finish()
+    made_of: list[weakref.ref[object]] = []
+
+    def gather(loaded: Archive, *, goes_on: bool = False) -> Evidence:
+        gathered = whole(loaded, goes_on=goes_on)
+        parts = (loaded, gathered, *loaded.attempts, *gathered.launches.values())
+        made_of.extend(weakref.ref(one) for one in parts)
+        return gathered
+
+    whole = evidence.gather
+    monkeypatch.setattr(evidence, "gather", gather)
+    made = reporting.make_all(run.paths)
+    launches = len(run.stored.plan.slots)
+    assert len(made_of) == 2 + 2 * launches
+    assert [type(kept).__name__ for one in made_of if (kept := one()) is not None] == []
+    cells = (cell.id for cell in run.stored.plan.cells)
+    assert sum(launch.value is not None for cell in cells for launch in made.samples(cell)) == launches
 
 
 def test_a_report_without_its_run_says_where_the_samples_are(tmp_path: Path) -> None:
@@ -310,6 +337,37 @@ def test_what_was_written_when_the_run_was_taken_up_is_thrown_away(tmp_path: Pat
     assert reporting.render_again(found, run.paths, (ReportFormat.SAMPLES,), seen) == ()
     assert sorted(path.name for path in tmp_path.iterdir()) == before
     assert reporting.render_again(made, run.paths, (ReportFormat.SAMPLES,), run.paths.journal.stat().st_size)
+
+
+def test_reports_that_are_made_again_take_their_places_together_or_not_at_all(tmp_path: Path) -> None:
+    """Also those that were whole when the run was taken up, or the disk was full, while a later one was written."""
+    run = FakeRun(tmp_path, batch_sizes=(1,))
+    run.measured(run.cell())
+    run.finish()
+    made = reporting.make_all(run.paths)
+    formats = (ReportFormat.JSON, ReportFormat.TXT, ReportFormat.SAMPLES)
+    for kind in formats:
+        run.paths.report(kind).write_text("older")
+    seen = run.paths.journal.stat().st_size
+
+    def full(_: str) -> Iterator[LaunchSamples]:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def taken_up(cell: str) -> Iterator[LaunchSamples]:
+        yield from made.samples(cell)
+        with run.paths.journal.open("ab") as journal:
+            journal.write(b"more")
+
+    before = {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file() and path != run.paths.journal}
+    with pytest.raises(StorageError, match="No space left"):
+        reporting.render_again(made._replace(samples=full), run.paths, formats, seen)
+    assert reporting.render_again(made._replace(samples=taken_up), run.paths, formats, seen) == ()
+    after = {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file() and path != run.paths.journal}
+    assert after == before
+    files = reporting.render_again(made, run.paths, formats, run.paths.journal.stat().st_size)
+    assert files == tuple(map(run.paths.report, formats))
+    assert b"older" not in {path.read_bytes() for path in files}
+    assert {path for path in tmp_path.iterdir() if path.is_file()} == {*before, run.paths.journal}
 
 
 def test_pandas_reads_it_as_the_documentation_says(tmp_path: Path) -> None:
