@@ -299,7 +299,10 @@ def test_what_a_run_cannot_be_held_against_is_refused_before_it_begins(tmp_path:
             "error: typo.yaml, line 2, thresholds[0].models[0]: no model named 'lstn'. Did",
         ),
         (("--thresholds", "typo.yaml", "--dry-run"), "error: typo.yaml, line 2, thresholds[0].models[0]: no model "),
-        (("--thresholds", "probe.yaml"), "error: probe.yaml, line 2, thresholds[0].models[0]: no model named 'gemm'"),
+        (
+            ("--thresholds", "probe.yaml"),
+            "error: probe.yaml, line 2, thresholds[0].models[0]: gemm is a probe, and only models",
+        ),
         (("--price", "0"), "error: --price: expected a price above 0 and at most 1,000,000,000, got 0"),
         (("--price", "nan"), "error: --price: expected a price above 0 and at most 1,000,000,000, got nan"),
         (("--price", "1", "--burn-in", "1m"), "error: --compare-baseline, --thresholds and --price are about"),
