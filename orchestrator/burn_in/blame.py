@@ -1,6 +1,7 @@
 """Whose fault wrong bits are that were found on the way from one device to another. Pure.
 
     a device's own numbers were wrong before it sent them ──▶ that device, and whatever others received of them follows
+    copies between that device and others, in any launch ───▶ that device: it explains them too; the others are open
     copies between one device and several others ───────────▶ that device: it explains them all; the others are open
     copies between two devices, which nothing else explains ▶ their link: either of the two, or what lies between
     a sum that is wrong on one device, and no copy ─────────▶ that device, or the way to it: in a ring the last hop
@@ -13,7 +14,7 @@ night are looked at together. With two devices there is nobody to hold them agai
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -39,17 +40,18 @@ class Blamed:
     culprit: str | None = None
 
 
-def culprits(launches: Iterable[Mapping[str, Verification]]) -> dict[str, int]:
-    """Devices that explain the wrong copies of a night → with how many others they had such.
+def culprits(launches: Sequence[Mapping[str, Verification]]) -> dict[str, int]:
+    """Devices that explain the wrong copies of a night → with how many others they had such; 0: its own were wrong.
 
-    launches: what each device has found in each of them.
-    Wrong copies that have no device in common are looked at each for themselves. Of those that have, the fewest devices
-    that are in all of them are to blame, where no others are as few; each of these has two others at least, or the one
-    other would do as well.
+    launches: what each device has found in each of them, of links alone.
+    A device that had its own numbers wrong explains all of its copies. Of the others, those that have no device in
+    common are looked at each for themselves. Of those that have, the fewest devices that are in all of them are to
+    blame, where no others are as few; each of these has two others at least, or the one other would do as well.
     """
-    wrong = frozenset(frozenset(pair) for seen in launches for pair in _copies(seen))
+    own = {device for seen in launches for device, one in seen.items() if any(_own(device, one))}
+    wrong = frozenset(frozenset(pair) for seen in launches for pair in _copies(seen) if own.isdisjoint(pair))
     found = {device for together in _connected(wrong) for device in _explaining(together)}
-    return {device: sum(device in pair for pair in wrong) for device in sorted(found)}
+    return {device: sum(device in pair for pair in wrong) for device in sorted(found | own)}
 
 
 def blamed(seen: Mapping[str, Verification], culprits: Collection[str], *, cut_off: bool = False) -> list[Blamed]:

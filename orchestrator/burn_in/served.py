@@ -22,7 +22,7 @@ from protocol.failure import Phase
 ORDINARY_S: Final = 20.0
 """Of a gap, what counts as served: the import on a node took 12 s, a first context 5 s, a launch later 0.5 to 1.3 s."""
 SHARE: Final = 0.95
-CLOSING_S: Final = 10.0
+LATE_S: Final = 10.0
 """Of the time that was asked for, which a device must have served, but for what is kept for the end and the reports,
 and for a last launch that there was no time for any more."""
 LONG_S: Final = 60.0
@@ -38,13 +38,15 @@ Span = tuple[int, int]
 class Load:
     """What a device did in one segment of a run: its launches, and when these stood still.
 
-    halts: when the orchestrator did. since_ns: from when on its start counts; None where it does not.
+    halts: when the orchestrator did. since_ns: from when on its start counts; None where it does not. cut_off: launches
+    that ended with the run, of which no more than their ends is among the others.
     """
 
     launches: list[Span] = field(default_factory=list)
     stalls: list[Span] = field(default_factory=list)
     halts: tuple[Span, ...] = ()
     since_ns: int | None = None
+    cut_off: list[Span] = field(default_factory=list)
 
 
 class Parts(NamedTuple):
@@ -63,15 +65,25 @@ def seconds(loads: Iterable[Load]) -> float:
 
 def parts(loads: Iterable[Load]) -> Parts:
     """Of what the seconds that were served are made. Those between launches count for no more than those in them."""
-    worked_s = between_s = started_s = 0.0
-    for load in loads:
-        if spans := joined(load.launches):
-            came_s = sum(end - start for start, end in without(spans, load.stalls)) / 1e9
-            worked_s += came_s
-            between_s += sum(ordinary_s(gap, load.halts) for gap in between(spans))
-            if load.since_ns is not None:
-                started_s += min(ordinary_s((load.since_ns, spans[0][0]), load.halts), came_s)
-    return Parts(worked_s, between_s, started_s)
+    every = [*loads]
+    return Parts(
+        sum(worked_s(load) for load in every),
+        sum(ordinary_s(gap, load.halts) for load in every for gap in between(joined(load.launches))),
+        sum(started_s(load) for load in every),
+    )
+
+
+def worked_s(load: Load) -> float:
+    """Seconds that a device was at work in its launches, in one segment."""
+    return sum(end - begin for begin, end in without(load.launches, load.stalls)) / 1e9
+
+
+def started_s(load: Load) -> float:
+    """What counts of the time before the first launch of a segment, if anything: no more than the work that came."""
+    if load.since_ns is None or not load.launches:
+        return 0.0
+    first_ns, _ = min(load.launches)
+    return min(ordinary_s((load.since_ns, first_ns), load.halts), worked_s(load))
 
 
 def ordinary_s(gap: Span, halts: Iterable[Span]) -> float:
@@ -81,7 +93,7 @@ def ordinary_s(gap: Span, halts: Iterable[Span]) -> float:
 
 def is_short(served_s: float, asked_s: float, cell_s: float) -> bool:
     """Whether so much is too little of the time that was asked for, with launches of such a length."""
-    return served_s < SHARE * asked_s - CLOSING_S - cell_s
+    return served_s < SHARE * asked_s - LATE_S - cell_s
 
 
 def without(work: Iterable[Span], stalls: Iterable[Span]) -> Iterator[Span]:

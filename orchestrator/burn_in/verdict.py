@@ -87,12 +87,8 @@ def _wrong_bits(work: Work) -> Iterator[Reason]:
             "had wrong; test them two by two",
             Action.MONITOR,
         )
-    if (more := work.mismatches - len(work.wrong) - work.unclear) > 0:
-        counted = _counted(more, "more mismatch", "more mismatches")
-        if work.wrong and all(one.doubt or _another_algorithm(one.mismatch) for one in work.wrong):
-            yield Reason(Verdict.UNKNOWN, f"{counted}, without details; those with details look alike", Action.MONITOR)
-        else:
-            yield Reason(Verdict.FAIL, counted, Action.REPLACE)
+    for workload, tally in work.tallies.items():
+        yield from _more(work, workload, tally.mismatches)
     for deviation in work.deviations:
         who = "GPUs" if deviation.between_gpus else "launches on this GPU"
         sample = deviation.sample
@@ -102,6 +98,18 @@ def _wrong_bits(work: Work) -> Iterator[Reason]:
             f"{deviation.of} {who} gave, from output {deviation.at + 1} on",
             Action.REPLACE,
         )
+
+
+def _more(work: Work, workload: Workload, mismatches: int) -> Iterator[Reason]:
+    """Those of one kind of check without details. Only what others of that kind look like speaks for them."""
+    kept = [one for one in work.wrong if one.workload is workload]
+    unclear = work.unclear if workload is Workload.LINKS else 0
+    if (more := mismatches - len(kept) - unclear) > 0:
+        told = f"{TITLES[workload]}: {_counted(more, 'more mismatch', 'more mismatches')}, without details"
+        if kept and all(one.doubt or _another_algorithm(one.mismatch) for one in kept):
+            yield Reason(Verdict.UNKNOWN, f"{told}; those with details look alike", Action.MONITOR)
+        else:
+            yield Reason(Verdict.FAIL, told, Action.REPLACE)
 
 
 def _seen(workload: Workload, mismatch: Mismatch) -> tuple[str, str]:
@@ -184,7 +192,8 @@ def _makes_up(work: Work) -> tuple[Action, str]:
     if not _has_room(work):
         return Action.AGAIN, f"what is left of its time has no room for what it lacks: {_anew(work)}"
     if work.idle or work.beside or work.reboots or work.failures:
-        return Action.AGAIN, "`resume` makes up for the time, and not for what else is UNKNOWN here: begin again"
+        most = "of what else is UNKNOWN here for want of memory at most"  # that waits again (deciding/recovery.py)
+        return Action.AGAIN, f"`resume` makes up for the time, and {most}: begin again"
     return Action.RESUME, "`gpubench-orchestrate resume` goes on until it has its time"
 
 

@@ -39,7 +39,7 @@ from orchestrator.merge.times import iso
 from orchestrator.merge.wrong_bits import Share, Uncounted
 from orchestrator.report.burn_in import BurnInReport, GpuBurnIn, PaceReport, ReasonReport
 from orchestrator.report.health import HealthReport
-from protocol.cell import Cell, Device
+from protocol.cell import Cell, Device, Workload
 from protocol.verification import Verification
 
 _UNASKED: Final = Attributed(None)
@@ -122,7 +122,8 @@ def burn_in(archive: Archive, evidence: Evidence, judged: HealthReport) -> BurnI
     gpus = []
     seen = _seen(good, uncounted)
     labels = {device.uuid: device.label for device in archive.stored.devices}
-    accused = Accused(blame.culprits(found for _, found in seen), labels)
+    transfers = [found for cell, found in seen if cell.workload is Workload.LINKS]
+    accused = Accused(blame.culprits(transfers), labels)
     for device in archive.stored.devices:
         mine = [_share(one, device, accused) for one in good if device.uuid in one.cell.devices]
         work = _work(night, device, mine, tuple(wrong_bits.shares(uncounted, device, accused)))
@@ -134,7 +135,7 @@ def burn_in(archive: Archive, evidence: Evidence, judged: HealthReport) -> BurnI
         verdict=worst((gpu.verdict for gpu in gpus), default=Verdict.UNKNOWN),
         gpus=tuple(gpus),
         links=tuple(links.rates([(one.cell, one.evidence) for one in good])),
-        wrong_transfers=links.wrong_transfers(seen),
+        wrong_transfers=links.found_wrong(seen),
         injected=tuple(
             injected(
                 asked.injections, archive.stored.devices, launched, uncounted, paces=rates, too_hot=archive.too_hot

@@ -64,8 +64,8 @@ def attributed(
     return Attributed(verified, doubts, 0 if mine else more)
 
 
-def wrong_transfers(launches: Iterable[tuple[Cell, Mapping[str, Verification]]]) -> int:
-    """How many were wrong, over all devices. Each has a receiver that found it, though it may count against two."""
+def found_wrong(launches: Iterable[tuple[Cell, Mapping[str, Verification]]]) -> int:
+    """How many copies, sums and own numbers were wrong, each once, where it was found: it may count against two."""
     return sum(
         found.mismatches for cell, seen in launches if cell.workload is Workload.LINKS for found in seen.values()
     )
@@ -113,8 +113,7 @@ def _in_words(one: Blamed, accused: Accused) -> Mismatch:
     sender, receiver = (accused.labels[end] for end in one.ends)
     whose = " (one of the two is at fault, or what lies between them)" if one.link else ""
     if one.culprit == one.device:
-        others = counted(accused.culprits[one.device], "device")
-        whose = f" (probably the fault of {accused.labels[one.device]}, whose copies with {others} were wrong)"
+        whose = f" ({_fault_of(one.device, accused)})"
     return msgspec.structs.replace(one.mismatch, what=f"copy from {sender} to {receiver}{whose}")
 
 
@@ -123,13 +122,18 @@ def _doubt(one: Blamed, accused: Accused, *, cut_off: bool) -> str:
     if not one.doubtful:
         return ""
     if one.culprit is not None:
-        others = counted(accused.culprits[one.culprit], "device")
-        return (
-            f"probably the fault of {accused.labels[one.culprit]}, whose copies with {others} were wrong; but a wrong "
-            "copy does not tell at which end, so this one is not cleared"
-        )
+        told = _fault_of(one.culprit, accused)
+        return f"{told}; but a wrong copy does not tell at which end, so this one is not cleared"
     when = "were wrong too, or not looked at yet" if cut_off else "were wrong too"
     return f"sums or copies of others {when}, so it may be one of them, or what lies between"
+
+
+def _fault_of(culprit: str, accused: Accused) -> str:
+    """Whose fault a copy probably is, and why."""
+    why = "which had numbers wrong without any other device"
+    if others := accused.culprits[culprit]:
+        why = f"whose copies with {counted(others, 'device')} were wrong, or of a way that these copies share"
+    return f"probably the fault of {accused.labels[culprit]}, {why}"
 
 
 def _rate(launches: Sequence[LaunchEvidence], series: str) -> float | None:

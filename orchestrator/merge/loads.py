@@ -16,6 +16,7 @@ from orchestrator.merge import lost_launches
 from orchestrator.merge.lost_launches import Lost
 from orchestrator.merge.times import iso
 from orchestrator.merge.waits import over_ns
+from orchestrator.planning import estimate
 from protocol.cell import Device
 
 Work = Mapping[Segment, Load]
@@ -26,6 +27,8 @@ def at_work(archive: Archive, evidence: Evidence, lost: Sequence[Lost]) -> Mappi
 
     lost: launches of the run that are a finding.
     """
+    asked = archive.stored.configuration.burn_in
+    assert asked is not None
     cells = {cell.id: cell for cell in archive.stored.plan.cells}
     good = [
         (attempt, evidence.launches[attempt.start.launch])
@@ -38,6 +41,7 @@ def at_work(archive: Archive, evidence: Evidence, lost: Sequence[Lost]) -> Mappi
             (one for one in good if device.uuid in cells[one[0].start.cell].devices),
             lost_launches.cut_off(archive, lost, device),
             halted,
+            asked.cell_s[device.kind],
         )
         for device in archive.stored.devices
     }
@@ -82,9 +86,15 @@ def served_of(archive: Archive, at_work: Mapping[str, Work]) -> Served:
 
 
 def launch_s(archive: Archive, device: Device) -> float:
-    """What a launch of a device took in this run, its start included, as most did; 0 where none has a result."""
-    cells = {cell.id: cell for cell in archive.stored.plan.cells}
-    return median(
+    """What a launch of a device took in this run, its start included, as most did.
+
+    Never less than the estimate of the shortest one: by that `resume` decides what it begins (deciding/budget.py).
+    """
+    stored = archive.stored
+    cells = {cell.id: cell for cell in stored.plan.cells}
+    mine = [cell for cell in cells.values() if device.uuid in cell.devices]
+    least_s = min((estimate.launch_s(cell, stored.configuration, device) for cell in mine), default=0.0)
+    seen_s = median(
         [
             attempt.lasted_ms / 1000
             for attempt in archive.attempts
@@ -92,6 +102,7 @@ def launch_s(archive: Archive, device: Device) -> float:
         ]
         or [0.0]
     )
+    return max(seen_s, least_s)
 
 
 def halts(archive: Archive) -> Mapping[Segment, tuple[Span, ...]]:
@@ -106,11 +117,13 @@ def work(
     good: Iterable[tuple[Attempt, LaunchEvidence]],
     cut_off: Iterable[Attempt],
     halted: Mapping[Segment, tuple[Span, ...]],
+    cell_s: float,
 ) -> Work:
     """That of a device. good: its launches with a result, from the first measured block to the last.
 
-    cut_off: those that ended with the run, and did not hang. They prove nothing, but until then it was at work.
-    halted: when the orchestrator stood still, of all segments in their order.
+    cut_off: those that ended with the run, and did not hang. They prove nothing, but until then it was at work: since
+    when is not known of them, so they count for no longer than a cell takes. Before that they began, or were slow.
+    halted: when the orchestrator stood still, of all segments in their order. cell_s: seconds that a cell takes.
     """
     first = next(iter(halted), None)
     loads = {
@@ -123,7 +136,9 @@ def work(
             loads[attempt.segment].launches.append((begin_ns, end_ns))
             loads[attempt.segment].stalls.extend(evidence.stalls)
     for attempt in cut_off:
-        loads[attempt.segment].launches.append((attempt.start.at_ns, over_ns(attempt)))
+        begin_ns, end_ns = attempt.start.at_ns, over_ns(attempt)
+        loads[attempt.segment].launches.append((max(begin_ns, end_ns - round(cell_s * 1e9)), end_ns))
+        loads[attempt.segment].cut_off.append((begin_ns, end_ns))
     return {segment: load for segment, load in loads.items() if load.launches}
 
 
@@ -138,5 +153,5 @@ def idle(work: Work, waits: Mapping[Segment, Sequence[Span]]) -> Iterator[Idle]:
         first_ns, last_ns = min(begin for begin, _ in load.launches), max(end for _, end in load.launches)
         edges = ((first_ns, first_ns), (last_ns, last_ns))  # a stall may be the last thing there was
         worked = (*served.without(load.launches, load.stalls), *edges)
-        for begin_ns, seconds in served.idle(worked, waits.get(segment, ())):
+        for begin_ns, seconds in served.idle(worked, (*waits.get(segment, ()), *load.cut_off)):
             yield Idle(iso(segment.at(begin_ns)), seconds)

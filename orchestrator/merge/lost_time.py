@@ -73,10 +73,11 @@ def _gaps(
         return
     edges = [(begin_ns, begin_ns), *spans, (end_ns, end_ns)]
     for place, gap in enumerate(served.between(edges)):
-        counted_s = 0.0 if place == len(spans) else served.ordinary_s(gap, load.halts)
+        counted = {0: served.started_s(load), len(spans): 0.0}
+        counted_s = counted[place] if place in counted else served.ordinary_s(gap, load.halts)
         if (seconds := (gap[1] - gap[0]) / 1e9 - counted_s) >= _TOLD_S:
             ordinary = {0: "the first launch began late", len(spans): "nothing more was launched"}
-            why = _why(gap, failed, waits, load.halts) or ordinary.get(place, "nothing was launched")
+            why = _why(gap, failed, waits, load) or ordinary.get(place, "nothing was launched")
             yield Missing(segment.at(gap[0]), seconds, why)
 
 
@@ -89,13 +90,19 @@ def _mostly_gaps(work: Work) -> Iterator[Missing]:
         yield Missing(segment.at(begin_ns), seconds, "launches were at work for less than the gaps between them")
 
 
-def _why(gap: Span, failed: Sequence[Lost], waits: Sequence[Span], halts: Sequence[Span]) -> str:
+def _why(gap: Span, failed: Sequence[Lost], waits: Sequence[Span], load: Load) -> str:
     """What the journal says of a gap; empty for nothing."""
     for attempt, cell, failure in failed:
         if attempt.start.at_ns < gap[1] and over_ns(attempt) > gap[0]:
             return f"a launch of {named(cell)} failed: {failure.category}"
-    if any(begin_ns < gap[1] and end_ns > gap[0] for begin_ns, end_ns in halts):
+    if _any_in(gap, load.halts):
         return "the orchestrator stood still"
-    if any(begin_ns < gap[1] and end_ns > gap[0] for begin_ns, end_ns in waits):
+    if _any_in(gap, load.cut_off):
+        return "a launch was cut off, which counts for the length of a cell"
+    if _any_in(gap, waits):
         return "it waited for another device, or for who else used it"
     return ""
+
+
+def _any_in(gap: Span, spans: Iterable[Span]) -> bool:
+    return any(begin_ns < gap[1] and end_ns > gap[0] for begin_ns, end_ns in spans)

@@ -56,6 +56,8 @@ def doubtful(found: Iterable[Blamed]) -> set[str]:
         # its own numbers were wrong: what the others received of them follows
         ((("b", OWN), ("a", "b"), ("c", "b"), ("a", SUM), ("b", SUM), ("c", SUM)), {"b"}, {"a", "c"}),
         ((("b", OWN), ("a", "b")), {"b"}, set()),
+        # its own numbers were wrong, and so was what it received
+        ((("b", OWN), ("b", "a")), {"b"}, {"a"}),
         # sound where it was sent, wrong everywhere it arrived
         ((("a", "b"), ("c", "b")), {"b"}, {"a", "c"}),
         # wrong from wherever it came
@@ -120,6 +122,15 @@ def test_a_device_that_errs_with_any_of_the_others_is_the_only_one_that_fails(
                 assert (guilty(found), doubtful(found)) == ({devices[0]}, {*partners})
                 assert {one.culprit for one in found} == {devices[0]}
                 assert blame.culprits(launches) == {devices[0]: size}
+
+
+@pytest.mark.parametrize("copy", [("a", "b"), ("b", "a")])
+def test_a_device_whose_own_numbers_were_wrong_explains_its_copies_of_all_launches(copy: tuple[str, str]) -> None:
+    """It fails, whoever sent; the other end is left open. Copies of others are looked at without it."""
+    launches = [seen(EIGHT, copy), seen(EIGHT, ("a", OWN)), seen(EIGHT, ("c", "d"))]
+    found = night(*launches)
+    assert (guilty(found), doubtful(found)) == ({"a", "c", "d"}, {"b"})
+    assert blame.culprits(launches) == {"a": 0}
 
 
 @pytest.mark.parametrize("devices", [EIGHT[:size] for size in range(2, 9)])

@@ -134,14 +134,37 @@ def test_a_device_that_errs_now_and_then_is_told_from_its_links(tmp_path: Path) 
     assert [gpu.verdict for gpu in report.burn_in.gpus] == [Verdict.UNKNOWN, Verdict.UNKNOWN, Verdict.FAIL]
     assert wrong(report.burn_in) == {FIRST: 2, SECOND: 2, THIRD: 4}
     first, second, third = map(reasons, report.burn_in.gpus)
-    assert "copy from GPU 1 to GPU 2 (probably the fault of GPU 2, whose copies with 2 devices were wrong): 1" in third
+    why = "probably the fault of GPU 2, whose copies with 2 devices were wrong, or of a way that these copies share"
+    assert f"copy from GPU 1 to GPU 2 ({why}): 1" in third
     for gpu, others in ((first, "GPU 1"), (second, "GPU 0")):
         assert "UNKNOWN: transfers between devices in fp32, round" in gpu
-        assert "probably the fault of GPU 2, whose copies with 2 devices were wrong; but a wrong copy does not" in gpu
+        assert f"{why}; but a wrong copy does not" in gpu
         assert others not in gpu
         assert "FAIL" not in gpu
     assert report.burn_in.wrong_transfers == 4
     assert "links: 6,000 checks in 2 launches, 4 of them wrong" in to_text(report)
+
+
+def test_a_device_whose_own_numbers_were_wrong_explains_a_copy_of_another_launch(tmp_path: Path) -> None:
+    """It fails, with why; the other end is told whose fault it probably is. What is no transfer explains none."""
+    night = Night(tmp_path, DEVICES)
+    cells = night.stored.plan.cells
+    cell = next(cell for cell in cells if cell.workload is Workload.LINKS)
+    soak = next(cell for cell in cells if cell.workload is Workload.SOAK and cell.devices == (SECOND,))
+    night.measured(soak, verification=found(soak, mismatch(None)))
+    for number, sender in enumerate((SECOND, None)):
+        others = {SECOND: found(cell), THIRD: found(cell)}
+        night.measured(cell, number=number, verification=found(cell, mismatch(sender)), others=others)
+    night.finish()
+    report = night.report().burn_in
+    assert report is not None
+    first, second, third = map(reasons, report.gpus)
+    why = "probably the fault of GPU 0, which had numbers wrong without any other device"
+    assert "FAIL: transfers between devices in fp32, round 1, " in first
+    assert f"copy from GPU 1 to GPU 0 ({why}): 1 element" in first
+    assert f"{why}; but a wrong copy does not tell at which end, so this one is not cleared" in second
+    assert "FAIL: transfers" not in second
+    assert "transfers" not in third.replace("transfers between devices of peers", "")
 
 
 def test_what_receivers_did_not_keep_is_left_open(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from orchestrator import run
 from orchestrator.burn_in.known import named
+from orchestrator.configuration.resolved import Configuration, Isolation
 from orchestrator.deciding import recovery
 from orchestrator.deciding.budget import CLOSING_S, PATIENCE_S, Budget
 from orchestrator.deciding.slots import SlotStatus
@@ -19,6 +20,7 @@ from orchestrator.health.judges import Action
 from orchestrator.health.verdict import Verdict
 from orchestrator.loop import Loop
 from orchestrator.machine import host
+from orchestrator.merge import loads
 from orchestrator.processes.link import Link
 from orchestrator.processes.signals import StopSignals
 from orchestrator.report.burn_in import GpuBurnIn
@@ -209,7 +211,17 @@ def test_a_launch_that_failed_is_named(tmp_path: Path) -> None:
     night.work(first=50, last=52)
     text = words(night)
     assert "a launch of verified products of gemm in bf16 failed: deadline exceeded, " in text
-    assert text.endswith("; `resume` makes up for the time, and not for what else is UNKNOWN here: begin again")
+    assert text.endswith(
+        "; `resume` makes up for the time, and of what else is UNKNOWN here for want of memory at most: begin again"
+    )
+
+
+def test_a_launch_that_was_cut_off_is_named(tmp_path: Path) -> None:
+    """It counts for the length of a cell, three seconds, and of what came before no more than of another gap."""
+    night = a_night(tmp_path)
+    night.work(last=50)
+    night.failed(soak(night), Category.STOPPED, number=9, phase=Phase.MEASURE, message="asked to stop", lasted_s=28.0)
+    assert "a launch was cut off, which counts for the length of a cell, 5 s from 2024-01-15T10:" in words(night)
 
 
 @pytest.mark.parametrize(
@@ -227,6 +239,24 @@ def test_a_gap_a_late_start_and_an_early_end_are_named(tmp_path: Path, pause_at:
     night.work(last=pause_at)
     night.now_ns += pause_s * SECOND_NS
     night.work(first=pause_at, last=30)
+    assert told in words(night)
+
+
+@pytest.mark.parametrize(
+    ("first", "told"),
+    [
+        (10, "the first launch began late, 62 s from 2024-01-15T10:30:"),  # of a later segment no start counts
+        (0, "the first launch began late, 56 s from 2024-01-15T10:30:01Z on"),  # two launches came of the first one
+    ],
+)
+def test_of_a_late_start_all_that_does_not_count_is_told(tmp_path: Path, first: int, told: str) -> None:
+    """By the same rule by which it counts as served."""
+    night = a_night(tmp_path)
+    night.work(last=first)
+    if first:
+        night.segment()
+    night.now_ns += 60 * SECOND_NS
+    night.work(first=first, last=first + 2)
     assert told in words(night)
 
 
@@ -278,6 +308,26 @@ def test_nobody_goes_on_with_what_is_left_where_no_launch_fits_into_that(
     told = [one for one in of_the_first(night).reasons if "at work for" in one.text]
     assert told[0].text.endswith("no room for what it lacks: begin again, with at least 20m")  # six cells had no launch
     assert {one.action for one in of_the_first(night).reasons} == {Action.AGAIN}
+
+
+class Importing(Night):
+    """One whose launches are expected to import for seconds each."""
+
+    def asked(self, configuration: Configuration) -> Configuration:
+        """With --isolation exec."""
+        return msgspec.structs.replace(super().asked(configuration), isolation=Isolation.EXEC)
+
+
+def test_a_launch_is_never_held_to_be_shorter_than_what_resume_makes_room_for(tmp_path: Path) -> None:
+    """Its first launches have nothing but the estimate: what does not fit by that is dropped, however short it was."""
+    night = Importing(tmp_path, cpus(2), "10m")
+    night.work(last=5)
+    budget = Budget(night.stored.configuration, night.stored.devices, 600, 0)
+    mine = [cell for cell in night.stored.plan.cells if "cpu:0" in cell.devices]
+    took_s = [attempt.lasted_ms / 1000 for attempt in night.archive().attempts if attempt.lasted_ms]
+    launch_s = loads.launch_s(night.archive(), night.stored.devices[0])
+    assert launch_s == min(budget.expected_s(cell) for cell in mine)
+    assert launch_s > max(took_s) + 2
 
 
 def test_a_night_that_has_its_time_and_lacks_a_cell_begins_again(tmp_path: Path) -> None:
@@ -380,7 +430,7 @@ def test_a_burn_in_may_have_as_many_rounds_as_it_needs(tmp_path: Path) -> None:
     assert "cannot be added" in str(coherence.wrong(stored, (*records, *added(planned + 1))))
 
 
-class Importing(Childless):
+class Zygote(Childless):
     """A nursery whose zygote is not ready yet, and says nothing."""
 
     pid = 4711
@@ -395,7 +445,7 @@ def test_nothing_is_dropped_while_a_night_imports_that_is_gone_on_with(tmp_path:
     night, now = a_night(tmp_path), time.monotonic()
     stored, records = night.stored, journal.read(night.paths.journal)
     budget = Budget(stored.configuration, stored.devices, 600, now - 595, starts=now - 40 if starts else None)
-    nursery = Importing((), night.paths.log("zygote"), 1.0, {})
+    nursery = Zygote((), night.paths.log("zygote"), 1.0, {})
     with Journal(night.paths.journal) as written, Link("night") as link, StopSignals() as signals:
         around = Surroundings(stored, night.paths, written, link, nursery, None, signals, Quiet(), budget)
         loop = Loop(around, run._stands(stored, records))
