@@ -18,10 +18,10 @@ from typing import Final
 
 from orchestrator.report.as_csv import NOT_AVAILABLE, harmless
 from orchestrator.report.launch_samples import LaunchSamples, Samples, Series
-from orchestrator.report.lines import Line, lines
+from orchestrator.report.lines import WITHOUT_BATCH, Line, lines
 from orchestrator.report.model import Report
 from orchestrator.report.text_spread import UNITS
-from protocol.cell import AUTO, OF_NO_MODEL, Workload
+from protocol.cell import AUTO
 
 COLUMNS: Final = (
     *("Model", "Phase", "Precision", "Mode", "Batch_Size", "Requested_Batch", "Input_Size", "Memory_Format"),
@@ -29,7 +29,6 @@ COLUMNS: Final = (
     *("Reason", "Series", "Unit", "Iterations", "Sample", "Outlier", "Value"),
 )
 _TIME: Final = "ms"
-_WITHOUT_BATCH: Final = OF_NO_MODEL | {Workload.LOAD}
 _ROWS_AT_ONCE: Final = 1_000
 
 Value = str | int | float | bool | None
@@ -77,7 +76,7 @@ def _cell(line: Line, launch: LaunchSamples | None = None) -> tuple[Value, ...]:
     entry, gpu = line.entry, line.gpu
     batch = entry.batch_size if launch is None else launch.batch_size
     requested = batch if entry.batch_size_requested == AUTO else entry.batch_size_requested
-    batches = (None, None) if entry.workload in _WITHOUT_BATCH else (batch, requested)
+    batches = (None, None) if entry.workload in WITHOUT_BATCH else (batch, requested)
     others = None if launch is None else " ".join(launch.devices[1:]) or None
     return (
         *(entry.model_name, entry.workload, entry.precision, line.mode, *batches, entry.input_size),

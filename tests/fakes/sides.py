@@ -83,4 +83,4 @@ def side(*found: SideCell, name: str = "before", devices: tuple[SideDevice, ...]
 def baseline(*found: SideCell, devices: tuple[SideDevice, ...] = (), **changes: object) -> Side:
     """What a baseline's file holds."""
     own = {"name": "base", "run_id": "20260101-000000-000000", **changes}
-    return side(*found, devices=devices, **{"baseline_version": VERSION, **own})  # type: ignore[arg-type]  # a name
+    return side(*found, devices=devices, **{"baseline_version": VERSION, **own})  # type: ignore[arg-type]  # `name` is text
