@@ -15,6 +15,8 @@ from protocol.cell import DeviceKind, Precision, Workload
 CHECKS: Final = (Workload.SOAK, Workload.TRUTH, Workload.MEMORY, Workload.REPLAY, Workload.LINKS)
 """What every level does in each round, where the devices have it, and without which there is no PASS."""
 LONGEST: Final = "full"
+_SHORTEST_ROUND: Final = 0.5
+"""Of a duration, however short: the rest is for starting, which takes as long in a short one."""
 
 
 class Level(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -69,11 +71,12 @@ class StepsRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class BurnInTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The whole file."""
+    """The whole file. least_rounds: that have room in what is left of a duration after `starting_s` seconds."""
 
     levels: dict[str, Level]
     devices: dict[DeviceKind, OnDevice]
-    least_rounds: int
+    least_rounds: float
+    starting_s: float
     heat_soak: HeatSoakRule
     steps: StepsRule
 
@@ -85,10 +88,11 @@ class BurnInTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return fitting[0] if fitting else LONGEST
 
     def cell_s(self, duration_s: float, kind: DeviceKind, level: str, *, steps: bool = False) -> float:
-        """How long one cell lasts in a burn-in of `duration_s`: never so long that there is no time for the rounds."""
+        """How long one cell lasts in a burn-in of `duration_s`: never so long that there is no time for a whole round."""
         bounds = self.devices[kind]
         wanted_s = min(max(duration_s * bounds.share, bounds.least_s), bounds.most_s)
-        return min(wanted_s, duration_s / (self.least_rounds * self.levels[level].cells(kind, steps=steps)))
+        round_s = max((duration_s - self.starting_s) / self.least_rounds, duration_s * _SHORTEST_ROUND)
+        return min(wanted_s, round_s / self.levels[level].cells(kind, steps=steps))
 
 
 @functools.cache

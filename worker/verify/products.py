@@ -7,7 +7,7 @@ import torch
 from protocol.cell import Cell
 from worker import devices
 
-_CUDA_BYTES: Final = 8 << 30
+_CUDA_BYTES: Final = 16 << 30
 _CPU_BYTES: Final = 64 << 20
 _MOST_OUTPUTS: Final = 256
 
@@ -87,7 +87,7 @@ def multiply(left: torch.Tensor, right: torch.Tensor, output: torch.Tensor) -> N
 def outputs_for(output_bytes: int, device: torch.device) -> int:
     """How many outputs to keep at once: as many as make a block, within half of the memory that is free.
 
-    8 GiB are 64 products of 8192 x 8192 in bf16, a tenth of a second of an H200.
+    16 GiB are 128 products of 8192 x 8192 in bf16, a fifth of a second of an H200.
     """
     room = _CPU_BYTES
     if device.type == "cuda":

@@ -2,7 +2,7 @@
 
     take 92 % of what is free ──▶ march pattern after pattern, from where the round begins, until the time is up
     chunk:  write: make its words, copy them          check: make its words, exclusive or, count what is not zero
-    group:  16 chunks are checked ──▶ look at the counts, and closer at what is wrong ──▶ only then overwritten
+    group:  32 chunks are checked ──▶ look at the counts, and closer at what is wrong ──▶ only then overwritten
 
 An iteration is one visit to one chunk, a write or a check, so that all move the same bytes. What a chunk must hold is
 made anew at each visit (worker/verify/patterns.py): beside the memory under test there are a few chunks of scratch. The
@@ -49,8 +49,8 @@ from worker.workloads import common
 _MIB: Final = 1024 * 1024
 CHUNK: Final = {"cuda": 128 * _MIB, "cpu": _MIB}
 """Bytes. Of a GPU, as many as keep it busy for longer than the host takes to ask for them."""
-GROUP: Final = 16
-"""Chunks that are checked before the host looks: once in four milliseconds or so."""
+GROUP: Final = 32
+"""Chunks that are checked before the host looks: once in eight milliseconds of a GPU or so."""
 CPU_MIB: Final = 64
 SHARE: Final = 0.92
 """Of what is free. The rest is for scratch, and for what libraries take later."""

@@ -136,18 +136,27 @@ def test_what_all_gpus_compute_wrong_alike_is_found_at_every_level(level: str) -
 
 @pytest.mark.parametrize("level", TABLE.levels)
 def test_every_cell_on_a_gpu_holds_a_whole_window(level: str) -> None:
-    """In as short a burn-in as the level is meant for, wherever on the grid it begins; with two rounds at least."""
+    """In as short a burn-in as the level is meant for, wherever on the grid it begins; and a whole round fits."""
     shortest_s = {"quick": 600.0, "standard": 601.0, "full": 3601.0}[level]
     cell_s = TABLE.cell_s(shortest_s, DeviceKind.CUDA, level)
     assert cell_s * 1e9 >= 2 * WINDOW_NS
-    assert cell_s * TABLE.levels[level].cells(DeviceKind.CUDA, steps=False) * TABLE.least_rounds <= shortest_s
+    round_s = cell_s * TABLE.levels[level].cells(DeviceKind.CUDA, steps=False)
+    assert TABLE.starting_s + TABLE.least_rounds * round_s <= shortest_s
 
 
-@pytest.mark.parametrize("seconds", [30, 60, 200])
+@pytest.mark.parametrize("seconds", [30, 60, 120])
 def test_a_short_burn_in_has_short_cells(seconds: float) -> None:
-    """All checks are to come to their end in it, twice."""
+    """All checks are to come to their end in it, and half of the time is left for starting."""
     cell_s = TABLE.cell_s(seconds, DeviceKind.CUDA, "quick")
     assert cell_s * TABLE.levels["quick"].cells(DeviceKind.CUDA, steps=False) * 2 == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("level", TABLE.levels)
+@pytest.mark.parametrize("kind", DeviceKind)
+def test_a_longer_burn_in_never_has_shorter_cells(level: str, kind: DeviceKind) -> None:
+    """Whichever of the bounds holds."""
+    lengths_s = [TABLE.cell_s(duration_s, kind, level) for duration_s in range(30, 28_800, 10)]
+    assert lengths_s == sorted(lengths_s)
 
 
 def test_a_short_burn_in_has_time_for_its_rounds_under_steps_too() -> None:
@@ -158,17 +167,28 @@ def test_a_short_burn_in_has_time_for_its_rounds_under_steps_too() -> None:
     made = plan.make(stepped, devices, TABLE)
     per_round = len({cell for cell, _ in made.order[devices[0].uuid]})
     assert per_round == TABLE.levels["quick"].cells(DeviceKind.CUDA, steps=True)
-    assert stepped.burn_in.cell_s[DeviceKind.CUDA] * per_round * TABLE.least_rounds == pytest.approx(30)
+    assert stepped.burn_in.cell_s[DeviceKind.CUDA] * per_round * 2 == pytest.approx(30)
 
 
-def test_the_quick_level_has_rounds_enough(tmp_path: Path) -> None:
-    """In ten minutes three whole ones, process starts included, and two of them warm: siblings are judged by two."""
-    made = plan.make(burn_in(), gpus(8), TABLE)
-    per_round = len({cell for cell, _ in made.order[gpus(8)[0].uuid]})
-    cell_s = TABLE.cell_s(600, DeviceKind.CUDA, "quick")
-    round_s = per_round * (cell_s + 4)
-    assert 600 / round_s >= 3
-    assert (600 - TABLE.heat_soak.most_windows(600) * WINDOW_NS / 1e9) / round_s >= 2
+@pytest.mark.parametrize(("level", "duration_s"), [("quick", 600), ("standard", 3600), ("full", 28_800)])
+def test_a_level_keeps_a_gpu_at_work(level: str, duration_s: float) -> None:
+    """For 97 % of its time, with the 1.9 s for which each of two H200s is idle in a cell (docs/measurements.md)."""
+    cell_s = TABLE.cell_s(duration_s, DeviceKind.CUDA, level)
+    assert cell_s / (cell_s + 1.9) >= 0.97
+    round_s = TABLE.levels[level].cells(DeviceKind.CUDA, steps=False) * (cell_s + 4)
+    assert 20 + round_s + cell_s <= duration_s, "a whole round, and one cell that is tried again"
+
+
+def test_each_round_begins_with_the_heaviest_cell() -> None:
+    """On all devices: what is left of a burn-in behind its last whole round goes to the check that loads most."""
+    devices = gpus(2)
+    made = plan.make(burn_in("30m"), devices, TABLE)
+    for device in devices:
+        order = made.order[device.uuid]
+        begins = [cell for at, (cell, number) in enumerate(order) if at == 0 or order[at - 1][1] != number]
+        assert len(begins) > 2
+        heaviest = next(cell for cell in made.cells if cell.devices == (device.uuid,) and cell.workload is Workload.SOAK)
+        assert set(begins) == {heaviest.id}
 
 
 def test_what_was_asked_for_survives_the_disk() -> None:
