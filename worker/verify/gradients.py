@@ -6,6 +6,7 @@ backward ──▶ a digest of the gradient of each parameter, and the losses �
 import hashlib
 import random
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -57,7 +58,7 @@ class Recorder:
         """steps: of a replay; parts: of a step, each with a loss, a backward pass and parameters of its own."""
         self._parts = parts
         self._parameters = [parameter for parameter in module.parameters() if parameter.numel()]
-        self._digesters = [Digester(matrix(parameter.detach()), seed) for parameter in self._parameters]
+        self._digesters = _digesters([matrix(parameter.detach()) for parameter in self._parameters], seed)
         device = self._parameters[0].device
         self._totals = torch.zeros(steps * len(self._parameters), dtype=torch.int64, device=device)
         self._losses = torch.zeros(steps, parts, dtype=torch.float32, device=device)
@@ -101,6 +102,16 @@ class Recorder:
 def matrix(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor as a contiguous matrix, which digests are made of."""
     return tensor.contiguous().view(len(tensor) if tensor.dim() > 1 else 1, -1)
+
+
+def _digesters(gradients: Sequence[torch.Tensor], seed: int) -> list[Digester]:
+    """One for each, the same for those of one shape: each new one tries itself, for milliseconds of an idle GPU."""
+    made: dict[tuple[torch.Size, torch.dtype], Digester] = {}
+    for gradient in gradients:
+        kind = gradient.shape, gradient.dtype
+        if kind not in made:
+            made[kind] = Digester(gradient, seed)
+    return [made[gradient.shape, gradient.dtype] for gradient in gradients]
 
 
 class GradientFault:

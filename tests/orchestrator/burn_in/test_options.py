@@ -141,7 +141,7 @@ def test_every_cell_on_a_gpu_holds_a_whole_window(level: str) -> None:
     cell_s = TABLE.cell_s(shortest_s, DeviceKind.CUDA, level)
     assert cell_s * 1e9 >= 2 * WINDOW_NS
     round_s = cell_s * TABLE.levels[level].cells(DeviceKind.CUDA, steps=False)
-    assert TABLE.starting_s + TABLE.least_rounds * round_s <= shortest_s
+    assert TABLE.starting_s + TABLE.least_rounds * round_s <= shortest_s + 1e-6
 
 
 @pytest.mark.parametrize("seconds", [30, 60, 120])
@@ -175,14 +175,14 @@ def test_a_level_keeps_a_gpu_at_work(level: str, duration_s: float) -> None:
     """For 97 % of its time, with the 1.9 s for which each of two H200s is idle in a cell (docs/measurements.md)."""
     cell_s = TABLE.cell_s(duration_s, DeviceKind.CUDA, level)
     assert cell_s / (cell_s + 1.9) >= 0.97
-    round_s = TABLE.levels[level].cells(DeviceKind.CUDA, steps=False) * (cell_s + 4)
-    assert 20 + round_s + cell_s <= duration_s, "a whole round, and one cell that is tried again"
+    launches = TABLE.levels[level].cells(DeviceKind.CUDA, steps=False) + 1
+    assert 20 + launches * (cell_s + 3) <= duration_s, "a whole round, and one cell that is tried again"
 
 
 def test_each_round_begins_with_the_heaviest_cell() -> None:
     """On all devices: what is left of a burn-in behind its last whole round goes to the check that loads most."""
     devices = gpus(2)
-    made = plan.make(burn_in("30m"), devices, TABLE)
+    made = plan.make(burn_in("1h"), devices, TABLE)
     for device in devices:
         order = made.order[device.uuid]
         begins = [cell for at, (cell, number) in enumerate(order) if at == 0 or order[at - 1][1] != number]
