@@ -88,7 +88,7 @@ class BurnInTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return fitting[0] if fitting else LONGEST
 
     def cell_s(self, duration_s: float, kind: DeviceKind, level: str, *, steps: bool = False) -> float:
-        """How long one cell lasts in a burn-in of `duration_s`: never so long that there is no time for a whole round."""
+        """How long one cell lasts in a burn-in of `duration_s`: never so long that a whole round has no time."""
         bounds = self.devices[kind]
         wanted_s = min(max(duration_s * bounds.share, bounds.least_s), bounds.most_s)
         round_s = max((duration_s - self.starting_s) / self.least_rounds, duration_s * _SHORTEST_ROUND)

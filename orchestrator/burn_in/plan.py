@@ -1,6 +1,6 @@
 """From a burn-in that was asked for to rounds of cells. Pure.
 
-    round 0:  soak, then every other cell once, in random order    round 1:  soak, every other one    …  until the time is up
+    round 0:  soak, then every other cell once, in random order    round 1:  the same    …  until the time is up
 
 A round is a launch of every cell, so that one failure costs one cell and the next round has it again. There are more
 rounds than the time can hold; what there is no time for is dropped, as under every limit (ADR 12). The order is the

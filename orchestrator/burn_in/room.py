@@ -55,7 +55,7 @@ def least_s(plan: Plan, configuration: Configuration, devices: Sequence[Device],
         *_, end_s = itertools.accumulate(_lasting(plan, configuration, asked, device, cell_s))
         return end_s + CLOSING_S
 
-    for duration_s in itertools.count(SHORTEST_S, _STEP_S):  # cells have a bound and starts do not grow: that comes to an end
+    for duration_s in itertools.count(SHORTEST_S, _STEP_S):  # cells have a bound, starts do not grow: it ends
         if all(needed_s(device, duration_s) <= duration_s for device in devices):
             return duration_s
     raise AssertionError("there is always a longer one")
