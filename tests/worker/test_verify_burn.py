@@ -135,6 +135,7 @@ def test_a_measurement_without_a_middle_is_struck_too(tmp_path: Path, workload: 
         assert found.mismatches == 1
 
 
+@pytest.mark.usefixtures("every_core")
 @pytest.mark.parametrize("precision", [Precision.FP32, Precision.BF16])
 def test_launches_of_a_seed_give_the_same_digests(tmp_path: Path, precision: Precision) -> None:
     """In this process and in another; those of another seed are others, and A·B is not B·A."""

@@ -17,6 +17,7 @@ from worker.timing import HostClock
 GPU = Device(uuid="GPU-00000000-1111-2222-3333-444444444444", gpu_id=3, kind=DeviceKind.CUDA, name="a GPU")
 
 
+@pytest.mark.usefixtures("every_core")
 def test_cpu_device_uses_the_cores_it_is_bound_to() -> None:
     """The thread count is the affinity's, not the machine's, and TF32 is off whatever was set before."""
     torch.backends.cudnn.allow_tf32 = True
