@@ -18,6 +18,7 @@ from orchestrator.burn_in import plan as burn_in_plan
 from orchestrator.configuration.resolved import Configuration, Plan
 from orchestrator.disk.records import TakenOut, TooHot
 from orchestrator.health.records import LOOK_NS, HealthRecord, NodeVitals, Vitals, Watch
+from orchestrator.report.burn_in import GpuBurnIn
 from orchestrator.sampling.frames import FrameFile
 from orchestrator.sampling.samples import SampleFile
 from protocol import codec
@@ -26,7 +27,7 @@ from protocol.messages import Sample
 from protocol.verification import MemoryShare, Verification
 from tests.fakes.configurations import shipped_catalogue
 from tests.fakes.health import WELL
-from tests.fakes.runs import SECOND_NS, FakeRun
+from tests.fakes.runs import SECOND_NS, FakeRun, cpus
 
 START_S = {DeviceKind.CUDA: 5, DeviceKind.CPU: 2}
 """Between two launches on a device: less than the 3 s that a cell of ten minutes on a CPU device lasts."""
@@ -186,3 +187,28 @@ def sound(cell: Cell) -> Verification:
         verified_bytes=1 << 40 if cell.workload is Workload.MEMORY else 0,
         share=MemoryShare(covered=92, taken=92, whole=100) if cell.workload is Workload.MEMORY else None,
     )
+
+
+def ten_minutes(folder: Path) -> Night:
+    """Ten minutes of two CPU devices, of which nothing was done yet: cells of 3 s, and 2 s between them."""
+    return Night(folder, cpus(2), "10m")
+
+
+def soak(night: Night, device: str = "cpu:0") -> Cell:
+    """The first of a device."""
+    cells = night.stored.plan.cells
+    return next(cell for cell in cells if cell.workload is Workload.SOAK and cell.devices == (device,))
+
+
+def stalled(night: Night, seconds: float) -> None:
+    """A launch of the first CPU device, in which its worker stood still."""
+    cell = soak(night)
+    more = {"forward_ms": 100.0, "blocks": 3, "iterations": 10, "stood_still_s": seconds}
+    night.measured(cell, number=9, verification=sound(cell), **more)
+
+
+def of_the_first(night: Night) -> GpuBurnIn:
+    """What is said of the first device."""
+    found = night.report().burn_in
+    assert found is not None
+    return found.gpus[0]

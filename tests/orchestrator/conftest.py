@@ -1,4 +1,4 @@
-"""What the tests of the command line, of configurations and of the views of a run share."""
+"""What the tests of the command line, of configurations, of burn-ins and of the views of a run share."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -43,6 +43,13 @@ def executed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[StoredRun, RunPaths]
 
     monkeypatch.setattr(run, "execute", execute)
     return calls
+
+
+@pytest.fixture
+def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For what does not depend on what survives a crash: a night has thousands of records."""
+    for name in ("fsync", "fdatasync"):
+        monkeypatch.setattr(os, name, lambda _fd: None)
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """merge/loads.py and lost_launches.py, by their reports: no PASS for time that was not served, or for what hung."""
 
-import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -19,25 +18,15 @@ from orchestrator.health.verdict import Verdict
 from orchestrator.merge import loads, waits
 from orchestrator.merge.times import iso
 from orchestrator.report.burn_in import GpuBurnIn
-from protocol.cell import Cell, Workload
+from protocol.cell import Workload
 from protocol.failure import Category, Failure, Phase
-from tests.fakes.nights import Night, sound
+from tests.fakes.nights import Night, soak, sound, ten_minutes
 from tests.fakes.runs import SECOND_NS, cpus
 
 LAST = 16
 """The number of the last whole round, from zero."""
 
-
-@pytest.fixture(autouse=True)
-def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing here depends on what survives a crash."""
-    for name in ("fsync", "fdatasync"):
-        monkeypatch.setattr(os, name, lambda _fd: None)
-
-
-def a_night(folder: Path) -> Night:
-    """Ten minutes of two CPU devices, of which nothing was done yet: cells of 3 s, and 2 s between them."""
-    return Night(folder, cpus(2), "10m")
+pytestmark = pytest.mark.usefixtures("unsynced")
 
 
 def finished(night: Night) -> tuple[GpuBurnIn, ...]:
@@ -51,12 +40,6 @@ def finished(night: Night) -> tuple[GpuBurnIn, ...]:
 def texts(gpu: GpuBurnIn) -> str:
     """Its reasons."""
     return "\n".join(f"{one.verdict}: {one.text}" for one in gpu.reasons)
-
-
-def soak(night: Night, device: str = "cpu:0") -> Cell:
-    """The first of a device."""
-    cells = night.stored.plan.cells
-    return next(cell for cell in cells if cell.workload is Workload.SOAK and cell.devices == (device,))
 
 
 def work_but_one(night: Night) -> None:
@@ -73,7 +56,7 @@ def ended(night: Night, lasted_s: float, words: str = stopping.OUT_OF_TIME) -> N
 
 def test_a_whole_night_was_served(tmp_path: Path) -> None:
     """What lies between launches of three seconds counts, and of that no more than an ordinary gap."""
-    night = a_night(tmp_path)
+    night = ten_minutes(tmp_path)
     begin_ns = night.now_ns
     night.work()
     for gpu in finished(night):
@@ -85,7 +68,7 @@ def test_a_whole_night_was_served(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("pause_s", "told"), [(40, False), (65, True)])
 def test_a_pause_is_not_time_at_work(tmp_path: Path, pause_s: int, told: bool) -> None:
     """An orchestrator that was stopped made no launches; its clock went on. Two such pauses are more than may miss."""
-    night = a_night(tmp_path)
+    night = ten_minutes(tmp_path)
     night.work(last=20)
     night.now_ns += pause_s * SECOND_NS
     night.work(first=20, last=40)
@@ -100,7 +83,7 @@ def test_a_pause_is_not_time_at_work(tmp_path: Path, pause_s: int, told: bool) -
 
 def test_one_device_alone_may_have_been_idle(tmp_path: Path) -> None:
     """Each is judged by its own launches; waiting for another one's failed launch is explained by that."""
-    night = a_night(tmp_path)
+    night = ten_minutes(tmp_path)
     night.work(last=20)
     night.failed(soak(night), Category.DEADLINE, number=LAST - 1, lasted_s=70)
     night.work(first=20)
@@ -111,7 +94,7 @@ def test_one_device_alone_may_have_been_idle(tmp_path: Path) -> None:
 
 def test_segments_without_a_launch_have_served_nothing(tmp_path: Path) -> None:
     """Started, and ended again while everything was imported: the clock went on, no device did anything."""
-    night = a_night(tmp_path)
+    night = ten_minutes(tmp_path)
     night.work(last=40)
     for _ in range(4):
         night.segment()
@@ -127,7 +110,7 @@ def test_what_the_run_ended_long_after_it_should_have_been_over_hung(
     tmp_path: Path, lasted_s: float, hung: bool, words: str
 ) -> None:
     """Three times its three seconds and twenty more: UNKNOWN for its device. Before, it was only too late."""
-    night = a_night(tmp_path)
+    night = ten_minutes(tmp_path)
     work_but_one(night)
     ended(night, lasted_s, words)
     first, second = finished(night)
@@ -140,7 +123,7 @@ def test_what_the_run_ended_long_after_it_should_have_been_over_hung(
 
 def test_what_others_took_as_long_for_is_slow(tmp_path: Path) -> None:
     """On a busy host, where the same check has come to its end after half of that."""
-    night = a_night(tmp_path)
+    night = ten_minutes(tmp_path)
     work_but_one(night)
     other = soak(night, "cpu:1")
     night.measured(other, number=LAST, forward_ms=100.0, blocks=15, iterations=10, verification=sound(other))
@@ -151,7 +134,7 @@ def test_what_others_took_as_long_for_is_slow(tmp_path: Path) -> None:
 
 def test_a_slow_launch_that_was_cut_off_is_no_gap_that_nothing_explains(tmp_path: Path) -> None:
     """More than a minute of it does not count as served; but something was launched all the while."""
-    night = a_night(tmp_path)
+    night = ten_minutes(tmp_path)
     work_but_one(night)
     other = soak(night, "cpu:1")
     night.measured(other, number=LAST, forward_ms=100.0, blocks=40, iterations=10, verification=sound(other))
@@ -163,7 +146,7 @@ def test_a_slow_launch_that_was_cut_off_is_no_gap_that_nothing_explains(tmp_path
 
 def test_a_planned_cell_that_was_dropped_is_no_pass(tmp_path: Path) -> None:
     """Though others of its kind did their work; with why."""
-    night = a_night(tmp_path)
+    night = ten_minutes(tmp_path)
     left_out = [cell for cell in night.stored.plan.cells if cell.workload is Workload.SOAK][1]
     places = [at for at, slot in enumerate(night.stored.plan.order["cpu:0"]) if slot[0] == left_out.id]
     for first, last in zip([0, *(at + 1 for at in places)], [*places, None], strict=True):
@@ -177,7 +160,7 @@ def test_a_planned_cell_that_was_dropped_is_no_pass(tmp_path: Path) -> None:
 
 def test_work_beside_others_is_no_pass(tmp_path: Path) -> None:
     """--allow-busy lets a run begin; its load was not that of the burn-in alone."""
-    night = a_night(tmp_path)
+    night = ten_minutes(tmp_path)
     work_but_one(night)
     launch = night.measured(soak(night), number=LAST, blocks=3, iterations=10, verification=sound(soak(night)))
     night._journal.append(Beside(launch=launch, at_ns=night.now_ns, by="python (PID 7)"))
@@ -200,7 +183,7 @@ def test_a_worker_is_believed_within_the_journal() -> None:
 @pytest.mark.parametrize(("lasted_s", "more_s"), [(2, 2), (15, 15), (27, 3 + 20), (0, 0)])
 def test_what_was_cut_off_was_at_work_for_the_length_of_a_cell(tmp_path: Path, lasted_s: float, more_s: float) -> None:
     """Until then: no evidence, but no time that is missing either. What came before that is an ordinary gap or none."""
-    night = a_night(tmp_path)
+    night = ten_minutes(tmp_path)
     work_but_one(night)
     begin_ns = night.now_ns
     if lasted_s:
@@ -215,7 +198,7 @@ def test_a_planned_cell_without_a_check_is_no_pass(
     tmp_path: Path, not_tested: dict[str, str], verdict: Verdict
 ) -> None:
     """Though its launches have results; but for what they say cannot be verified, where others of their kind were."""
-    night = a_night(tmp_path)
+    night = ten_minutes(tmp_path)
     cell = soak(night)
     empty = msgspec.structs.replace(sound(cell), checks=0, digests=(), not_tested=not_tested)
     order = night.stored.plan.order["cpu:0"]
@@ -231,7 +214,7 @@ def test_a_planned_cell_without_a_check_is_no_pass(
 @pytest.mark.parametrize("phase", [Phase.IMPORT, Phase.BUILD])
 def test_what_was_ended_while_it_began_has_served_nothing(tmp_path: Path, phase: Phase) -> None:
     """Taken up and ended again, before any launch had come to work: the time is given back."""
-    night = a_night(tmp_path)
+    night = ten_minutes(tmp_path)
     night.work(last=40)
     for _ in range(12):
         night.segment()
@@ -243,7 +226,7 @@ def test_what_was_ended_while_it_began_has_served_nothing(tmp_path: Path, phase:
 
 def test_the_retry_that_another_device_was_waited_for_explains_a_gap_too(tmp_path: Path) -> None:
     """Half a minute for the launch that crashed, more than one for what made up for it: one gap of the other device."""
-    night = a_night(tmp_path)
+    night = ten_minutes(tmp_path)
     night.work(last=20)
     cell = soak(night)
     night.failed(cell, Category.CRASHED, number=LAST - 1, lasted_s=30)
@@ -291,7 +274,7 @@ def test_a_gpu_that_others_use_is_waited_for(
 @pytest.mark.parametrize(("teardown_s", "told"), [(29.0, True), (30.5, False)])
 def test_a_gpu_whose_memory_stays_taken_is_waited_for(tmp_path: Path, teardown_s: float, told: bool) -> None:
     """From its last launch to its next, where its memory was not back within half a minute."""
-    night = a_night(tmp_path)
+    night = ten_minutes(tmp_path)
     night.work(last=20)
     records = list(journal.read(night.paths.journal))
     last = max(number for number, one in enumerate(records) if isinstance(one, Left))
@@ -308,7 +291,7 @@ def test_a_gpu_whose_memory_stays_taken_is_waited_for(tmp_path: Path, teardown_s
 
 def test_an_end_that_a_later_segment_wrote_has_no_time_of_its_own(tmp_path: Path) -> None:
     """The clock began anew with the machine: it is told when the launch began."""
-    night = a_night(tmp_path)
+    night = ten_minutes(tmp_path)
     night.work(last=20)
     begun = night.archive().segments[0].at(night.now_ns)
     cell = soak(night)
@@ -322,7 +305,7 @@ def test_an_end_that_a_later_segment_wrote_has_no_time_of_its_own(tmp_path: Path
 
 def test_what_stood_still_is_not_load(tmp_path: Path) -> None:
     """A worker that was stopped in its launch and went on: neither under load nor served meanwhile, and told."""
-    night = a_night(tmp_path)
+    night = ten_minutes(tmp_path)
     work_but_one(night)
     cell = soak(night)
     more = {"forward_ms": 100.0, "blocks": 3, "iterations": 10, "stood_still_s": 64.0}
@@ -336,7 +319,7 @@ def test_what_stood_still_is_not_load(tmp_path: Path) -> None:
 
 def test_who_waited_for_one_that_stood_still_is_not_asked_why(tmp_path: Path) -> None:
     """The links of a round take all devices: the stall of one is a gap of the others, and explains it."""
-    night = a_night(tmp_path)
+    night = ten_minutes(tmp_path)
     cell = soak(night)
     place = night.stored.plan.order["cpu:0"].index((cell.id, LAST))
     night.work(last=place)
@@ -351,7 +334,7 @@ def test_who_waited_for_one_that_stood_still_is_not_asked_why(tmp_path: Path) ->
 
 def test_what_stood_still_is_not_slow(tmp_path: Path) -> None:
     """Its windows have the rate of the blocks that worked, or none."""
-    night = a_night(tmp_path)
+    night = ten_minutes(tmp_path)
     cell = soak(night)
     more = {"forward_ms": 100.0, "blocks": 30, "iterations": 10, "stood_still_s": 64.0}
     launch = night.measured(cell, number=LAST, verification=sound(cell), **more)

@@ -1,6 +1,5 @@
 """merge/burn_in.py, heat_soaks.py and paces.py: from the files of a night to what is said of each GPU."""
 
-import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -25,12 +24,7 @@ from tests.fakes.findings import mismatch
 from tests.fakes.nights import Night, same, sound
 from tests.fakes.runs import cpus, gpus
 
-
-@pytest.fixture(autouse=True)
-def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing here depends on what survives a crash, and a night has thousands of records."""
-    for name in ("fsync", "fdatasync"):
-        monkeypatch.setattr(os, name, lambda _fd: None)
+pytestmark = pytest.mark.usefixtures("unsynced")
 
 
 def steady(_hours: float) -> float:

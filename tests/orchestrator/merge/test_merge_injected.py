@@ -1,6 +1,5 @@
 """merge/injected.py: which faults that were brought about on purpose were found."""
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,12 +16,7 @@ from tests.fakes.findings import mismatch
 from tests.fakes.nights import Night, same, sound
 from tests.fakes.runs import cpus, gpus
 
-
-@pytest.fixture(autouse=True)
-def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing here depends on what survives a crash, and a night has thousands of records."""
-    for name in ("fsync", "fdatasync"):
-        monkeypatch.setattr(os, name, lambda _fd: None)
+pytestmark = pytest.mark.usefixtures("unsynced")
 
 
 class Tainted(Night):

@@ -1,6 +1,5 @@
 """Patterns of the memory test over a whole burn-in: what no launch of a device came to the end of is not tested."""
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -18,12 +17,7 @@ from tests.fakes.runs import gpus
 
 NEVER = "it never came to its end: the launches were too short, or too few"
 
-
-@pytest.fixture(autouse=True)
-def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing here depends on what survives a crash, and a night has thousands of records."""
-    for name in ("fsync", "fdatasync"):
-        monkeypatch.setattr(os, name, lambda _fd: None)
+pytestmark = pytest.mark.usefixtures("unsynced")
 
 
 def marched(method: str = "compared", **patterns: int) -> Verification:

@@ -1,6 +1,5 @@
 """merge/methods.py: in which ways the launches of a check compared outputs on one device."""
 
-import os
 from pathlib import Path
 
 import msgspec
@@ -16,12 +15,7 @@ from tests.fakes.runs import cpus
 TRITON = "64-bit digest by Triton, in one pass, {} % of the time"
 STOCK = "64-bit digest by stock operators (Triton: another digest), {} % of the time"
 
-
-@pytest.fixture(autouse=True)
-def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing here depends on what survives a crash."""
-    for name in ("fsync", "fdatasync"):
-        monkeypatch.setattr(os, name, lambda _fd: None)
+pytestmark = pytest.mark.usefixtures("unsynced")
 
 
 def went(way: str, percent: float) -> Verification:

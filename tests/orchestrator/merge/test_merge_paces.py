@@ -1,6 +1,5 @@
 """merge/paces.py and courses.py: what a night's rates say of each GPU, by itself and beside its siblings."""
 
-import os
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -25,12 +24,7 @@ from protocol.cell import Cell, Workload
 from tests.fakes.nights import Night, sound
 from tests.fakes.runs import SECOND_NS, gpus
 
-
-@pytest.fixture(autouse=True)
-def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing here depends on what survives a crash, and a night has thousands of records."""
-    for name in ("fsync", "fdatasync"):
-        monkeypatch.setattr(os, name, lambda _fd: None)
+pytestmark = pytest.mark.usefixtures("unsynced")
 
 
 def a_night(folder: Path, rate: Callable[[Cell, int, float], float], count: int = 4) -> tuple[GpuBurnIn, ...]:

@@ -1,6 +1,5 @@
-"""What a burn-in that is taken up again has to make up for: by the evidence its verdict goes by, and told with why."""
+"""What `resume` has to make up for: by the evidence a burn-in's verdict goes by, for whom, and in how much time."""
 
-import os
 import time
 from pathlib import Path
 
@@ -8,66 +7,32 @@ import msgspec
 import pytest
 
 from orchestrator import run
-from orchestrator.burn_in.known import named
 from orchestrator.configuration.resolved import Configuration, Isolation
 from orchestrator.deciding import recovery
 from orchestrator.deciding.budget import CLOSING_S, PATIENCE_S, Budget
 from orchestrator.deciding.slots import SlotStatus
 from orchestrator.disk import coherence, journal, reporting, unfinished
 from orchestrator.disk.journal import Journal
-from orchestrator.disk.records import Added, Dropped, Segment, StoodStill
+from orchestrator.disk.records import Added, Dropped, Segment
 from orchestrator.health.judges import Action
-from orchestrator.health.verdict import Verdict
 from orchestrator.loop import Loop
 from orchestrator.machine import host
 from orchestrator.merge import loads
 from orchestrator.processes.link import Link
 from orchestrator.processes.signals import StopSignals
-from orchestrator.report.burn_in import GpuBurnIn
 from orchestrator.surroundings import Surroundings
-from protocol.cell import Cell, Workload
-from protocol.failure import Category, Phase
+from protocol.cell import Workload
 from protocol.messages import Ready
 from tests.fakes.conducting import Childless, Quiet
-from tests.fakes.nights import Night, sound
+from tests.fakes.nights import Night, of_the_first, soak, sound, stalled, ten_minutes
 from tests.fakes.runs import SECOND_NS, FakeRun, cpus, gpus
 
-
-@pytest.fixture(autouse=True)
-def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing here depends on what survives a crash."""
-    for name in ("fsync", "fdatasync"):
-        monkeypatch.setattr(os, name, lambda _fd: None)
-
-
-def a_night(folder: Path) -> Night:
-    """Ten minutes of two CPU devices, of which nothing was done yet: cells of 3 s, and 2 s between them."""
-    return Night(folder, cpus(2), "10m")
-
-
-def soak(night: Night) -> Cell:
-    """The first of the first device."""
-    cells = night.stored.plan.cells
-    return next(cell for cell in cells if cell.workload is Workload.SOAK and cell.devices == ("cpu:0",))
-
-
-def stalled(night: Night, seconds: float) -> None:
-    """A launch of the first device, in which its worker stood still."""
-    cell = soak(night)
-    more = {"forward_ms": 100.0, "blocks": 3, "iterations": 10, "stood_still_s": seconds}
-    night.measured(cell, number=9, verification=sound(cell), **more)
+pytestmark = pytest.mark.usefixtures("unsynced")
 
 
 def again(night: Night) -> None:
     """A run that was over is written to once more."""
     night._journal = Journal(night.paths.journal)
-
-
-def of_the_first(night: Night) -> GpuBurnIn:
-    """What is said of it."""
-    found = night.report().burn_in
-    assert found is not None
-    return found.gpus[0]
 
 
 def left(night: Night) -> int:
@@ -77,7 +42,7 @@ def left(night: Night) -> int:
 
 def test_a_stall_was_not_served_before(tmp_path: Path) -> None:
     """What `resume` goes by is what the verdict says, of the device that has least."""
-    night = a_night(tmp_path)
+    night = ten_minutes(tmp_path)
     night.work(last=60)
     stalled(night, 50.0)
     night.finish()
@@ -91,7 +56,7 @@ def test_a_stall_was_not_served_before(tmp_path: Path) -> None:
 
 def test_a_night_whose_time_was_served_has_nothing_left(tmp_path: Path) -> None:
     """Whatever rounds of its plan there was no time for; what was stopped, or lacks time, has."""
-    night = a_night(tmp_path)
+    night = ten_minutes(tmp_path)
     night.work(last=60)
     night.finish()
     assert left(night)
@@ -111,7 +76,7 @@ def test_a_night_whose_time_was_served_has_nothing_left(tmp_path: Path) -> None:
 
 def test_only_a_gpu_that_was_taken_out_lacks_time(tmp_path: Path) -> None:
     """It is not waited for, or the others would do their night twice; unless all of them were."""
-    night = a_night(tmp_path)
+    night = ten_minutes(tmp_path)
     night.work(last=20)
     night.taken_out("it is too hot")
     cells = {cell.id: cell for cell in night.stored.plan.cells}
@@ -139,7 +104,7 @@ def test_a_gpu_that_was_taken_out_stays_out_when_the_night_is_gone_on_with(tmp_p
 
     So whoever is not waited for does not work either, and is told to need a new burn-in, also in a later segment.
     """
-    night = a_night(tmp_path)
+    night = ten_minutes(tmp_path)
     night.work(last=10)
     night.taken_out("it is too hot")
     night.finish(interrupted=True, reason="stopped on request")
@@ -173,115 +138,12 @@ def test_resume_without_a_name_takes_the_newest_that_lacks_time(tmp_path: Path, 
     older = FakeRun(tmp_path / "20240101-100000-aaaaaa", devices=gpus(1))
     older.finish(interrupted=True, reason="stopped on request")
     newest = tmp_path / "20240102-100000-bbbbbb"
-    night = a_night(newest)
+    night = ten_minutes(newest)
     night.work(last=40 if lacks else None)
     night.finish()
     paths, note = unfinished.choose(None, str(tmp_path))
     assert paths.folder.name == (newest if lacks else older.paths.folder).name
     assert bool(note) is not lacks
-
-
-def words(night: Night) -> str:
-    """Why the first device lacks time."""
-    night.finish()
-    gpu = of_the_first(night)
-    (text,) = (one.text for one in gpu.reasons if "at work for" in one.text)
-    assert f"at work for {gpu.served_seconds:.0f} s of the 600 s asked for: " in text
-    return text
-
-
-def test_a_stall_is_named(tmp_path: Path) -> None:
-    """With what stood still, since when, and what to do."""
-    night = a_night(tmp_path)
-    night.work(last=50)
-    stalled(night, 30.0)
-    stalled(night, 40.0)
-    text = words(night)
-    assert "a worker stood still in verified products of gemm in bf16, 40 s from 2024-01-15T10:" in text
-    assert ", the longest of 2 times, the first of them 2024-01-15T10:" in text
-    assert text.endswith("; `gpubench-orchestrate resume` goes on until it has its time")
-    assert of_the_first(night).action is Action.RESUME
-
-
-def test_a_launch_that_failed_is_named(tmp_path: Path) -> None:
-    """And as its failure is a finding that stays, more time alone does not help."""
-    night = a_night(tmp_path)
-    night.work(last=50)
-    night.failed(soak(night), Category.DEADLINE, number=9, phase=Phase.MEASURE, lasted_s=90.0)
-    night.work(first=50, last=52)
-    text = words(night)
-    assert "a launch of verified products of gemm in bf16 failed: deadline exceeded, " in text
-    assert text.endswith(
-        "; `resume` makes up for the time, and of what else is UNKNOWN here for want of memory at most: begin again"
-    )
-
-
-def test_a_launch_that_was_cut_off_is_named(tmp_path: Path) -> None:
-    """It counts for the length of a cell, three seconds, and of what came before no more than of another gap."""
-    night = a_night(tmp_path)
-    night.work(last=50)
-    night.failed(soak(night), Category.STOPPED, number=9, phase=Phase.MEASURE, message="asked to stop", lasted_s=28.0)
-    assert "a launch was cut off, which counts for the length of a cell, 5 s from 2024-01-15T10:" in words(night)
-
-
-@pytest.mark.parametrize(
-    ("pause_at", "pause_s", "told"),
-    [
-        (0, 55, "the first launch began late, 37 s from 2024-01-15T10:30:01Z on"),
-        (10, 55, "nothing was launched, 37 s from 2024-01-15T10:30:51Z on"),
-        (30, 75, "nothing more was launched, 75 s from 2024-01-15T10:32:31Z on"),
-        (30, 15, "nothing more was launched, 15 s from 2024-01-15T10:32:31Z on"),
-    ],
-)
-def test_a_gap_a_late_start_and_an_early_end_are_named(tmp_path: Path, pause_at: int, pause_s: int, told: str) -> None:
-    """What of them is longer than an ordinary gap, and all of what follows the last launch: nothing of that counts."""
-    night = a_night(tmp_path)
-    night.work(last=pause_at)
-    night.now_ns += pause_s * SECOND_NS
-    night.work(first=pause_at, last=30)
-    assert told in words(night)
-
-
-@pytest.mark.parametrize(
-    ("first", "told"),
-    [
-        (10, "the first launch began late, 62 s from 2024-01-15T10:30:"),  # of a later segment no start counts
-        (0, "the first launch began late, 56 s from 2024-01-15T10:30:01Z on"),  # two launches came of the first one
-    ],
-)
-def test_of_a_late_start_all_that_does_not_count_is_told(tmp_path: Path, first: int, told: str) -> None:
-    """By the same rule by which it counts as served."""
-    night = a_night(tmp_path)
-    night.work(last=first)
-    if first:
-        night.segment()
-    night.now_ns += 60 * SECOND_NS
-    night.work(first=first, last=first + 2)
-    assert told in words(night)
-
-
-def test_a_night_that_is_mostly_gaps_is_told_so(tmp_path: Path) -> None:
-    """Each of them is an ordinary one, and all together count for no more than the work between them."""
-    night = Night(tmp_path, cpus(2), "10m", start_s=9)
-    night.work()
-    assert "launches were at work for less than the gaps between them, 291 s from 2024-01-15T10:30:10Z on" in words(
-        night
-    )
-    gpu = of_the_first(night)
-    assert gpu.verdict is Verdict.UNKNOWN
-    assert gpu.served_seconds == pytest.approx(2 * 51 * 3 + 3, abs=1)  # and the start
-
-
-def test_an_orchestrator_that_stood_still_is_named_and_that_time_does_not_count(tmp_path: Path) -> None:
-    """Though no gap is longer than an ordinary one; it makes no launch meanwhile."""
-    night = a_night(tmp_path)
-    night.work(last=10)
-    for at in (10, 20, 30):
-        night.now_ns += 15 * SECOND_NS
-        night._journal.append(StoodStill(at_ns=night.now_ns, seconds=15.0))
-        night.work(first=at, last=at + 10)
-    assert "the orchestrator stood still, 15 s from 2024-01-15T10:31:56Z on, the longest of 3 times, " in words(night)
-    assert of_the_first(night).served_seconds == pytest.approx(40 * 5, abs=1)
 
 
 def long_ones(night: Night, launches: int) -> None:
@@ -299,7 +161,7 @@ def test_nobody_goes_on_with_what_is_left_where_no_launch_fits_into_that(
     tmp_path: Path, launches: int, goes_on: bool
 ) -> None:
     """The time is short either way; in the second case `resume` says that nothing is left to do."""
-    night = a_night(tmp_path)
+    night = ten_minutes(tmp_path)
     long_ones(night, launches)
     found = reporting.served(night.paths, night.stored)
     assert (found.left_s > 128) is goes_on
@@ -332,7 +194,7 @@ def test_a_launch_is_never_held_to_be_shorter_than_what_resume_makes_room_for(tm
 
 def test_a_night_that_has_its_time_and_lacks_a_cell_begins_again(tmp_path: Path) -> None:
     """There is room for it in what is left; but `resume` goes on for time alone, and of that nothing is missing."""
-    night = a_night(tmp_path)
+    night = ten_minutes(tmp_path)
     lacking = soak(night)
     for place, (cell_id, _) in enumerate(night.stored.plan.order["cpu:0"]):
         if cell_id == lacking.id:
@@ -347,48 +209,9 @@ def test_a_night_that_has_its_time_and_lacks_a_cell_begins_again(tmp_path: Path)
     assert reason.action is Action.AGAIN
 
 
-def test_cells_that_had_no_time_are_told_from_those_that_failed(tmp_path: Path) -> None:
-    """The first need more of it, which helps the others nothing; nor does it where a device is out."""
-    night = a_night(tmp_path)
-    night.work(last=1)
-    mine = [cell for cell in night.stored.plan.cells if cell.devices == ("cpu:0",)]
-    failed = next(cell for cell in mine if cell.workload is Workload.MEMORY)
-    night.failed(failed, Category.EXCEPTION)
-    night.taken_out("it is gone", device=1)
-    night.finish(interrupted=True, reason="stopped on request")
-    reasons = [one for one in of_the_first(night).reasons if "never came to an end" in one.text]
-    without = [one.text for one in reasons if one.action is Action.NOTHING]
-    assert len(reasons) == 6
-    assert [text.split(" never")[0] for text in without] == [
-        named(failed),
-        "transfers between devices of peers in fp32",
-    ]
-
-
-def test_a_segment_that_nothing_came_of_is_named(tmp_path: Path) -> None:
-    """All of it."""
-    night = a_night(tmp_path)
-    night.work(last=30)
-    night.segment()
-    night.now_ns += 100 * SECOND_NS
-    assert "it was ended before any launch was at work, 100 s from 2024-01-15T10:32:31Z on" in words(night)
-
-
-def test_who_stopped_a_night_is_told_what_makes_up_for_it(tmp_path: Path) -> None:
-    """With when that was."""
-    night = a_night(tmp_path)
-    night.work(last=50)
-    night.finish(interrupted=True, reason="stopped on request")
-    gpu = of_the_first(night)
-    (text,) = (one.text for one in gpu.reasons if "cut short" in one.text)
-    assert text.startswith("the night was cut short: stopped on request, 2024-01-15T10:")
-    assert text.endswith("; `gpubench-orchestrate resume` goes on until it has its time")
-    assert gpu.action is Action.RESUME
-
-
 def test_what_was_dropped_waits_again_in_the_order_of_the_plan(tmp_path: Path) -> None:
     """With each segment, on each device, also what was added; in other runs a launch that was dropped stays so."""
-    night = a_night(tmp_path)
+    night = ten_minutes(tmp_path)
     plan = night.stored.plan
     night.work(last=3)
     number = 1 + max(number for _, number in plan.slots)
@@ -413,7 +236,7 @@ def test_what_was_dropped_waits_again_in_the_order_of_the_plan(tmp_path: Path) -
 
 def test_a_burn_in_may_have_as_many_rounds_as_it_needs(tmp_path: Path) -> None:
     """Each the next one after what is known; another run has seven launches of a cell at the most."""
-    night = a_night(tmp_path)
+    night = ten_minutes(tmp_path)
     planned = max(number for _, number in night.stored.plan.slots)
     cell = soak(night)
     records = journal.read(night.paths.journal)
@@ -442,7 +265,7 @@ def test_nothing_is_dropped_while_a_night_imports_that_is_gone_on_with(tmp_path:
 
     From when a launch can begin it has that time, and no more; what imports otherwise is bounded by its deadline alone.
     """
-    night, now = a_night(tmp_path), time.monotonic()
+    night, now = ten_minutes(tmp_path), time.monotonic()
     stored, records = night.stored, journal.read(night.paths.journal)
     budget = Budget(stored.configuration, stored.devices, 600, now - 595, starts=now - 40 if starts else None)
     nursery = Zygote((), night.paths.log("zygote"), 1.0, {})
@@ -465,7 +288,7 @@ def test_nothing_is_dropped_while_a_night_imports_that_is_gone_on_with(tmp_path:
 
 def test_a_resume_has_what_is_missing_and_its_start_costs_nothing(tmp_path: Path) -> None:
     """From when a launch can begin; a new run has its whole duration from the start of its process."""
-    night = a_night(tmp_path)
+    night = ten_minutes(tmp_path)
     records = journal.read(night.paths.journal)
     taken_up = msgspec.structs.replace(next(one for one in records if isinstance(one, Segment)), served_s=321.0)
     new, resumed = run._budget(night.stored, records), run._budget(night.stored, (*records, taken_up))

@@ -24,12 +24,7 @@ from tests.fakes.runs import gpus
 DEVICES = gpus(3)
 FIRST, SECOND, THIRD = (device.uuid for device in DEVICES)
 
-
-@pytest.fixture(autouse=True)
-def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing here depends on what survives a crash, and a night has thousands of records."""
-    for name in ("fsync", "fdatasync"):
-        monkeypatch.setattr(os, name, lambda _fd: None)
+pytestmark = pytest.mark.usefixtures("unsynced")
 
 
 class Lost(Night):

@@ -1,6 +1,5 @@
 """What a reader asks first, in every format for people: what a burn-in found, and why a figure is missing."""
 
-import os
 import re
 from pathlib import Path
 
@@ -25,12 +24,7 @@ from tests.fakes.findings import mismatch
 from tests.fakes.nights import Night, sound
 from tests.fakes.runs import FakeRun, cpus, gpus, shipped
 
-
-@pytest.fixture(autouse=True)
-def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing here depends on what survives a crash, and a night has thousands of records."""
-    for name in ("fsync", "fdatasync"):
-        monkeypatch.setattr(os, name, lambda _fd: None)
+pytestmark = pytest.mark.usefixtures("unsynced")
 
 
 def section(report: Report, name: str) -> Section:

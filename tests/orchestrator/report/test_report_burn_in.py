@@ -1,6 +1,5 @@
 """report/text_burn_in.py: a night of eight GPUs on one page."""
 
-import os
 import re
 from pathlib import Path
 
@@ -21,12 +20,7 @@ from tests.fakes.runs import gpus
 
 PAGE = 60
 
-
-@pytest.fixture(autouse=True)
-def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing here depends on what survives a crash, and a night has thousands of records."""
-    for name in ("fsync", "fdatasync"):
-        monkeypatch.setattr(os, name, lambda _fd: None)
+pytestmark = pytest.mark.usefixtures("unsynced")
 
 
 def eight(folder: Path) -> Night:
