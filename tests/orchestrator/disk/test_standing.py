@@ -1,46 +1,26 @@
 """Where a run stands, told from its folder: by journals that were written for it, and by locks of real processes."""
 
 import os
-import re
-import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from orchestrator import report
-from orchestrator.cli.status import describe
-from orchestrator.cli.watch import _news, _snapshot
-from orchestrator.configuration.resolved import BurnIn, Isolation, ReportFormat
+from orchestrator.cli.watch import _news
 from orchestrator.deciding.stopping import GENTLE_GRACE_S, GENTLE_S, OUT_OF_TIME
-from orchestrator.disk import journal, lock, reporting, run_files, standing
+from orchestrator.disk import journal, lock, run_files, standing
 from orchestrator.disk.journal import Journal
-from orchestrator.disk.records import Dropped, Finished, Segment, Skipped, StopAsked, TakenOut, ZygoteStarted
-from orchestrator.disk.status import Standing, Status
+from orchestrator.disk.records import Finished, Segment, Skipped, StopAsked, TakenOut
+from orchestrator.disk.status import Standing
 from orchestrator.errors import RunFolderError
-from orchestrator.machine import host
 from protocol.cell import Mode
 from protocol.failure import Category
 from tests.fakes.node import ROOT
 from tests.fakes.runs import FakeRun, gpus
-
-MYSELF = lock.myself()
-TAKEN_UP = {"boot_id": "", "driver_version": None, "tool_version": "", "pid": 1, "wall": 0.0, "served_s": 100.0}
-"""Of a segment of a burn-in that had served so much before."""
-
-
-def look(run: FakeRun) -> Status:
-    """The status of a run that a test has written."""
-    return standing.look(run_files.load(run.paths), run.paths)[0]
-
-
-def held_by(run: FakeRun, **changes: object) -> None:
-    """Write another process into the run's lock."""
-    run.paths.lock.write_bytes(msgspec.json.encode(msgspec.structs.replace(MYSELF, **changes)))
+from tests.fakes.standings import MYSELF, held_by, look, reported
 
 
 def test_a_run_that_goes_on(tmp_path: Path) -> None:
@@ -58,35 +38,6 @@ def test_a_run_that_goes_on(tmp_path: Path) -> None:
     assert status.last_failure == "GPU 0  resnet50 inference fp32 b8: crashed: killed by SIGSEGV"
     assert status.eta_s is not None
     assert status.eta_s > 0
-
-
-def test_a_run_that_imports_says_so(tmp_path: Path) -> None:
-    """Nothing is launched for ten seconds and more; where launches import for themselves, these are told."""
-    run = FakeRun(tmp_path / "run", batch_sizes=(1, 8))
-    held_by(run)
-    begun_ns = time.monotonic_ns() - 5_000_000_000
-    run.segment(now_ns=begun_ns)
-    importing_s = look(run).importing_s
-    assert importing_s is not None
-    assert 5 <= importing_s <= (time.monotonic_ns() - begun_ns) / 1e9
-    told = describe(msgspec.structs.replace(look(run), importing_s=8.0))
-    assert "\nNow       starting: importing torch and the models, for 0:08\n" in told
-    anew = msgspec.structs.replace(run.stored.configuration, isolation=Isolation.EXEC)
-    assert standing.look(msgspec.structs.replace(run.stored, configuration=anew), run.paths)[0].importing_s is None
-    run._journal.append(ZygoteStarted(start_ms=5000, failed={}))
-    assert look(run).importing_s is None
-    run.failed(run.cell(batch_size=8), Category.ZYGOTE_DIED)
-    assert look(run).importing_s is not None, "it is started again"
-    run._journal.append(ZygoteStarted(start_ms=5000, failed={}))
-    assert look(run).importing_s is None
-    run.failed(run.cell(batch_size=8), Category.CRASHED)
-    assert look(run).importing_s is None
-    run.segment(now_ns=begun_ns)
-    run._journal.append(StopAsked(at_ns=begun_ns))
-    assert look(run).importing_s is None
-    run.segment(now_ns=begun_ns)
-    run.paths.lock.write_bytes(b"")
-    assert look(run).importing_s is None
 
 
 def test_a_failure_that_was_made_good_does_not_count(tmp_path: Path) -> None:
@@ -115,26 +66,6 @@ def test_what_will_be_measured_again_has_not_failed(tmp_path: Path, category: Ca
     assert (look(run).failed, look(run).settled) == (1, 1)
 
 
-def test_a_limit_bounds_what_is_left(tmp_path: Path) -> None:
-    """A preset ends in time, whatever its plan would take; the time is counted from the start of the process."""
-    run = FakeRun(tmp_path / "run", batch_sizes=tuple(range(1, 400)))
-    asked = msgspec.structs.replace(run.stored.configuration, preset="light", time_limit_s=60.0)
-    run_files.store(msgspec.structs.replace(run.stored, configuration=asked), run.paths)
-    run.measured(run.cell(batch_size=1))
-    with subprocess.Popen(["sleep", "60"]) as process:
-        held_by(run, pid=process.pid, start_ticks=host.start_ticks(process.pid))
-        before_s, status, after_s = host.age_s(process.pid), look(run), host.age_s(process.pid)
-        run.paths.lock.write_bytes(b"")
-        process.kill()
-    assert status.limit_left_s is not None
-    assert 60 - after_s <= status.limit_left_s <= 60 - before_s
-    assert status.eta_s == status.limit_left_s
-    assert status.share == pytest.approx(after_s / 60, abs=0.05)
-    told = "ends within 60 s; 0:50 of that left\n.* 1 of 399 .* 0 failed; [0-9]% of the time is over; about 0:40 left"
-    assert re.search(told, describe(msgspec.structs.replace(status, limit_left_s=50.0, eta_s=40.0)))
-    assert (look(run).limit_s, look(run).limit_left_s, look(run).eta_s) == (60, None, None)
-
-
 def test_what_the_time_limit_ended_has_not_failed(tmp_path: Path) -> None:
     """It was dropped, also once the run is over; what had failed before there was no time for another try has."""
     run = FakeRun(tmp_path / "run", devices=gpus(1), batch_sizes=(1, 8))
@@ -148,77 +79,6 @@ def test_what_the_time_limit_ended_has_not_failed(tmp_path: Path) -> None:
     other.dropped(other.cell(batch_size=1), "no time was left")
     other.finish()
     assert look(other).failed == 1
-
-
-def burning(run: FakeRun, duration_s: float) -> None:
-    """Make a burn-in of it, of so many seconds."""
-    asked = BurnIn(duration_s=duration_s, level="quick", cell_s={})
-    configuration = msgspec.structs.replace(run.stored.configuration, burn_in=asked, time_limit_s=duration_s)
-    run_files.store(msgspec.structs.replace(run.stored, configuration=configuration), run.paths)
-
-
-def test_of_a_burn_in_the_time_is_told_and_no_number_of_launches(tmp_path: Path) -> None:
-    """Its plan has more rounds than fit: neither how many there are nor those that were dropped say anything.
-
-    What it served before a `resume` counts.
-    """
-    run = FakeRun(tmp_path / "run", devices=gpus(1), batch_sizes=(1, 8, 32))
-    burning(run, 600.0)
-    run.measured(run.cell(batch_size=1))
-    run.failed(run.cell(batch_size=8))
-    assert look(run).share is None, "nobody works on it"
-    held_by(run)
-    first = look(run)
-    with Journal(run.paths.journal) as resumed:
-        at_ns = time.monotonic_ns() - 20 * 10**9
-        resumed.append(Segment(**TAKEN_UP, monotonic_ns=at_ns))
-        resumed.append(Dropped(cell=run.cell(batch_size=32).id, round=0, at_ns=at_ns, reason="no time was left"))
-    status = look(run)
-    assert first.limit_left_s == pytest.approx(600.0 - host.age_s(), abs=5.0)
-    assert status.limit_left_s == pytest.approx(500.0 - 20.0, abs=5.0)
-    assert status.share == pytest.approx(0.2, abs=0.01)
-    assert (status.planned, status.dropped) == (None, 1)
-    told = msgspec.structs.replace(status, share=0.57, eta_s=26.0)
-    assert "Launches  1 measured, 1 failed; 57% of the time is over; about 0:26 left\n" in describe(told)
-    assert status.share is not None
-    shown = _snapshot(run_files.load(run.paths), status, status.share)
-    assert (shown.done, shown.total, shown.share) == (2, None, status.share)
-
-
-def test_a_stop_that_was_asked_for_is_told(tmp_path: Path) -> None:
-    """Since when, how long it may take at the most, and how it is hurried; whoever goes on later was not asked."""
-    run = FakeRun(tmp_path / "run", batch_sizes=tuple(range(1, 400)))
-    run.measured(run.cell(batch_size=1))
-    held_by(run)
-    assert look(run).stop_asked_s is None
-    asked_ns = time.monotonic_ns() - 5_000_000_000
-    run._journal.append(StopAsked(at_ns=asked_ns))
-    status = look(run)
-    assert status.stop_asked_s is not None
-    assert 5 <= status.stop_asked_s <= (time.monotonic_ns() - asked_ns) / 1e9
-    assert status.eta_s == max(GENTLE_S + GENTLE_GRACE_S - status.stop_asked_s, 0.0)
-    status = msgspec.structs.replace(status, stop_asked_s=5.0)  # looking at it took its time
-    first, *_, last = describe(status).splitlines()
-    assert first == f"{run.paths.folder}: running, and asked to stop"
-    assert "Stopping  for 0:05: nothing new begins, what runs has up to 20 s" in describe(status)
-    assert last == f"`gpubench-orchestrate stop {run.paths.folder}` once more stops it now"
-    run._journal.append(StopAsked(at_ns=asked_ns + 3_000_000_000))
-    once_more = look(run)
-    assert once_more.stops_now
-    assert once_more.stop_asked_s is not None
-    assert once_more.stop_asked_s >= 5, "since it was asked for the first time"
-    assert once_more.eta_s == 0
-    limit = {"preset": "triage", "limit_s": 600.0, "limit_left_s": 572.0, "share": 0.72, "eta_s": 10.0}
-    told = describe(msgspec.structs.replace(status, **limit))
-    assert "\nLimit     triage ends within 600 s\n" in told, "and no word of 9:32"
-    assert "0 failed; about 0:10 left\n" in told
-    told = describe(msgspec.structs.replace(once_more, stop_asked_s=5.0))
-    assert "Stopping  for 0:05: nothing new begins, asked once more, what runs is ended now" in told
-    assert "up to 20 s" not in told
-    assert "once more stops it now" not in told
-    run.segment()
-    assert not look(run).stops_now
-    assert look(run).stop_asked_s is None
 
 
 def test_no_time_is_told_before_every_device_has_ended_something(tmp_path: Path) -> None:
@@ -315,69 +175,6 @@ def test_a_folder_without_a_journal_is_a_run_not_begun(tmp_path: Path) -> None:
     assert look(run).standing is Standing.NOT_BEGUN
 
 
-def reported(folder: Path) -> FakeRun:
-    """A run that is over, with its report in its folder."""
-    run = FakeRun(folder, batch_sizes=(1, 8))
-    run.measured(run.cell(batch_size=1))
-    run.failed(run.cell(batch_size=8), Category.EXCEPTION)
-    run.finish()
-    made = reporting.make_all(run.paths)
-    report.write(made.report, run.paths, ReportFormat, samples=made.samples)
-    return run
-
-
-def test_a_run_that_is_over_has_its_verdict(tmp_path: Path) -> None:
-    """Word, cells and exit code in the line that the run itself ended with; the report is the one in its folder."""
-    run = reported(tmp_path / "run")
-    told = look(run)
-    assert told.outcome is not None
-    assert told.outcome.report == str(run.paths.report("json"))
-    assert (told.outcome.verdict, told.outcome.exit_code, told.no_outcome) == ("incomplete", 4, "")
-    line = "Verdict   run: incomplete, 1 of 2 cells ok, 1 failed, exit code 4"
-    assert told.reports
-    assert line in describe(told).splitlines()
-    unpublished = msgspec.structs.replace(told, reports=())
-    assert f"{line}; report: {told.outcome.report}" in describe(unpublished).splitlines()
-    held_by(run)
-    assert look(run).outcome is None
-
-
-@pytest.mark.parametrize(("broken", "lines"), [(False, 1), (True, 0)])
-def test_a_run_that_was_stopped_names_its_reports(tmp_path: Path, broken: bool, lines: int) -> None:
-    """As one that is over; what broke off may have left an older one, and says its reason once."""
-    run = FakeRun(tmp_path / "run", batch_sizes=(1, 8))
-    run.measured(run.cell(batch_size=1))
-    run.finish(interrupted=True, reason="stopped: disk full", broken=broken)
-    made = reporting.make_all(run.paths)
-    report.write(made.report, run.paths, ReportFormat, samples=made.samples)
-    status = msgspec.structs.replace(look(run), reports=("/data/report.json",))
-    told = describe(status).splitlines()
-    assert told.count("Report    /data/report.json") == lines
-    assert sum("log files" in line for line in told) == 0
-
-
-@pytest.mark.parametrize(
-    ("spoil", "words"),
-    [
-        (lambda file: file.unlink(), "is missing"),
-        (lambda file: file.write_bytes(file.read_bytes()[:-100]), "is damaged"),
-        (lambda file: file.write_bytes(b"\xff"), "is damaged"),
-        (lambda file: (file.unlink(), file.mkdir()), "cannot be read: "),
-    ],
-)
-def test_a_report_that_cannot_tell_the_verdict_is_named(
-    tmp_path: Path, spoil: Callable[[Path], object], words: str
-) -> None:
-    """With what makes another."""
-    run = reported(tmp_path / "run")
-    file = run.paths.report("json")
-    spoil(file)
-    told = look(run)
-    assert told.outcome is None
-    assert told.no_outcome.startswith(f"the report {file} {words}")
-    assert f"; `gpubench-orchestrate report {run.paths.folder}` makes it" in describe(told)
-
-
 def test_the_report_of_an_earlier_end_is_not_this_ones(tmp_path: Path) -> None:
     """Gone on with, and ended without a report: the older one says nothing of that."""
     run = reported(tmp_path / "run")
@@ -386,17 +183,6 @@ def test_the_report_of_an_earlier_end_is_not_this_ones(tmp_path: Path) -> None:
         opened.append(next(one for one in records if isinstance(one, Segment)))
         opened.append(Finished(at_ns=1, interrupted=True, reason="stopped: disk full", broken=True))
     assert "was made before the run was gone on with" in look(run).no_outcome
-
-
-def test_results_that_are_gone_are_named(tmp_path: Path) -> None:
-    """A run that is over is not sound where a promised file is not there."""
-    run = reported(tmp_path / "run")
-    assert look(run).lost == ()
-    [file] = run.paths.folder.glob("launches/*/*/result.msgpack")
-    file.unlink()
-    told = look(run)
-    assert told.lost == (str(file),)
-    assert f"Damaged   1 result file that the journal promises not there: {file}. Put" in describe(told)
 
 
 def test_a_run_whose_journal_is_gone_has_begun(tmp_path: Path) -> None:
@@ -408,25 +194,6 @@ def test_a_run_whose_journal_is_gone_has_begun(tmp_path: Path) -> None:
     run.paths.journal.touch()
     with pytest.raises(RunFolderError, match="does not say which run it belongs to"):
         look(run)
-
-
-def test_a_process_that_is_halted_does_not_run(tmp_path: Path) -> None:
-    """SIGSTOP: it is told apart from one that works, and how it goes on."""
-    run = FakeRun(tmp_path / "run", batch_sizes=(1,))
-    run.interrupted(run.cell())
-    with subprocess.Popen(["sleep", "60"]) as process:
-        held_by(run, pid=process.pid, start_ticks=host.start_ticks(process.pid))
-        before = look(run).standing
-        process.send_signal(signal.SIGSTOP)
-        os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
-        status = look(run)
-        process.kill()
-    assert (before, status.standing, status.pid) == (Standing.RUNNING, Standing.FROZEN, process.pid)
-    first, *_, last = describe(status).splitlines()
-    assert first == f"{run.paths.folder}: stopped (SIGSTOP, state T): it does not answer"
-    assert last == f"`kill -CONT {process.pid}` lets it go on"
-    asked = msgspec.structs.replace(status, stop_asked_s=5.0)
-    assert describe(asked).splitlines()[-1] == last
 
 
 @pytest.mark.parametrize(
