@@ -1,14 +1,22 @@
-"""Sides of a comparison that nobody measured: a GPU and some cells, each with a rate for every launch."""
+"""Sides of a comparison that nobody measured: a GPU and some cells, each with a rate for every launch.
+
+And a run of a fake with its report, for what reads a side from files.
+"""
 
 import random
+from pathlib import Path
 
 import msgspec
 
+from orchestrator import report as reports
 from orchestrator.compare.side import VERSION, Side, SideCell, SideDevice
+from orchestrator.configuration.resolved import ReportFormat
 from orchestrator.disk.outcomes import Status
 from orchestrator.report.keys import CellKey
 from protocol.cell import Workload
+from tests.fakes.runs import FakeRun, shipped
 
+EVERY = (Workload.LOAD, Workload.INFERENCE, Workload.TRAINING, Workload.GENERATION)
 STACK = {"driver": "570.86", "torch": "2.11.0", "host": "node-01"}
 
 
@@ -84,3 +92,17 @@ def baseline(*found: SideCell, devices: tuple[SideDevice, ...] = (), **changes: 
     """What a baseline's file holds."""
     own = {"name": "base", "run_id": "20260101-000000-000000", **changes}
     return side(*found, devices=devices, **{"baseline_version": VERSION, **own})  # type: ignore[arg-type]  # `name` is text
+
+
+def measured(folder: Path, *, launches: int = 2, forward_ms: float = 10.0) -> FakeRun:
+    """A run that is over, with its report, of a model that does everything, and a probe."""
+    run = FakeRun(
+        folder, models=shipped("gpt2"), probes=shipped("hbm"), workloads=EVERY, batch_sizes=(1,), launches=launches
+    )
+    for cell in run.stored.plan.cells:
+        for number in range(launches):
+            moved = {"copy": 10**9, "triad": 10**9, "iteration": 2 * 10**9} if cell.model == "hbm" else {}
+            run.measured(cell, number=number, forward_ms=forward_ms, bytes_per_iteration=moved)
+    run.finish()
+    reports.write(run.report(), run.paths, [ReportFormat.JSON])
+    return run

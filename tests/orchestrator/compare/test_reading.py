@@ -9,47 +9,22 @@ from typing import Any
 import msgspec
 import pytest
 
-from orchestrator import report as reports
 from orchestrator.compare import as_html, as_junit, as_markdown, as_text, baselines, reading, side
 from orchestrator.compare.comparison import compare
 from orchestrator.compare.side import Side
 from orchestrator.configuration import catalogue
-from orchestrator.configuration.resolved import ReportFormat
 from orchestrator.errors import ConfigError, UserError
 from orchestrator.report.model import SCHEMA_VERSION
 from orchestrator.stats import margins
 from protocol.cell import Workload
 from protocol.exit_codes import ExitCode
 from tests.fakes import sides
-from tests.fakes.runs import FakeRun, shipped
 from tests.fuzz import mutation
-
-EVERY = (Workload.LOAD, Workload.INFERENCE, Workload.TRAINING, Workload.GENERATION)
-
-
-def measured(folder: Path, *, launches: int = 2, forward_ms: float = 10.0) -> FakeRun:
-    """A run with its report, of a model that does everything, and a probe."""
-    run = FakeRun(
-        folder, models=shipped("gpt2"), probes=shipped("hbm"), workloads=EVERY, batch_sizes=(1,), launches=launches
-    )
-    for cell in run.stored.plan.cells:
-        for number in range(launches):
-            moved = {"copy": 10**9, "triad": 10**9, "iteration": 2 * 10**9} if cell.model == "hbm" else {}
-            run.measured(cell, number=number, forward_ms=forward_ms, bytes_per_iteration=moved)
-    run.finish()
-    reports.write(run.report(), run.paths, [ReportFormat.JSON])
-    return run
-
-
-@pytest.fixture
-def report(tmp_path: Path) -> Path:
-    """A report.json."""
-    return measured(tmp_path / "run").paths.report("json")
 
 
 def test_every_kind_of_cell_has_the_figure_of_each_launch(tmp_path: Path) -> None:
     """Its median is the figure that the report has."""
-    made = measured(tmp_path / "run", launches=3).report()
+    made = sides.measured(tmp_path / "run", launches=3).report()
     found = side.of_report(made, "a run")
     assert {(cell.key.phase, cell.metric) for cell in found.cells} == {
         (Workload.LOAD, "model_load_time_ms"),
@@ -75,8 +50,8 @@ def test_every_kind_of_cell_has_the_figure_of_each_launch(tmp_path: Path) -> Non
 
 def test_a_report_a_folder_and_the_newest_run_are_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """@last is the newest, @last~1 the one before it."""
-    old = measured(tmp_path / "runs" / "20260401-213000-aaaaaa", forward_ms=20.0)
-    new = measured(tmp_path / "runs" / "20260402-213000-aaaaaa")
+    old = sides.measured(tmp_path / "runs" / "20260401-213000-aaaaaa", forward_ms=20.0)
+    new = sides.measured(tmp_path / "runs" / "20260402-213000-aaaaaa")
     monkeypatch.chdir(tmp_path)
     for name, run in (("@last", new), ("@last~0", new), ("@last~1", old)):
         expected = reading.read(str(run.paths.report("json")), "runs").cells
@@ -93,7 +68,7 @@ def test_a_report_a_folder_and_the_newest_run_are_the_same(tmp_path: Path, monke
 
 def test_a_run_of_an_older_version_is_read_from_its_folder(tmp_path: Path) -> None:
     """Its report.json is not looked at: the report is made again."""
-    run = measured(tmp_path / "run")
+    run = sides.measured(tmp_path / "run")
     run.paths.report("json").write_text('{"schema_version": 1}')
     assert reading.read(str(run.paths.folder), "runs").cells
 

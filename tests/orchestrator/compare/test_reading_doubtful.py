@@ -10,42 +10,23 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from orchestrator import report as reports
 from orchestrator.compare import baselines, reading, side
 from orchestrator.compare.comparison import compare
-from orchestrator.configuration.resolved import ReportFormat
 from orchestrator.errors import ConfigError
 from orchestrator.report.model import Report
 from orchestrator.stats import margins
 from protocol.exit_codes import ExitCode
 from tests.fakes import sides
-from tests.fakes.runs import FakeRun, shipped
-
-
-def measured(folder: Path) -> FakeRun:
-    """A run that is over, of a model and a probe, with its report."""
-    run = FakeRun(folder, probes=shipped("hbm"), batch_sizes=(1,))
-    for cell in run.stored.plan.cells:
-        moved = {"copy": 10**9, "triad": 10**9} if cell.model == "hbm" else {}
-        run.measured(cell, bytes_per_iteration=moved)
-    run.finish()
-    reports.write(run.report(), run.paths, [ReportFormat.JSON])
-    return run
-
-
-@pytest.fixture
-def report(tmp_path: Path) -> Path:
-    """A report.json."""
-    return measured(tmp_path / "run").paths.report("json")
+from tests.fakes.runs import FakeRun
 
 
 def test_a_cell_that_is_there_twice_is_refused(tmp_path: Path, report: Path) -> None:
     """Slow cells, and then good ones of the same names: nobody knows which were measured; in a baseline either."""
     made = json.loads(report.read_bytes())
-    made["results"] += made["results"][:1]
+    made["results"].append({**made["results"][0], "load_metrics": None})
     bad = tmp_path / "bad.json"
     bad.write_text(json.dumps(made))
-    words = r"bad\.json: not as gpubench writes it: resnet50 inference fp32 b1 on GPU-[-0-9]+ is there 2 times"
+    words = r"bad\.json: not as gpubench writes it: gpt2 inference fp32 b1 on GPU-[-0-9]+ is there 2 times"
     with pytest.raises(ConfigError, match=words):
         reading.read(str(bad), "runs")
     with pytest.raises(ConfigError, match=words):
@@ -123,7 +104,7 @@ def test_how_a_run_ended_is_told_beside_what_it_measured(tmp_path: Path) -> None
         note = f"died ended as {found.ended}"
         assert note in compare(sides.side(), found, margins.load()).notes
         assert note in compare(found, sides.side(), margins.load()).notes
-    well = measured(tmp_path / "well").report()
+    well = sides.measured(tmp_path / "well").report()
     assert side.of_report(well, "well").ended == ""
     assert b"ended" not in msgspec.json.encode(side.of_report(well, "well"))
 
