@@ -94,7 +94,8 @@ def left_to_do(stored: StoredRun, paths: RunPaths) -> tuple[int, int]:
     """How many launches are still to be made, those among them whose result is not there any more, and of how many.
 
     They are those of the plan and those that were added. A burn-in is done when its time is served, whatever of its
-    rounds there was no time for, or waits for a GPU that was taken out; and as long as it is not, there are more.
+    rounds there was no time for, or waits for a GPU that was taken out; and as long as it is not, there are more. Where
+    it is, nothing is left for results that are lost either: they are not taken back, and their files may be put back.
     """
     records = read(paths.journal) if paths.journal.exists() else ()
     if not any(isinstance(record, Segment) for record in records):
@@ -104,7 +105,7 @@ def left_to_do(stored: StoredRun, paths: RunPaths) -> tuple[int, int]:
         return len(state.slots) - state.settled + len(_lost(stored, paths)), len(state.slots)
     state = _stands(stored, (*records, _newest(records)))  # as it stands once it is taken up again
     if unfinished.came_to_its_end(records) and not reporting.served(paths, stored).short:
-        return len(_lost(stored, paths)), len(state.slots)
+        return 0, len(state.slots)
     return len(state.slots) - state.settled or len(stored.plan.cells), len(state.slots)
 
 

@@ -127,10 +127,10 @@ class Work:
     computed on it, for each launch beside others.
     wrong: mismatches that were kept. unclear: how many more may be its own, or follow from what others had wrong.
     deviations: of its launches from the majority. undecided: cells in which GPUs disagree without one, in words.
-    failures: launches without a result, in words; made_up: those that another one of the same round made up for, but
-    that are a finding all the same. paces: kind of rate → what it says. not_tested: what → why. lost_time: when it was
-    not at work, and why, in words. goes_on: somebody works on the run. interrupted: why the run ended early, and when,
-    or empty. taken_out, too_hot: why the GPU was, or empty.
+    failures: launches without a result, in words; without_file: those that had one, which is lost; made_up: those that
+    another one of the same round made up for, but that are a finding all the same. paces: kind of rate → what it says.
+    not_tested: what → why. lost_time: when it was not at work, and why, in words. goes_on: somebody works on the run.
+    interrupted: why the run ended early, and when, or empty. taken_out, too_hot: why the GPU was, or empty.
     """
 
     asked_s: float
@@ -146,6 +146,7 @@ class Work:
     deviations: tuple[Deviation, ...] = ()
     undecided: tuple[str, ...] = ()
     failures: tuple[str, ...] = ()
+    without_file: tuple[str, ...] = ()
     made_up: tuple[str, ...] = ()
     health: Verdict = Verdict.NOT_APPLICABLE
     health_reason: str = ""

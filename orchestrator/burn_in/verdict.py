@@ -167,6 +167,9 @@ def _gaps(work: Work) -> Iterator[Reason]:
         yield Reason(Verdict.UNKNOWN, text)
     for text in work.failures:
         yield Reason(Verdict.UNKNOWN, f"a launch has no result: {text}", Action.MONITOR)
+    for text in work.without_file:
+        action, todo = _measures_again(work)
+        yield Reason(Verdict.UNKNOWN, f"a launch has no result any more: {text}{todo}", action)
 
 
 def _time(work: Work) -> Iterator[Reason]:
@@ -194,13 +197,29 @@ def _makes_up(work: Work) -> tuple[Action, str]:
     if work.idle or work.beside or work.reboots or work.failures:
         most = "of what else is UNKNOWN here for want of memory at most"  # that waits again (deciding/recovery.py)
         return Action.AGAIN, f"`resume` makes up for the time, and {most}: begin again"
+    if not _has_room(work, len(work.without_file)):
+        return Action.AGAIN, "`resume` makes up for the time, and not for every result that is lost: begin again"
     return Action.RESUME, "`gpubench-orchestrate resume` goes on until it has its time"
 
 
-def _has_room(work: Work) -> bool:
-    """Whether what is left of its time is enough: for a launch where it was short, and for each cell without any."""
+def _measures_again(work: Work) -> tuple[Action, str]:
+    """What helps where results are lost: `resume`, where what is left has room for them, on a GPU that still works."""
+    if work.goes_on:
+        return Action.NOTHING, ""
+    if work.taken_out:
+        return Action.AGAIN, "; burn it in again"
+    if not _has_room(work, len(work.without_file)):
+        return Action.AGAIN, "; no time is left to measure it again: burn it in again"
+    return Action.RESUME, "; `resume` measures it again"
+
+
+def _has_room(work: Work, more: int = 0) -> bool:
+    """Whether what is left of its time is enough: for a launch where it was short, for each cell without any, and more.
+
+    more: launches that are to be made beside those.
+    """
     short = served.is_short(work.served_s, work.asked_s, work.cell_s)
-    launches = sum(one.untried for one in work.planned) or int(short)
+    launches = sum(one.untried for one in work.planned) + more or int(short)
     return not launches or launches * work.ahead.launch_s <= work.ahead.left_s
 
 

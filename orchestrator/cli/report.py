@@ -125,10 +125,11 @@ def command(
         missing = counted(made.summary.cells.missing, "cell")
         complain(f"note: the run still goes on; {missing} of {made.summary.cells.planned} not measured yet")
     if damaged := sum(one.outcome == DAMAGED for one in made.failures):
+        resumes = f"`gpubench-orchestrate resume {paths.folder}` measures again"
         complain(
             f"warning: missing or damaged, and so not in this report: {counted(damaged, 'result')} that the journal "
-            f"promises. `gpubench-orchestrate explain {paths.folder}` says which, and `gpubench-orchestrate resume "
-            f"{paths.folder}` measures again"
+            f"promises. `gpubench-orchestrate explain {paths.folder}` says which, and "
+            f"{resumes if made.burn_in is None else 'the verdict of each GPU what to do'}"
         )
     if thresholds is not None:
         if written and made.verdict.exit_code:

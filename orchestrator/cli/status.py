@@ -92,10 +92,12 @@ def describe(status: "Status") -> str:
     writes = f"`gpubench-orchestrate resume {status.folder}` writes what is missing"
     lines += [f"Missing   of its report: {clean(', '.join(status.unwritten))}; {writes}"] if status.unwritten else []
     if status.lost:
+        night, resumes = status.planned is None, f"`gpubench-orchestrate resume {status.folder}` measures them again"
+        judged = f"`gpubench-orchestrate report {status.folder}` says whether a burn-in still has time to measure again"
         lines.append(
             f"Damaged   {counted(len(status.lost), 'result file')} that the journal promises not there: "
             f"{clean(', '.join(status.lost[:SHOWN_LOST]))}{', …' if len(status.lost) > SHOWN_LOST else ''}. "
-            f"Put them back, or `gpubench-orchestrate resume {status.folder}` measures them again"
+            f"Put them back, or {judged if night else resumes}"
         )
     if status.outcome is not None:
         told = status.outcome

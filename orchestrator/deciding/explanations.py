@@ -108,7 +108,7 @@ EXPLANATIONS: Final[dict[Category, Explanation]] = {
     ),
     Category.RESULT_LOST: Explanation(
         "result.msgpack is missing, or not what the journal promised",
-        "`gpubench-orchestrate resume` measures it again.",
+        "`gpubench-orchestrate resume` measures it again; of a burn-in only where time is left (its reasons say so).",
     ),
     Category.INTERRUPTED: Explanation(
         "the journal has its start and no end: the orchestrator was killed, or the machine restarted",

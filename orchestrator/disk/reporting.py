@@ -23,6 +23,7 @@ from orchestrator.disk import archive, evidence, journal, launch_samples, lock, 
 from orchestrator.disk.lock import Life
 from orchestrator.errors import StorageError
 from orchestrator.merge.loads import Served, served_by_all
+from orchestrator.merge.results import DAMAGED
 from orchestrator.merge.timeline import timeline
 from orchestrator.report.launch_samples import Samples
 from orchestrator.report.model import Report
@@ -119,14 +120,17 @@ def complete(stored: StoredRun, paths: RunPaths) -> tuple[Report, bool]:
     """The report of a run whose work is over, and whether files of it were missing, which are written now.
 
     A disk had refused them, or their process was killed. Where the JSON in the run's folder is not of the run's end, no
-    file beside it is either. Raises UnwrittenError for those that the disk refuses again.
+    file beside it is either; where results were lost since (of a burn-in, which measures them no more), nor does it
+    hold what is told now. Raises UnwrittenError for those that the disk refuses again.
     """
     missing = frozenset(places.unwritten(stored, paths))
     outdated = standing.look(stored, paths)[0].no_outcome
-    if not missing and not outdated:
-        return make(paths, stored), False
+    report = make(paths, stored)
+    lost = any(one.outcome == DAMAGED for one in report.failures)
+    if not missing and not outdated and not lost:
+        return report, False
     with lock.held(paths):
-        if outdated:
+        if outdated or lost:
             return write(stored, paths), True
         made = make_all(paths, stored)
         own = [kind for kind in kinds(stored, paths) if paths.report(kind) in missing]

@@ -97,7 +97,7 @@ def burn_in(archive: Archive, evidence: Evidence, judged: HealthReport) -> BurnI
     soaks = heat_soaks.heat_soaks(archive, evidence, asked)
     launched = [(one.attempt, one.cell, one.evidence) for one in good]
     rates = paces(archive.stored.devices, launched, evidence.devices, soaks)
-    lost = lost_launches.lost(archive, asked)
+    lost = lost_launches.lost(archive, asked, evidence.damaged)
     done = frozenset((one.cell.id, one.attempt.start.round) for one in good)
     compared, told = compare.compare(list(_samples(good, uncounted))), waits.told(archive, lost)
     stalled = tuple(one for one in good if one.evidence.stalls)
@@ -182,6 +182,7 @@ def _work(night: _Night, device: Device, mine: Sequence[_Good], beside: Sequence
         deviations=tuple(one for one in compared.deviations if one.sample.device == device.uuid),
         undecided=tuple(compare.undecided(device.uuid, compared)),
         failures=(*lost_launches.failures(night.lost, night.done, device), *_skipped(archive, device)),
+        without_file=tuple(lost_launches.without_file(night.lost, night.done, device)),
         made_up=tuple(lost_launches.made_up(night.lost, night.done, device)),
         health=health,
         health_reason=why,

@@ -4,12 +4,15 @@
     ended with the run or its time                   ├─ another launch did ─────▶ WARN
      ├─ it should have been over for long: it hung ──┘
      └─ before that ─────────────────────────────────────────────────────────────▶ no finding
+    its result file was damaged or deleted since ────┬─ nobody made up for it ──▶ UNKNOWN
+    the host, or somebody on it, ended it ───────────┴─ another launch did ─────▶ no finding
 
 Of the last, whether the time was served says the rest.
 """
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from orchestrator.burn_in.known import named
@@ -18,14 +21,23 @@ from orchestrator.configuration.resolved import BurnIn
 from orchestrator.disk.archive import Archive, Attempt
 from orchestrator.merge.times import iso
 from protocol.cell import Cell, Device
-from protocol.failure import Category, Failure
+from protocol.failure import Category, Failure, Phase
 
 _WITH_THE_RUN: Final = frozenset({Category.STOPPED, Category.INTERRUPTED})
-_FROM_OUTSIDE: Final = frozenset({Category.KILLED, Category.ZYGOTE_DIED, Category.CONTAMINATED})
+_FROM_OUTSIDE: Final = frozenset(
+    {
+        Category.KILLED,
+        Category.ZYGOTE_DIED,
+        Category.CONTAMINATED,
+        Category.HOST_OUT_OF_MEMORY,
+        Category.RESULT_LOST,
+    }
+)
 """What a sound device may meet with, and no finding where another launch made up for it."""
 HUNG_CELLS: Final = 3
 HUNG_S: Final = 20.0
 """A launch that is still at work after so many times its planned length, and so much for its start, hangs."""
+_NONE: Final[Mapping[int, str]] = MappingProxyType({})
 _AS_OTHERS: Final = 2
 """Unless others of its kind took that long: not longer than so many times the longest of them."""
 
@@ -38,8 +50,11 @@ class Lost(NamedTuple):
     failure: Failure
 
 
-def lost(archive: Archive, asked: BurnIn) -> tuple[Lost, ...]:
-    """All that are a finding on a device, of the whole run."""
+def lost(archive: Archive, asked: BurnIn, damaged: Mapping[int, str] = _NONE) -> tuple[Lost, ...]:
+    """All that are a finding on a device, of the whole run. damaged: launch → what is wrong with its result file.
+
+    The journal says that those came to their end, so that for what was cut off (`cut_off`) they need not be known.
+    """
     cells = {cell.id: cell for cell in archive.stored.plan.cells}
     kinds = {device.uuid: device.kind for device in archive.stored.devices}
     longest_s = _longest_s(archive.attempts, cells)
@@ -49,6 +64,9 @@ def lost(archive: Archive, asked: BurnIn) -> tuple[Lost, ...]:
         if failure is not None and failure.category in _WITH_THE_RUN:
             planned_s = HUNG_CELLS * asked.cell_s[kinds[cell.devices[0]]] + HUNG_S
             failure = _hung(attempt, max(planned_s, _AS_OTHERS * longest_s[named(cell)]))
+        if attempt.start.launch in damaged:
+            words = damaged[attempt.start.launch]
+            failure = Failure(category=Category.RESULT_LOST, message=words, phase=Phase.FINISH)
         if failure is not None:
             found.append(Lost(attempt, cell, failure))
     return tuple(found)
@@ -65,11 +83,20 @@ def cut_off(archive: Archive, launches: Sequence[Lost], device: Device) -> Itera
 
 
 def failures(launches: Sequence[Lost], done: Collection[tuple[str, int]], device: Device) -> Iterator[str]:
-    """Those of a device that nobody made up for in their round. done: cells and rounds of which there is a result."""
-    for attempt, cell, failure in launches:
-        start = attempt.start
-        if device.uuid in cell.devices and (start.cell, start.round) not in done:
-            yield _told(attempt, cell, failure)
+    """Those of a device that nobody made up for in their round. done: cells and rounds of which there is a result.
+
+    But for those that `resume` measures again where there is time: `without_file`.
+    """
+    for one in _not_made_up(launches, done, device):
+        if one.failure.category is not Category.RESULT_LOST:
+            yield _told(*one)
+
+
+def without_file(launches: Sequence[Lost], done: Collection[tuple[str, int]], device: Device) -> Iterator[str]:
+    """Those of a device that had a result, the file of which is lost, and that nobody made up for. done: likewise."""
+    for one in _not_made_up(launches, done, device):
+        if one.failure.category is Category.RESULT_LOST:
+            yield _told(*one)
 
 
 def made_up(launches: Sequence[Lost], done: Collection[tuple[str, int]], device: Device) -> Iterator[str]:
@@ -83,6 +110,12 @@ def made_up(launches: Sequence[Lost], done: Collection[tuple[str, int]], device:
         ours = device.uuid in cell.devices and blamed == device.uuid
         if ours and (start.cell, start.round) in done and failure.category not in _FROM_OUTSIDE:
             yield _told(attempt, cell, failure)
+
+
+def _not_made_up(launches: Sequence[Lost], done: Collection[tuple[str, int]], device: Device) -> Iterator[Lost]:
+    for one in launches:
+        if device.uuid in one.cell.devices and (one.attempt.start.cell, one.attempt.start.round) not in done:
+            yield one
 
 
 def _told(attempt: Attempt, cell: Cell, failure: Failure) -> str:

@@ -131,6 +131,7 @@ def test_a_clean_night_passes() -> None:
         (covering(None, checks=0), Verdict.PASS, ""),  # such a test is missing already: see Planned
         ({"undecided": ("soak: no majority",)}, Verdict.UNKNOWN, "soak: no majority"),
         ({"failures": ("soak: crashed",)}, Verdict.UNKNOWN, "soak: crashed"),
+        ({"without_file": ("soak: result lost",)}, Verdict.UNKNOWN, "no result any more: soak: result lost; `resume`"),
         ({"made_up": ("soak: crashed",)}, Verdict.WARN, "another one made up for it: soak: crashed"),
         ({"wrong": (dataclasses.replace(wrong(), doubt="it may be a sum"),)}, Verdict.UNKNOWN, "it may be a sum"),
         (
@@ -309,6 +310,36 @@ def test_time_that_is_missing_is_made_up_for_unless_more_time_does_not_help(for_
     first, *_ = judge(changed(**short, **for_good)).reasons
     todo = "`resume` makes up for the time, and of what else is UNKNOWN here for want of memory at most: begin again"
     assert first.text.endswith(f"on; {todo}")
+
+
+@pytest.mark.parametrize(
+    ("facts", "action", "todo"),
+    [
+        ({}, Action.RESUME, "; `resume` measures it again"),
+        ({"ahead": Ahead(50, 25, "20m")}, Action.RESUME, "; `resume` measures it again"),
+        ({"ahead": Ahead(49, 25, "20m")}, Action.AGAIN, "; no time is left to measure it again: burn it in again"),
+        ({"ahead": Ahead(0, 25, "20m")}, Action.AGAIN, "; no time is left to measure it again: burn it in again"),
+        ({"taken_out": "it is too hot"}, Action.AGAIN, "; burn it in again"),
+        ({"goes_on": True}, Action.NOTHING, "lost"),
+    ],
+)
+def test_a_lost_result_is_measured_again_where_time_is_left(
+    facts: dict[str, object], action: Action, todo: str
+) -> None:
+    """Each of two, and else it says what to do instead: `resume` goes on for time that is missing, and for no file."""
+    found = judge(changed(without_file=("soak: lost", "truth: lost"), **facts))
+    mine = [reason for reason in found.reasons if "no result any more" in reason.text]
+    assert len(mine) == 2
+    assert {reason.verdict for reason in mine} == {Verdict.UNKNOWN}
+    assert {reason.action for reason in mine} == {action}
+    assert all(reason.text.endswith(todo) for reason in mine)
+
+
+@pytest.mark.parametrize(("left_s", "action"), [(50, Action.RESUME), (49, Action.AGAIN)])
+def test_a_short_night_with_lost_results_goes_on_where_they_have_room(left_s: float, action: Action) -> None:
+    """Then they are what makes up for its time; else it ends with some of them lost, and is to begin again at once."""
+    found = judge(changed(served_s=500, without_file=("a", "b"), ahead=Ahead(left_s, 25, "20m")))
+    assert {reason.action for reason in found.reasons} == {action}
 
 
 SOAK = next(one for one in CLEAN.planned if one.workload is Workload.SOAK)

@@ -205,7 +205,13 @@ def crashing(folder: Path, workload: Workload, category: Category, **details: ob
 
 
 FINDINGS = [Category.CRASHED, Category.CUDA_ERROR, Category.COMMUNICATION, Category.NO_OUTCOME]
-FROM_OUTSIDE = [Category.KILLED, Category.ZYGOTE_DIED, Category.CONTAMINATED]
+FROM_OUTSIDE = [
+    Category.KILLED,
+    Category.ZYGOTE_DIED,
+    Category.CONTAMINATED,
+    Category.HOST_OUT_OF_MEMORY,
+    Category.RESULT_LOST,
+]
 
 
 @pytest.mark.parametrize("category", FINDINGS)
