@@ -7,7 +7,9 @@
 The key names everything that may change the bits of a correct product: the model of the GPU, the driver, the libraries,
 and the batch size.
 Launches are compared within a key alone, so that another algorithm is no fault. Where no output is given by more than
-half of the GPUs of a key, somebody is wrong and comparing cannot tell who: nothing is claimed of any of them.
+half of the GPUs of a key, somebody is wrong and comparing cannot tell who: nothing is claimed of any of them. But that
+a GPU has no usual bits is its own contradiction: where all others give the same, and enough of such GPUs did too, they
+are right. So whoever always gives the same is only ever outvoted by more than half of all GPUs.
 """
 
 from collections import Counter, defaultdict
@@ -80,7 +82,7 @@ def compare(samples: Sequence[Sample]) -> Comparison:
         usual = {device: _most(own) for device, own in _by_device(group).items()}
         if len(usual) == 1:
             alone[group[0].device].append(cell)
-        right, votes = _majority(usual)
+        right, votes = _majority(group, usual)
         if right is None:
             undecided[cell, key] = tuple(sorted(usual))
         deviations.extend(_deviations(group, usual, right, votes))
@@ -126,10 +128,20 @@ def _most(given: Sequence[Digests]) -> Digests | None:
     return digests if times * 2 > len(given) else None
 
 
-def _majority(usual: Mapping[str, Digests | None]) -> tuple[Digests | None, int]:
-    """What more than half of the devices usually give, and how many do. One device is its own majority."""
-    digests, votes = Counter(usual.values()).most_common(1)[0]
-    return (digests, votes) if digests is not None and votes * 2 > len(usual) else (None, votes)
+def _majority(group: Sequence[Sample], usual: Mapping[str, Digests | None]) -> tuple[Digests | None, int]:
+    """What more than half of the devices usually give, and how many do. One device is its own majority.
+
+    Else what all give that have usual bits, where more than half of the devices gave it at least once; and how many
+    did. It speaks against none that always gives the same.
+    """
+    known = Counter(digests for digests in usual.values() if digests is not None)
+    for digests, votes in known.most_common(1):
+        if votes * 2 > len(usual):
+            return digests, votes
+        gave = len({sample.device for sample in group if sample.digests == digests})
+        if len(known) == 1 and gave * 2 > len(usual):
+            return digests, gave
+    return None, 0
 
 
 def _deviations(

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -84,6 +85,39 @@ def test_a_gpu_that_never_gives_the_same_twice_is_found_among_others() -> None:
     assert [one.sample.device for one in found.deviations] == ["b", "b"]
 
 
+def test_a_gpu_that_contradicts_itself_hides_nothing_of_the_others() -> None:
+    """It has no usual bits; where all that have some give the same, and it did too, only it deviates."""
+    found = compare(nights(a=[RIGHT, WRONG], b=[RIGHT] * 2))
+    (one,) = found.deviations
+    assert (one.sample.device, one.sample.round, one.between_gpus, one.against, one.of) == ("a", 1, True, 2, 2)
+    assert found.undecided == {}
+    found = compare(nights(a=[RIGHT, WRONG], b=[RIGHT] * 2, c=[RIGHT, OTHER]))
+    assert [one.sample.device for one in found.deviations] == ["a", "c"]
+    assert found.undecided == {}
+
+
+@pytest.mark.parametrize(
+    "rounds",
+    [
+        # what b always gives nobody else gave: it may always be wrong
+        {"a": [WRONG, OTHER], "b": [RIGHT] * 2},
+        # two that always give the same disagree, beside one that contradicts itself
+        {"a": [RIGHT, OTHER], "b": [RIGHT] * 2, "c": [WRONG] * 2},
+        # most of those that always give the same are not most of the GPUs
+        {"a": [RIGHT, OTHER], "b": [RIGHT] * 2, "c": [WRONG] * 2, "d": [WRONG] * 2},
+        # most of the GPUs never gave it
+        {"a": [RIGHT, WRONG], "b": [RIGHT] * 2, "c": [WRONG, OTHER], "d": [WRONG, OTHER]},
+        # each contradicts itself
+        {"a": [RIGHT, WRONG], "b": [RIGHT, WRONG]},
+    ],
+)
+def test_nothing_is_claimed_where_what_is_steady_has_no_support(rounds: dict[str, list[tuple[str, ...]]]) -> None:
+    """All stay undecided, and none deviates."""
+    found = compare(nights(**rounds))
+    assert found.deviations == ()
+    assert found.undecided == {("soak", ("H200", "580")): tuple(rounds)}
+
+
 def test_other_keys_are_never_compared() -> None:
     """Another driver may choose another algorithm, and its bits are no fault."""
     one, other = nights(a=[RIGHT])[0], nights(b=[WRONG])[0]
@@ -125,3 +159,15 @@ def test_within_the_majority_nobody_is_blamed(
     assert all(one.sample.digests != RIGHT for one in found.deviations)
     wrong = sum(digests != RIGHT for own in rounds for digests in own)
     assert len(found.deviations) == wrong
+
+
+@given(st.lists(st.lists(st.sampled_from([RIGHT, WRONG, OTHER]), min_size=1, max_size=4), min_size=1, max_size=6))
+def test_a_gpu_that_always_gives_the_same_is_outvoted_by_more_than_half_of_all_alone(
+    rounds: list[list[tuple[str, ...]]],
+) -> None:
+    """However many of the others contradict themselves: those that do are no smaller electorate."""
+    devices = {f"gpu{number}": own for number, own in enumerate(rounds)}
+    for one in compare(nights(**devices)).deviations:
+        if len({*devices[one.sample.device]}) == 1:
+            usual = [next((bits for bits in own if own.count(bits) * 2 > len(own)), None) for own in rounds]
+            assert any(usual.count(bits) * 2 > len(rounds) for bits in (RIGHT, WRONG, OTHER))
