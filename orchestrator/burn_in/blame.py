@@ -2,11 +2,13 @@
 
     a device's own numbers were wrong before it sent them ──▶ that device, and whatever others received of them follows
     copies between that device and others, in any launch ───▶ that device: it explains them too; the others are open
+    the same of one that another check has proven faulty ───▶ likewise
     copies between one device and several others ───────────▶ that device: it explains them all; the others are open
     copies between two devices, which nothing else explains ▶ their link: either of the two, or what lies between
     a sum that is wrong on one device, and no copy ─────────▶ that device, or the way to it: in a ring the last hop
     a sum that is wrong on several, and no copy ────────────▶ nobody knows: what one of them gave is in all of them
     a sum that is wrong, and copies of others too ──────────▶ nobody knows: it may follow from them, or be its own
+    a sum that is wrong, and another one is to blame ───────▶ probably that one: what it gave is in the sums of all
     a sum that is wrong, and the launch was cut off ────────▶ nobody knows: others may not have come to look at theirs
 
 A fault that comes and goes shows in one copy of a launch, and in another one of the next: so the copies of the whole
@@ -29,7 +31,8 @@ class Blamed:
     """A mismatch that counts against `device`.
 
     ends: of a copy, sender and receiver. link: it may be either of them, or what lies between, and counts against both.
-    doubtful: it may follow from what counts against others. culprit: of a copy, the device whose fault it probably is.
+    doubtful: it may follow from what counts against others. culprit: the device whose fault it probably is;
+    of a sum, another one.
     """
 
     device: str
@@ -40,18 +43,20 @@ class Blamed:
     culprit: str | None = None
 
 
-def culprits(launches: Sequence[Mapping[str, Verification]]) -> dict[str, int]:
+def culprits(launches: Sequence[Mapping[str, Verification]], proven: Collection[str] = ()) -> dict[str, int]:
     """Devices that explain the wrong copies of a night → with how many others they had such; 0: its own were wrong.
 
-    launches: what each device has found in each of them, of links alone.
-    A device that had its own numbers wrong explains all of its copies. Of the others, those that have no device in
-    common are looked at each for themselves. Of those that have, the fewest devices that are in all of them are to
-    blame, where no others are as few; each of these has two others at least, or the one other would do as well.
+    launches: what each device has found in each of them, of links alone. proven: devices that other checks of the
+    night have proven faulty.
+    A device that had its own numbers wrong, in a transfer or elsewhere, explains all of its copies. Copies that have no
+    device in common are looked at each for themselves. Of what is left of those that have, the fewest devices that are
+    in all of them are to blame, where no others are as few; each of these has two others at least, or the one other
+    would do as well. Where others are as few, those that would be to blame if nothing were known of any device.
     """
-    own = {device for seen in launches for device, one in seen.items() if any(_own(device, one))}
-    wrong = frozenset(frozenset(pair) for seen in launches for pair in _copies(seen) if own.isdisjoint(pair))
-    found = {device for together in _connected(wrong) for device in _explaining(together)}
-    return {device: sum(device in pair for pair in wrong) for device in sorted(found | own)}
+    own = {device for seen in launches for device, one in seen.items() if any(_own(device, one))} | {*proven}
+    wrong = frozenset(frozenset(pair) for seen in launches for pair in _copies(seen))
+    found = {device for together in _connected(wrong) for device in _beside(own, together)} - own
+    return {device: sum(device in pair for pair in wrong if device in found) for device in sorted(found | own)}
 
 
 def blamed(seen: Mapping[str, Verification], culprits: Collection[str], *, cut_off: bool = False) -> list[Blamed]:
@@ -63,14 +68,18 @@ def blamed(seen: Mapping[str, Verification], culprits: Collection[str], *, cut_o
     for ends, wrong in _copies(seen).items():
         found += [one for mismatch in wrong for one in _of_copy(mismatch, ends, culprits)]
     for_sure = {one.device for one in found if not one.doubtful}
+    own = [device for device, verification in seen.items() if any(_own(device, verification))]
+    known = [device for device in seen if device in culprits]
+    found_sums: list[Blamed] = []
     counted = sum(one.mismatches > 0 for one in seen.values())  # what was not kept may be a sum too
-    return found + [
-        Blamed(device, mismatch, doubtful=bool(found) or counted > 1 or cut_off)
-        for device, verification in seen.items()
-        if device not in for_sure
-        for mismatch in verification.kept
-        if mismatch.of_all
-    ]
+    for device, verification in seen.items():
+        others = own or ([] if device in culprits else known)
+        doubtful = bool(found or others) or counted > 1 or cut_off
+        culprit = others[0] if len(others) == 1 else None
+        if device not in for_sure:
+            sums = (one for one in verification.kept if one.of_all)
+            found_sums += [Blamed(device, one, doubtful=doubtful, culprit=culprit) for one in sums]
+    return found + found_sums
 
 
 def _own(device: str, verification: Verification) -> Iterator[Mismatch]:
@@ -109,6 +118,13 @@ def _connected(wrong: _Pairs) -> Iterator[_Pairs]:
             together |= near
             left -= near
         yield frozenset(together)
+
+
+def _beside(known: Collection[str], together: _Pairs) -> Iterator[str]:
+    """The fewest devices that explain what those that are known do not; where others are as few, as if none were."""
+    left = frozenset(pair for pair in together if pair.isdisjoint(known))
+    for part in _connected(left):
+        yield from _explaining(part) or _explaining(together) & frozenset[str]().union(*part)
 
 
 def _explaining(wrong: _Pairs) -> frozenset[str]:

@@ -70,7 +70,7 @@ def _wrong_bits(work: Work) -> Iterator[Reason]:
         if one.doubt:
             told = f"{where}: {what}; {one.doubt}; {again}; test them two by two"
             yield Reason(Verdict.UNKNOWN, told, Action.MONITOR)
-        elif _another_algorithm(mismatch):
+        elif another_algorithm(mismatch):
             yield Reason(
                 Verdict.UNKNOWN,
                 f"{where}: {what}, all of it within rounding: the library may have chosen another algorithm; {again}",
@@ -106,7 +106,7 @@ def _more(work: Work, workload: Workload, mismatches: int) -> Iterator[Reason]:
     unclear = work.unclear if workload is Workload.LINKS else 0
     if (more := mismatches - len(kept) - unclear) > 0:
         told = f"{TITLES[workload]}: {_counted(more, 'more mismatch', 'more mismatches')}, without details"
-        if kept and all(one.doubt or _another_algorithm(one.mismatch) for one in kept):
+        if kept and all(one.doubt or another_algorithm(one.mismatch) for one in kept):
             yield Reason(Verdict.UNKNOWN, f"{told}; those with details look alike", Action.MONITOR)
         else:
             yield Reason(Verdict.FAIL, told, Action.REPLACE)
@@ -124,7 +124,7 @@ def _seen(workload: Workload, mismatch: Mismatch) -> tuple[str, str]:
     return f"{mismatch.what}: {counted if mismatch.elements else 'found wrong, though no element differs'}", again
 
 
-def _another_algorithm(mismatch: Mismatch) -> bool:
+def another_algorithm(mismatch: Mismatch) -> bool:
     """Whether a mismatch looks like the library's choice: within rounding, in many elements, and again every time."""
     every_time = mismatch.wrong_again == mismatch.repeated
     return mismatch.beyond_rounding is False and every_time and mismatch.elements >= ALGORITHM_ELEMENTS

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from orchestrator.burn_in import blame, compare, verdict
+from orchestrator.burn_in import compare, verdict
 from orchestrator.burn_in.compare import Comparison, Sample
 from orchestrator.burn_in.known import Ahead, Planned, Told, Work, named
 from orchestrator.burn_in.served import Span
@@ -39,7 +39,7 @@ from orchestrator.merge.times import iso
 from orchestrator.merge.wrong_bits import Share, Uncounted
 from orchestrator.report.burn_in import BurnInReport, GpuBurnIn, PaceReport, ReasonReport
 from orchestrator.report.health import HealthReport
-from protocol.cell import Cell, Device, Workload
+from protocol.cell import Cell, Device
 from protocol.verification import Verification
 
 _UNASKED: Final = Attributed(None)
@@ -121,9 +121,7 @@ def burn_in(archive: Archive, evidence: Evidence, judged: HealthReport) -> BurnI
     )
     gpus = []
     seen = _seen(good, uncounted)
-    labels = {device.uuid: device.label for device in archive.stored.devices}
-    transfers = [found for cell, found in seen if cell.workload is Workload.LINKS]
-    accused = Accused(blame.culprits(transfers), labels)
+    accused = links.accused(seen, compared.deviations, archive.stored.devices)
     for device in archive.stored.devices:
         mine = [_share(one, device, accused) for one in good if device.uuid in one.cell.devices]
         work = _work(night, device, mine, tuple(wrong_bits.shares(uncounted, device, accused)))

@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from orchestrator.burn_in import blame
+from orchestrator.burn_in import blame, verdict
 from orchestrator.burn_in.blame import Blamed
+from orchestrator.burn_in.compare import Deviation
 from orchestrator.burn_in.plan import linked
 from orchestrator.configuration.naming import counted
 from orchestrator.configuration.resolved import StoredRun
@@ -44,6 +45,24 @@ def seen_by(cell: Cell, evidence: LaunchEvidence) -> dict[str, Verification]:
     """Device → what it has found in a launch with a result."""
     own = {} if evidence.verification is None else {cell.devices[0]: evidence.verification}
     return own | dict(evidence.others)
+
+
+def accused(
+    launches: Sequence[tuple[Cell, Mapping[str, Verification]]],
+    deviations: Iterable[Deviation],
+    devices: Iterable[Device],
+) -> Accused:
+    """Who explains the wrong copies of a night. launches: each with what its devices have found, of all checks.
+
+    What a device has wrong for sure where it works alone proves it faulty: the other end of its copies need not be.
+    """
+    transfers = [seen for cell, seen in launches if cell.workload is Workload.LINKS]
+    proven = {one.sample.device for one in deviations}
+    for cell, seen in launches:
+        if len(cell.devices) == 1:
+            sure = (device for device, one in seen.items() if not all(map(verdict.another_algorithm, one.kept)))
+            proven.update(sure)
+    return Accused(blame.culprits(transfers, proven), {device.uuid: device.label for device in devices})
 
 
 def attributed(
@@ -123,13 +142,15 @@ def _doubt(one: Blamed, accused: Accused, *, cut_off: bool) -> str:
         return ""
     if one.culprit is not None:
         told = _fault_of(one.culprit, accused)
+        if one.ends is None:
+            return f"{told}; but a wrong sum does not tell from whom it has that, so this one is not cleared"
         return f"{told}; but a wrong copy does not tell at which end, so this one is not cleared"
     when = "were wrong too, or not looked at yet" if cut_off else "were wrong too"
-    return f"sums or copies of others {when}, so it may be one of them, or what lies between"
+    return f"sums, copies or numbers of others {when}, so it may be one of them, or what lies between"
 
 
 def _fault_of(culprit: str, accused: Accused) -> str:
-    """Whose fault a copy probably is, and why."""
+    """Whose fault a copy or a sum probably is, and why."""
     why = "which had numbers wrong without any other device"
     if others := accused.culprits[culprit]:
         why = f"whose copies with {counted(others, 'device')} were wrong, or of a way that these copies share"

@@ -32,9 +32,9 @@ def seen(devices: tuple[str, ...], *wrong: tuple[str, str]) -> dict[str, Verific
     }
 
 
-def night(*launches: Mapping[str, Verification]) -> list[Blamed]:
-    """What counts against whom in all launches of a night."""
-    culprits = blame.culprits(launches)
+def night(*launches: Mapping[str, Verification], proven: str = "") -> list[Blamed]:
+    """What counts against whom in all launches of a night. proven: devices that other checks found faulty."""
+    culprits = blame.culprits(launches, proven)
     return [one for launch in launches for one in blamed(launch, culprits)]
 
 
@@ -204,3 +204,56 @@ def test_a_sum_beside_what_another_one_did_not_keep_is_left_open() -> None:
     found = seen(DEVICES, ("a", SUM))
     found["b"] = msgspec.structs.replace(found["b"], mismatches=3)
     assert [(one.device, one.doubtful) for one in night(found)] == [("a", True)]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "proven", "fail", "unknown"),
+    [
+        # the other end of a link
+        (("ab",), "a", "a", "b"),
+        (("ba",), "a", "a", "b"),
+        (("ab",), "c", "ab", ""),
+        (("ab",), "ab", "ab", ""),
+        # nothing is left that needs another one
+        (("ab", "ac"), "bc", "bc", "a"),
+        # of what is left the fewest, and where others are as few, as if nothing were known
+        (("ab", "bc", "cd", "da"), "a", "ac", "bd"),
+        (("ab", "bc", "cd"), "b", "bcd", "a"),
+        (("ab", "ac"), "b", "ab", "c"),
+    ],
+)
+def test_a_device_that_another_check_has_proven_faulty_explains_its_copies(
+    wrong: Sequence[str], proven: str, fail: str, unknown: str
+) -> None:
+    """It is known which of the two it is: the other one is left open, and never FAIL for that copy alone."""
+    found = night(*(seen(EIGHT, (one, other)) for one, other in wrong), proven=proven)
+    assert (guilty(found), doubtful(found)) == ({*fail}, {*unknown})
+
+
+@given(nights(), st.sets(st.sampled_from(EIGHT)))
+def test_a_wrong_copy_is_of_its_culprit_or_of_both_whatever_is_proven(
+    launches: list[dict[str, Verification]], proven: set[str]
+) -> None:
+    """It is never doubtful at both ends, and a proven device is always among the culprits."""
+    culprits = blame.culprits(launches, proven)
+    for launch in launches:
+        for one in blamed(launch, culprits):
+            if one.ends is not None:
+                assert one.link or one.culprit in one.ends
+                assert one.doubtful == (not one.link and one.device != one.culprit)
+    assert proven <= {*culprits}
+
+
+@pytest.mark.parametrize(("proven", "culprit"), [("b", "b"), ("bc", None)])
+def test_a_sum_beside_a_device_that_is_proven_faulty_is_left_open(proven: str, culprit: str | None) -> None:
+    """What that one gave to it may be wrong: it is named where there is one alone."""
+    (one,) = night(seen(DEVICES, ("a", SUM)), proven=proven)
+    assert (one.device, one.doubtful, one.culprit) == ("a", True, culprit)
+    (one,) = night(seen(DEVICES, ("a", SUM)), proven="a")
+    assert (one.doubtful, one.culprit) == (False, None)
+
+
+def test_sums_beside_numbers_that_were_wrong_before_are_said_to_be_of_that_device() -> None:
+    """In that launch; that device has its own numbers against it."""
+    found = night(seen(DEVICES, ("b", OWN), ("a", SUM), ("b", SUM)), proven="c")
+    assert [(one.device, one.doubtful, one.culprit) for one in found] == [("b", False, None), ("a", True, "b")]

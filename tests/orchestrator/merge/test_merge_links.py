@@ -146,12 +146,9 @@ def test_a_device_that_errs_now_and_then_is_told_from_its_links(tmp_path: Path) 
 
 
 def test_a_device_whose_own_numbers_were_wrong_explains_a_copy_of_another_launch(tmp_path: Path) -> None:
-    """It fails, with why; the other end is told whose fault it probably is. What is no transfer explains none."""
+    """It fails, with why; the other end is told whose fault it probably is."""
     night = Night(tmp_path, DEVICES)
-    cells = night.stored.plan.cells
-    cell = next(cell for cell in cells if cell.workload is Workload.LINKS)
-    soak = next(cell for cell in cells if cell.workload is Workload.SOAK and cell.devices == (SECOND,))
-    night.measured(soak, verification=found(soak, mismatch(None)))
+    cell = next(cell for cell in night.stored.plan.cells if cell.workload is Workload.LINKS)
     for number, sender in enumerate((SECOND, None)):
         others = {SECOND: found(cell), THIRD: found(cell)}
         night.measured(cell, number=number, verification=found(cell, mismatch(sender)), others=others)
@@ -165,6 +162,39 @@ def test_a_device_whose_own_numbers_were_wrong_explains_a_copy_of_another_launch
     assert f"{why}; but a wrong copy does not tell at which end, so this one is not cleared" in second
     assert "FAIL: transfers" not in second
     assert "transfers" not in third.replace("transfers between devices of peers", "")
+
+
+ALGORITHM = {"elements": 1000, "wrong_again": 10, "beyond_rounding": False}
+
+
+@pytest.mark.parametrize("workload", [Workload.SOAK, Workload.MEMORY, Workload.TRUTH])
+@pytest.mark.parametrize(("changes", "proven"), [({}, True), (ALGORITHM, False)])
+def test_a_device_that_another_check_has_proven_faulty_explains_a_copy(
+    tmp_path: Path, workload: Workload, changes: dict[str, object], *, proven: bool
+) -> None:
+    """Its partner is not taken out of service for it. What may be another algorithm proves nothing."""
+    night = Night(tmp_path, DEVICES)
+    cells = night.stored.plan.cells
+    alone = next(cell for cell in cells if cell.workload is workload and cell.devices == (FIRST,))
+    night.measured(alone, verification=found(alone, findings.mismatch(**changes)))
+    cell = next(cell for cell in cells if cell.workload is Workload.LINKS)
+    others = {SECOND: found(cell, mismatch(FIRST)), THIRD: found(cell)}
+    night.measured(cell, verification=found(cell), others=others)
+    night.finish()
+    report = night.report().burn_in
+    assert report is not None
+    assert [gpu.verdict == "FAIL" for gpu in report.gpus] == [True, not proven, False]
+    why = "probably the fault of GPU 0, which had numbers wrong without any other device"
+    assert (f"{why}; but a wrong copy does not" in reasons(report.gpus[1])) == proven
+
+
+def test_a_sum_beside_wrong_numbers_of_another_device_names_it(tmp_path: Path) -> None:
+    """Its own numbers were wrong before they were added: that explains the sums, and no copy of others does."""
+    total = msgspec.structs.replace(mismatch(None, of_all=True), what="sum over all devices")
+    first, second, _ = a_night(tmp_path, {FIRST: (total,), SECOND: (mismatch(None), total)}).gpus
+    assert (first.verdict, second.verdict) == (Verdict.UNKNOWN, Verdict.FAIL)
+    why = "probably the fault of GPU 1, which had numbers wrong without any other device; but a wrong sum does not"
+    assert why in reasons(first)
 
 
 def test_what_receivers_did_not_keep_is_left_open(tmp_path: Path) -> None:
@@ -200,7 +230,7 @@ def test_a_sum_that_is_wrong_beside_copies_of_others_is_left_open(tmp_path: Path
     first, second, third = night.gpus
     assert (first.verdict, second.verdict, third.verdict) == (Verdict.FAIL, Verdict.FAIL, Verdict.UNKNOWN)
     assert "UNKNOWN: transfers between devices in fp32, round 1" in reasons(third)
-    assert "sums or copies of others were wrong too, so it may be one of them" in reasons(third)
+    assert "sums, copies or numbers of others were wrong too, so it may be one of them" in reasons(third)
     assert "FAIL" not in reasons(third)
     assert "which may be its own" not in reasons(third)
     assert third.checks[0].error_bound is None
