@@ -126,6 +126,7 @@ class Work:
     what makes up for what it lacks. idle: when it was not at work, for long. planned: its cells. beside: who else
     computed on it, for each launch beside others.
     wrong: mismatches that were kept. unclear: how many more may be its own, or follow from what others had wrong.
+    unread: launches of which nobody can see whether they found anything wrong, and why, in words.
     deviations: of its launches from the majority. undecided: cells in which GPUs disagree without one, in words.
     failures: launches without a result, in words; without_file: those that had one, which is lost; made_up: those that
     another one of the same round made up for, but that are a finding all the same. paces: kind of rate → what it says.
@@ -143,6 +144,7 @@ class Work:
     beside: tuple[str, ...] = ()
     wrong: tuple[Wrong, ...] = ()
     unclear: int = 0
+    unread: tuple[str, ...] = ()
     deviations: tuple[Deviation, ...] = ()
     undecided: tuple[str, ...] = ()
     failures: tuple[str, ...] = ()

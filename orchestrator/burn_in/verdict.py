@@ -105,7 +105,8 @@ def _more(work: Work, workload: Workload, mismatches: int) -> Iterator[Reason]:
     kept = [one for one in work.wrong if one.workload is workload]
     unclear = work.unclear if workload is Workload.LINKS else 0
     if (more := mismatches - len(kept) - unclear) > 0:
-        told = f"{TITLES[workload]}: {_counted(more, 'more mismatch', 'more mismatches')}, without details"
+        other = "more " if kept or unclear else ""
+        told = f"{TITLES[workload]}: {_counted(more, f'{other}mismatch', f'{other}mismatches')}, without details"
         if kept and all(one.doubt or another_algorithm(one.mismatch) for one in kept):
             yield Reason(Verdict.UNKNOWN, f"{told}; those with details look alike", Action.MONITOR)
         else:
@@ -163,6 +164,10 @@ def _gaps(work: Work) -> Iterator[Reason]:
     memory = work.tallies.get(Workload.MEMORY, Tally())
     if memory.checks and (told := memory_share.lacking(memory.covered)):
         yield Reason(Verdict.UNKNOWN, told, Action.MONITOR)
+    if work.unread:
+        counted = _counted(len(work.unread), "launch", "launches")
+        told = f"whether {counted} without a result found wrong bits cannot be read here: {work.unread[0]}"
+        yield Reason(Verdict.UNKNOWN, told)
     for text in work.undecided:
         yield Reason(Verdict.UNKNOWN, text)
     for text in work.failures:

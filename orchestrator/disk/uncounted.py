@@ -23,6 +23,8 @@ from protocol.verification import KEPT_MISMATCHES, Mismatch, Seen, Verification
 CAP_BYTES: Final = 1 << 20
 """Each of 16 mismatches is written two or three times, with 16 elements each: 100 kB."""
 _LONGEST_NS: Final = 366 * 86_400 * 10**9
+UNREAD: Final = "what it found wrong"
+"""Of a launch whose folder cannot be entered: named as not tested, with why."""
 _SEEN: Final = msgspec.json.Decoder(Seen)
 
 
@@ -37,18 +39,26 @@ def verified(archive: Archive, attempt: Attempt, devices: tuple[str, ...]) -> di
             return {} if result.verification is None else {devices[0]: result.verification, **result.others}
     folder = archive.folder(attempt)
     seen = {device: _seen(folder.of_rank(rank), attempt, devices) for rank, device in enumerate(devices)}
-    return seen if any(one.mismatches for one in seen.values()) else {}
+    return seen if any(one.mismatches or one.not_tested for one in seen.values()) else {}
 
 
 def _seen(paths: LaunchPaths, attempt: Attempt, devices: tuple[str, ...]) -> Verification:
-    """From the file of one process. It is made for a mismatch alone: without a line that is whole, one is in it."""
+    """From the file of one process. It is made for a mismatch alone: without a line that is whole, one is in it.
+
+    Where nobody can see whether it was made, UNREAD is not tested.
+    """
     lines: list[bytes] = []
     try:
         lines = bounded.read(paths.mismatches, cap_bytes=CAP_BYTES).split(b"\n")
     except FileNotFoundError:
         return Verification(key=(), method="", checks=0)
     except OSError:  # somebody else's, too large, damaged: it hides what it holds, not that there is something
-        pass
+        try:
+            paths.mismatches.lstat()
+        except FileNotFoundError:
+            return Verification(key=(), method="", checks=0)
+        except OSError as error:  # a folder that cannot be entered, or none
+            return Verification(key=(), method="", checks=0, not_tested={UNREAD: error.strerror or str(error)})
     kept: dict[int, Mismatch] = {one.at: one.mismatch for one in _whole(lines, attempt, devices)}
     found = tuple(kept[at] for at in sorted(kept))
     return Verification(key=(), method="", checks=0, mismatches=len(found) or 1, kept=found)

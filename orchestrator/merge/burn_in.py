@@ -177,6 +177,7 @@ def _work(night: _Night, device: Device, mine: Sequence[_Good], beside: Sequence
             *(wrong for share in beside for wrong in share.wrong),
         ),
         unclear=sum(one.found.unclear for one in mine) + sum(share.unclear for share in beside),
+        unread=tuple(wrong_bits.unread(night.uncounted, device)),
         deviations=tuple(one for one in compared.deviations if one.sample.device == device.uuid),
         undecided=tuple(compare.undecided(device.uuid, compared)),
         failures=(*lost_launches.failures(night.lost, night.done, device), *_skipped(archive, device)),

@@ -14,6 +14,7 @@ from orchestrator.burn_in.compare import Sample
 from orchestrator.burn_in.known import Wrong, named
 from orchestrator.disk.archive import Archive, Attempt
 from orchestrator.disk.evidence import Evidence
+from orchestrator.disk.uncounted import UNREAD
 from orchestrator.merge import links
 from orchestrator.merge.links import Accused, Attributed
 from orchestrator.merge.times import iso
@@ -79,6 +80,14 @@ def wrong(attempt: Attempt, cell: Cell, found: Attributed) -> Iterator[Wrong]:
     for mismatch, doubt in zip(kept, found.doubts, strict=True):
         at = iso(attempt.segment.at(mismatch.at_ns))
         yield Wrong(cell.workload, cell.precision, attempt.start.round, at, mismatch, doubt)
+
+
+def unread(launches: Iterable[Uncounted], device: Device) -> Iterator[str]:
+    """Those of a device of which nobody can see here whether they found anything wrong, and why."""
+    for one in launches:
+        found = one.seen.get(device.uuid)
+        if found is not None and (why := found.not_tested.get(UNREAD)) and one.cut_off:
+            yield f"{named(one.cell)}, round {one.attempt.start.round + 1}, {iso(one.attempt.started)}: {why}"
 
 
 def samples(launches: Iterable[tuple[Attempt, Cell, Verification | None]]) -> Iterator[Sample]:

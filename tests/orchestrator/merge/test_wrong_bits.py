@@ -224,7 +224,7 @@ def test_what_cannot_be_read_in_its_place_hides_no_wrong_bits(tmp_path: Path, ma
 
     second = Lost(tmp_path, lose).told.gpus[1]
     assert second.verdict is Verdict.FAIL
-    assert "1 more mismatch" in reason(second)
+    assert "products: 1 mismatch, without details" in reason(second)
 
 
 def test_a_launch_that_saw_nothing_wrong_has_no_such_file(tmp_path: Path) -> None:
