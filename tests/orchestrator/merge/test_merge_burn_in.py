@@ -257,7 +257,7 @@ def test_a_check_that_was_skipped_is_unknown_on_every_device(tmp_path: Path) -> 
 
 def test_bits_at_another_batch_size_are_not_compared(tmp_path: Path) -> None:
     """A replay for which there was too little memory went on at half the size: other bits, and no fault of the GPU."""
-    night = Night(tmp_path, gpus(3), "10m")
+    night = Night(tmp_path, gpus(3), "1h")
     night.work()
     uuid = night.stored.devices[2].uuid
     cell = next(one for one in night.stored.plan.cells if one.workload is Workload.REPLAY and one.devices == (uuid,))
