@@ -7,9 +7,9 @@
 The key names everything that may change the bits of a correct product: the model of the GPU, the driver, the libraries,
 and the batch size.
 Launches are compared within a key alone, so that another algorithm is no fault. Where no output is given by more than
-half of the GPUs of a key, somebody is wrong and comparing cannot tell who: nothing is claimed of any of them. But that
-a GPU has no usual bits is its own contradiction: where all others give the same, and enough of such GPUs did too, they
-are right. So whoever always gives the same is only ever outvoted by more than half of all GPUs.
+half of the GPUs of a key, somebody is wrong and comparing cannot tell who: nothing is claimed of any of them. But a GPU
+that has no usual bits contradicts itself: where all others usually give the same, and more than half of all GPUs gave
+it at least once, that is right. So whoever always gives the same is only ever outvoted by more than half of all GPUs.
 """
 
 from collections import Counter, defaultdict
