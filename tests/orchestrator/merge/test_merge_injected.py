@@ -95,7 +95,7 @@ def test_a_slowed_device_is_found_by_its_rates(
     tmp_path: Path, devices: tuple[Device, ...], rate: Callable[[int, float], float], found: bool, words: str
 ) -> None:
     """Or not, and then what the rates said."""
-    night = Tainted(tmp_path, devices, "10m", {"slow_percent": 11.0})
+    night = Tainted(tmp_path, devices, "1h", {"slow_percent": 11.0})
     night.work(rate=rate)
     fault = outcome(night)
     assert fault.found is found
