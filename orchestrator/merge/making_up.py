@@ -10,8 +10,9 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from orchestrator.burn_in import levels, room
-from orchestrator.burn_in.asked import written
+from orchestrator.burn_in.asked import LONGEST_S, written
 from orchestrator.burn_in.known import Ahead
+from orchestrator.configuration.resolved import BurnIn
 from orchestrator.disk.archive import Archive
 from orchestrator.merge import loads
 from orchestrator.merge.lost_launches import Lost
@@ -27,12 +28,24 @@ def ahead(archive: Archive, at_work: Mapping[str, loads.Work]) -> Mapping[str, A
     assert asked is not None
     so_far = loads.served_of(archive, at_work)
     over = finished is not None and not finished.interrupted and not finished.broken and not so_far.short
-    least_s = room.least_s(stored.plan, stored.configuration, stored.devices, levels.load())
-    least = written(least_s if least_s > asked.duration_s else LONGER * asked.duration_s)
+    least = _least(archive, asked)
     return {
         device.uuid: Ahead(0.0 if over else so_far.left_s, loads.launch_s(archive, device), least)
         for device in stored.devices
     }
+
+
+def _least(archive: Archive, asked: BurnIn) -> str:
+    """What to ask a new burn-in for, with its level: a longer one may mean another. No more than there can be.
+
+    A level that the table has no more has no estimate, and nobody can ask for it: the run is older than the table.
+    """
+    stored, table = archive.stored, levels.load()
+    longer_s = LONGER * asked.duration_s
+    if asked.level not in table.levels:
+        return written(min(longer_s, LONGEST_S))
+    least_s = room.least_s(stored.plan, stored.configuration, stored.devices, table)
+    return f"{written(min(least_s if least_s > asked.duration_s else longer_s, LONGEST_S))} --level {asked.level}"
 
 
 def untried(archive: Archive, lost: Iterable[Lost], done: Collection[tuple[str, int]]) -> frozenset[str]:

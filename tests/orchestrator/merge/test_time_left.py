@@ -7,17 +7,20 @@ import msgspec
 import pytest
 
 from orchestrator import run
+from orchestrator.burn_in import asked
+from orchestrator.burn_in.known import named
 from orchestrator.configuration.resolved import Configuration, Isolation
 from orchestrator.deciding import recovery
 from orchestrator.deciding.budget import CLOSING_S, PATIENCE_S, Budget
 from orchestrator.deciding.slots import SlotStatus
 from orchestrator.disk import coherence, journal, reporting, unfinished
+from orchestrator.disk.archive import assemble
 from orchestrator.disk.journal import Journal
 from orchestrator.disk.records import Added, Dropped, Segment
 from orchestrator.health.judges import Action
 from orchestrator.loop import Loop
 from orchestrator.machine import host
-from orchestrator.merge import loads
+from orchestrator.merge import loads, making_up
 from orchestrator.processes.link import Link
 from orchestrator.processes.signals import StopSignals
 from orchestrator.surroundings import Surroundings
@@ -168,8 +171,30 @@ def test_nobody_goes_on_with_what_is_left_where_no_launch_fits_into_that(
     assert found.short is goes_on
     assert bool(left(night)) is goes_on
     told = [one for one in of_the_first(night).reasons if "at work for" in one.text]
-    assert told[0].text.endswith("no room for what it lacks: begin again, with at least 20m")  # six cells had no launch
+    assert told[0].text.endswith(
+        "no room for what it lacks: begin again, with at least 20m --level quick"
+    )  # six cells had no launch
     assert {one.action for one in of_the_first(night).reasons} == {Action.AGAIN}
+
+
+def test_a_new_burn_in_is_no_longer_than_the_longest_and_of_the_same_level(tmp_path: Path) -> None:
+    """As the command line takes it; a level that the table has no more cannot be asked for."""
+    night = Night(tmp_path, cpus(2), "30s")
+    configuration = night.stored.configuration
+    assert configuration.burn_in is not None
+
+    def least(**changes: object) -> str:
+        other = msgspec.structs.replace(configuration.burn_in, **changes)
+        stored = msgspec.structs.replace(
+            night.stored, configuration=msgspec.structs.replace(configuration, burn_in=other)
+        )
+        archive = assemble(stored, night.paths, tuple(journal.read(night.paths.journal)))
+        work: dict[str, loads.Work] = {device.uuid: {} for device in stored.devices}
+        return making_up.ahead(archive, work)["cpu:0"].least
+
+    assert least(duration_s=8 * 86_400.0, level="full") == "336h --level full"
+    assert asked.seconds("336h") == asked.LONGEST_S
+    assert least(duration_s=600.0, level="of an older version") == "20m"
 
 
 class Importing(Night):
@@ -205,7 +230,9 @@ def test_a_night_that_has_its_time_and_lacks_a_cell_begins_again(tmp_path: Path)
     found = reporting.served(night.paths, night.stored)
     assert (found.short, found.left_s > 10, left(night)) == (False, True, 0)
     (reason,) = of_the_first(night).reasons
-    assert reason.text.endswith("never came to an end: no launch of it has a result; begin again, with at least 20m")
+    assert reason.text.endswith(
+        "never came to an end: no launch of it has a result; begin again, with at least 20m --level quick"
+    )
     assert reason.action is Action.AGAIN
 
 
