@@ -86,7 +86,7 @@ def served_of(archive: Archive, at_work: Mapping[str, Work]) -> Served:
 
 
 def launch_s(archive: Archive, device: Device) -> float:
-    """What a launch of a device took in this run, its start included, as most did.
+    """What a launch of a device took in this run, its start included, as most did, or one that was cut off, so far.
 
     Never less than the estimate of the shortest one: by that `resume` decides what it begins (deciding/budget.py).
     """
@@ -102,7 +102,16 @@ def launch_s(archive: Archive, device: Device) -> float:
         ]
         or [0.0]
     )
-    return max(seen_s, least_s)
+    return max(seen_s, least_s, _unfinished_s(archive, device))
+
+
+def _unfinished_s(archive: Archive, device: Device) -> float:
+    """The longest launch that was cut off at work, of cells that have no result yet: they take at least so long."""
+    asked = archive.stored.configuration.burn_in
+    assert asked is not None
+    done = {attempt.start.cell for attempt in archive.attempts if attempt.promised}
+    stopped = lost_launches.cut_off(archive, lost_launches.lost(archive, asked), device)
+    return max((one.lasted_ms / 1000 for one in stopped if one.lasted_ms and one.start.cell not in done), default=0.0)
 
 
 def halts(archive: Archive) -> Mapping[Segment, tuple[Span, ...]]:

@@ -197,6 +197,20 @@ def test_a_new_burn_in_is_no_longer_than_the_longest_and_of_the_same_level(tmp_p
     assert least(duration_s=600.0, level="of an older version") == "20m"
 
 
+def test_a_cell_that_was_cut_off_takes_at_least_as_long_as_it_was_seen_to(tmp_path: Path) -> None:
+    """Until it has a result: no promise is made from the median of others, which are shorter."""
+    night = a_night(tmp_path)
+    night.work(last=1)
+    stopped = next(one for one in night.stored.plan.cells if one.workload is Workload.REPLAY)
+    assert stopped.devices == ("cpu:0",)
+    night.failed(stopped, Category.STOPPED, phase=Phase.MEASURE, message="asked to stop", lasted_s=18.0)
+    first, second = night.stored.devices
+    assert loads.launch_s(night.archive(), first) == pytest.approx(18)
+    assert loads.launch_s(night.archive(), second) < 6
+    night.measured(stopped, number=1, forward_ms=100.0, blocks=3, iterations=10, verification=sound(stopped))
+    assert loads.launch_s(night.archive(), first) < 6
+
+
 class Importing(Night):
     """One whose launches are expected to import for seconds each."""
 
