@@ -42,8 +42,8 @@ def launch(
     injection: Injection | None = None,
     memory_format: MemoryFormat = MemoryFormat.CONTIGUOUS,
 ) -> Result:
-    """One step to warm up, the first of the reference; then whole replays."""
-    measurement = msgspec.structs.replace(SHORT, warm_up_iterations=1, iterations=replays * STEPS)
+    """One step to warm up, the first of the reference; then whole replays, with time to repeat them."""
+    measurement = msgspec.structs.replace(SHORT, warm_up_iterations=1, iterations=replays * STEPS, max_s=60)
     assign = assignment(
         model,
         Workload.REPLAY,
@@ -178,11 +178,12 @@ def test_steps_behind_a_mismatch_are_not_compared(tmp_path: Path) -> None:
     assert healthy.checks - struck.checks == STEPS - 1 - step
 
 
-def test_repetitions_take_no_longer_than_there_is_time(tmp_path: Path) -> None:
-    """Without any, the replay is repeated once."""
-    measurement = msgspec.structs.replace(SHORT, warm_up_iterations=1, iterations=2 * STEPS)
+@pytest.mark.parametrize(("deadline_s", "cell_s"), [(0, 60.0), (60, 0.0)])
+def test_repetitions_take_no_longer_than_there_is_time(tmp_path: Path, deadline_s: float, cell_s: float) -> None:
+    """Of its phase, and of its cell: one that takes many times as long hangs. Without any it is repeated once."""
+    measurement = msgspec.structs.replace(SHORT, warm_up_iterations=1, iterations=2 * STEPS, max_s=cell_s)
     assign = assignment(LSTM, Workload.REPLAY, tmp_path, measurement=measurement)
-    deadlines = msgspec.structs.replace(assign.deadlines, measure=0)
+    deadlines = msgspec.structs.replace(assign.deadlines, measure=deadline_s)
     found = verified(run_here(msgspec.structs.replace(assign, deadlines=deadlines, injection=STUCK)))
     assert (found.kept[0].repeated, found.kept[0].wrong_again) == (1, 1)
 

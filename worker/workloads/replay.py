@@ -167,8 +167,10 @@ class Replays:
         self._phase, self._done = Phase.WARM_UP, 0
         self._checks = 0
         self._kept = Kept(stage)
-        self._left_s = min(assign.deadlines.warm_up, assign.deadlines.measure) / 2
-        """For repetitions, which no measurement counts with: half of what a phase may take beyond it."""
+        phase_s = min(assign.deadlines.warm_up, assign.deadlines.measure)
+        self._left_s = min(phase_s / 2, assign.measurement.max_s)
+        """For repetitions, which no measurement counts with: half of what a phase may take beyond it, and no longer
+        than is measured. What lasts three times as long when the run ends hung (merge/lost_launches.py)."""
 
     def work(self) -> Work:
         """What is measured; at least two replays, the second of which can be compared."""
