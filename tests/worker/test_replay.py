@@ -1,6 +1,8 @@
 """Replays of training steps on the CPU: the same bits every time, and a flipped one is found where it was flipped."""
 
+import itertools
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -13,7 +15,7 @@ from protocol.cell import MemoryFormat, ModelSpec, Precision, Sizes, SizeUnit, W
 from protocol.messages import Outcome
 from protocol.result import Result
 from protocol.verification import Injection, Verification
-from tests.fakes.assignments import BERT, LSTM, RESNET, SHORT, STYLEGAN2, UNET, assignment, run_here
+from tests.fakes.assignments import BERT, LSTM, RESNET, SHORT, STYLEGAN2, UNET, Listener, assignment, run_here
 from worker.errors import NotFiniteError, UnsuitableModelError
 from worker.models import lstm
 from worker.models.base import Batch, Objective
@@ -41,6 +43,7 @@ def launch(
     seed: int = 3,
     injection: Injection | None = None,
     memory_format: MemoryFormat = MemoryFormat.CONTIGUOUS,
+    listener: Listener | None = None,
 ) -> Result:
     """One step to warm up, the first of the reference; then whole replays, with time to repeat them."""
     measurement = msgspec.structs.replace(SHORT, warm_up_iterations=1, iterations=replays * STEPS, max_s=60)
@@ -54,7 +57,7 @@ def launch(
         memory_format=memory_format,
     )
     cell = msgspec.structs.replace(assign.cell, seed=seed)
-    return run_here(msgspec.structs.replace(assign, cell=cell, injection=injection))
+    return run_here(msgspec.structs.replace(assign, cell=cell, injection=injection), listener)
 
 
 def verified(result: Result) -> Verification:
@@ -270,10 +273,50 @@ def test_a_replay_is_deterministic_and_leaves_no_trace(tmp_path: Path) -> None:
 
 def test_nothing_is_learned_from_losses_that_are_no_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A model that diverges gives NaN again and again, on sound GPUs and on broken ones."""
-    honest = lstm.loss
+    honest, listener = lstm.loss, Listener()
     monkeypatch.setattr(lstm, "loss", lambda module, batch: honest(module, batch) * float("nan"))
     with pytest.raises(NotFiniteError, match="nan"):
-        launch(LSTM, tmp_path)
+        launch(LSTM, tmp_path, listener=listener)
+    assert listener.seen == []
+
+
+def recorded(monkeypatch: pytest.MonkeyPatch, change: Callable[[int, torch.Tensor], torch.Tensor]) -> None:
+    """Each loss is recorded as `change` gives it, by how many were before in the launch."""
+    honest, before = Recorder.record, itertools.count()
+    monkeypatch.setattr(Recorder, "record", lambda self, loss: honest(self, change(next(before), loss)))
+
+
+@pytest.mark.parametrize(("at", "step", "phase"), [(0, 0, ", while warming up"), (1 + 3, 3, "")])
+def test_a_loss_that_is_no_number_once_in_the_first_replay_is_a_mismatch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int, step: int, phase: str
+) -> None:
+    """It is on the disk before it is looked at closer, and all others are held against the replay made again."""
+    healthy, listener = verified(launch(LSTM, tmp_path)), Listener()
+    recorded(monkeypatch, lambda before, loss: loss * float("nan") if before == at else loss)
+    found = verified(launch(LSTM, tmp_path, listener=listener))
+    assert (found.digests, found.losses) == (healthy.digests, healthy.losses)
+    assert (found.mismatches, len(found.kept)) == (1, 1)
+    loss = float.fromhex(healthy.losses[step])
+    told = f"step {step} of a replay: 0 of 11 gradients differ, a loss of nan, not {loss}{phase}"
+    assert (found.kept[0].what, found.kept[0].wrong_again, found.kept[0].repeated) == (told, 0, 10)
+    assert [one.mismatch.repeated for one in listener.seen] == [0, 10]
+
+
+def test_nothing_is_held_against_steps_behind_a_mismatch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the first whole replay too, of which one step was known before: the next one says what the others give."""
+    healthy = verified(launch(LSTM, tmp_path))
+    recorded(monkeypatch, lambda before, loss: loss * 2 if before in {1, 2} else loss)
+    found = verified(launch(LSTM, tmp_path))
+    assert (found.mismatches, found.losses) == (1, healthy.losses)
+
+
+def test_losses_that_are_never_numbers_nor_alike_are_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is kept, though there is nothing that others could be held against."""
+    listener = Listener()
+    recorded(monkeypatch, lambda before, loss: loss * float("-inf" if before == 0 else "inf"))
+    with pytest.raises(NotFiniteError, match="inf"):
+        launch(LSTM, tmp_path, listener=listener)
+    assert [one.mismatch.repeated for one in listener.seen] == [0, 10]
 
 
 def test_what_cannot_be_replayed_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

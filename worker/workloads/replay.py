@@ -8,6 +8,9 @@ each step gives: its losses and digests go to the parent, which holds them again
 rounds. All later replays are held against it here. An iteration is a step, a block a replay; what is kept of a step
 stays on the device until the block is over.
 
+A first replay with a loss that is no number is made again: where the second gives it too, to the last bit, the model
+diverges, which is no fault of the GPU. Else the first was wrong: a mismatch, and the second says what each step gives.
+
 A step that differs is a mismatch. The steps behind it began with other weights, so that they say nothing and are not
 compared. Its elements are gradients: the number of the parameter as their offset, their digests as the bits. How many
 bits differ is not known (0), and gradients are gone before they could be read again: `same_when_read_again` is always
@@ -18,6 +21,7 @@ not tested. torch is asked strictly, because asked to warn alone it keeps the fo
 deterministic (aten/native/transformers/cuda/attention_backward.cu).
 """
 
+import math
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -58,7 +62,7 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
     """Replay training steps of the cell. A mismatch is a finding, not a failure.
 
     Raises UnsuitableModelError in fp16, and for a model whose code does a whole step; NotFiniteError when a loss of the
-    first replay is NaN or infinite.
+    first replay is NaN or infinite, and is so again.
     """
     os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # read with the first product: the same bits each time
     os.environ.setdefault("TRITON_CACHE_DIR", str(Path(assign.cache_folder) / "triton"))
@@ -188,18 +192,19 @@ class Replays:
             self._phase, self._done = self._stage.phase, 0
         outcomes = self._recorder.outcomes()
         known = min(len(outcomes), len(self._expected))
-        compared = list(zip(outcomes[:known], self._expected[:known], strict=True))
-        wrong = next((at for at, (found, expected) in enumerate(compared) if found != expected), None)
+        wrong = self._differs(outcomes)
+        if wrong is None and len(outcomes) > known:
+            self._expected += self._first(outcomes)[known:]
+            wrong = self._differs(outcomes)
         if wrong is None:
-            self._checks += len(compared)
-            self._expected += outcomes[len(compared) :]
-            finite.total({f"step {at}": outcome.loss for at, outcome in enumerate(self._expected)})
+            self._checks += known
         else:
             self._checks += wrong + 1
             phase = "" if self._phase is Phase.MEASURE else ", while warming up"
             at = self._kept.seen(f"step {wrong} of a replay{phase}", self._done + wrong)
             if at is not None:
                 self._kept.examined(at, self._examined(wrong, outcomes[wrong], phase))
+        finite.total({f"step {at}": outcome.loss for at, outcome in enumerate(self._expected)})
         self._done += len(outcomes)
 
     def verification(self, key: tuple[str, ...], operations: float, not_tested: dict[str, str]) -> Verification:
@@ -220,6 +225,16 @@ class Replays:
     def loss(self) -> float:
         """Of the last step of a replay, as it must be."""
         return self._expected[-1].loss
+
+    def _first(self, outcomes: list[Outcome]) -> list[Outcome]:
+        """What others are held against: these, made again where a loss that nothing was held against is no number."""
+        new = outcomes[len(self._expected) :]
+        return outcomes if all(math.isfinite(one.loss) for one in new) else self._made_again(len(outcomes))
+
+    def _differs(self, outcomes: list[Outcome]) -> int | None:
+        """The first step that is not as expected, of those that are known."""
+        pairs = enumerate(zip(outcomes, self._expected, strict=False))
+        return next((at for at, (found, expected) in pairs if found != expected), None)
 
     def _recorded(self) -> None:
         """A backward pass, and what is kept of it."""
@@ -250,13 +265,17 @@ class Replays:
         wrong: list[bool] = []
         while len(wrong) < REPETITIONS and (self._left_s > 0 or not wrong):
             begin = time.monotonic()
-            self.begin()
-            for _ in range((step + 1) * len(self._parts)):
-                for one in self._steps.values():
-                    one()
-            wrong.append(self._recorder.outcomes() != self._expected[: step + 1])
+            wrong.append(self._made_again(step + 1) != self._expected[: step + 1])
             self._left_s -= time.monotonic() - begin
         return wrong
+
+    def _made_again(self, steps: int) -> list[Outcome]:
+        """The first steps of a replay, once more. Waits for the device."""
+        self.begin()
+        for _ in range(steps * len(self._parts)):
+            for one in self._steps.values():
+                one()
+        return self._recorder.outcomes()
 
 
 @dataclass(frozen=True, kw_only=True)
