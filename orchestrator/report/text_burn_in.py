@@ -218,7 +218,7 @@ def evidence(night: BurnInReport) -> Iterator[str]:
         wrong = night.wrong_transfers if kind == Workload.LINKS else sum(check.mismatches for check in told)
         checks = sum(check.checks for check in told)
         launches = _launches(kind, told, night)
-        found = f", {wrong:,} of them wrong" if wrong else _bound(told)
+        found = f", {wrong:,} wrong" if wrong else _bound(told)
         shares = [check.covered_share for check in told if check.covered_share is not None]
         moved = sum(check.verified_bytes for check in told) / 1e9
         least = "at least " if len(set(shares)) > 1 else ""
