@@ -197,6 +197,8 @@ def _time(work: Work) -> Iterator[Reason]:
 
 def _makes_up(work: Work) -> tuple[Action, str]:
     """What makes up for time that is missing: more of it, unless something was found that more time cannot undo."""
+    if work.tainted:
+        return Action.NOTHING, "no more time makes it pass: `resume` goes on with the faults alone"
     if not _has_room(work):
         return Action.AGAIN, f"what is left of its time has no room for what it lacks: {_anew(work)}"
     if work.idle or work.beside or work.reboots or work.failures:

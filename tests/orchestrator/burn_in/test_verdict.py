@@ -233,7 +233,7 @@ def test_other_bits_than_in_other_rounds_fail() -> None:
         ({"served_s": 500}, Action.RESUME),
         ({"served_s": 500, "beside": ("PID 7",)}, Action.AGAIN),
         ({"interrupted": "stopped on request", "reboots": 1}, Action.AGAIN),
-        ({"tainted": True, "interrupted": "stopped on request"}, Action.RESUME),
+        ({"tainted": True, "interrupted": "stopped on request"}, Action.NOTHING),
         ({"made_up": ("soak: crashed",), "undecided": ("soak",)}, Action.NOTHING),
         ({"interrupted": "stopped on request", "goes_on": True}, Action.NOTHING),
         ({"taken_out": "it is gone"}, Action.AGAIN),
@@ -252,7 +252,7 @@ def test_what_to_do(facts: dict[str, object], action: Action) -> None:
     [
         {"served_s": 500, "failures": ("soak: crashed",)},
         {"taken_out": "it is gone", "failures": ("soak: crashed",)},
-        {"tainted": True, "undecided": ("soak",), "interrupted": "stopped on request"},
+        {"undecided": ("soak",), "interrupted": "stopped on request"},
         {"health": Verdict.UNKNOWN, "served_s": 500},
         {"wrong": (wrong(),), "made_up": ("soak: crashed",), "served_s": 500},
     ],
@@ -315,6 +315,14 @@ def test_time_that_is_missing_is_made_up_for_unless_more_time_does_not_help(for_
     first, *_ = judge(changed(**short, **for_good)).reasons
     todo = "`resume` makes up for the time, and of what else is UNKNOWN here for want of memory at most: begin again"
     assert first.text.endswith(f"on; {todo}")
+
+
+def test_no_more_time_is_advised_for_a_run_that_can_never_pass() -> None:
+    """Faults were injected: `resume` goes on with them."""
+    for facts in ({"served_s": 500}, {"interrupted": "stopped on request"}):
+        found = judge(changed(tainted=True, **facts))
+        assert found.action is Action.NOTHING
+        assert found.reasons[1].text.endswith("; no more time makes it pass: `resume` goes on with the faults alone")
 
 
 @pytest.mark.parametrize(
