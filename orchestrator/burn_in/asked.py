@@ -138,6 +138,6 @@ def with_injections(configuration: Configuration, texts: Sequence[str], devices:
         if one.device in cpus and one.slow_percent:
             raise ConfigError(f"--inject slow: nobody judges the rates of {cpus[one.device]}; choose a GPU")
     for device in devices:
-        injections.require_one_flip(parsed, device)
+        injections.require_one_of_each(parsed, device)
     burn_in = msgspec.structs.replace(configuration.burn_in, injections=parsed)
     return msgspec.structs.replace(configuration, burn_in=burn_in, tainted=True)

@@ -73,9 +73,13 @@ def require_planned(asked: Sequence[Asked], device: Device, rounds: int) -> None
             )
 
 
-def require_one_flip(asked: Sequence[Asked], device: Device) -> None:
-    """Raises ConfigError for several flips in the same round of a device: a launch brings about one of them alone."""
-    rounds = Counter(one.round for one in asked if one.device == device.uuid and one.round is not None)
+def require_one_of_each(asked: Sequence[Asked], device: Device) -> None:
+    """Raises ConfigError for several faults of a kind on a device, flips in the same round: one alone would happen."""
+    mine = [one for one in asked if one.device == device.uuid]
+    for kind, count in (("slow", sum(one.slow_percent > 0 for one in mine)), ("hot", sum(map(_is_hot, mine)))):
+        if count > 1:
+            raise ConfigError(f"--inject {kind}: there are {count} of them for {device.label}. Ask for one alone")
+    rounds = Counter(one.round for one in mine if one.round is not None)
     for number, count in rounds.items():
         if count > 1:
             raise ConfigError(
@@ -118,6 +122,10 @@ def _device(words: Sequence[str], devices: Sequence[Device]) -> tuple[str | None
             if name in {device.uuid, str(device.gpu_id)}:
                 return device.uuid, list(words[taken:])
     return None, []
+
+
+def _is_hot(one: Asked) -> bool:
+    return one.hot_c is not None
 
 
 def _number(word: str) -> int | float | None:

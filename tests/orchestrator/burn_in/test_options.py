@@ -115,6 +115,15 @@ def test_a_cpu_device_cannot_be_slow() -> None:
     assert asked.with_injections(burn_in(), ["flip:cpu:1:1"], cpus(2)).tainted
 
 
+@pytest.mark.parametrize("faults", [("slow:0:10", "slow:0:50"), ("hot:0:60", "hot:0:99"), ("flip:0:1", "flip:0:1:2")])
+def test_a_device_has_one_fault_of_a_kind(faults: tuple[str, str]) -> None:
+    """One alone of two would happen; of two devices each has its own."""
+    with pytest.raises(ConfigError, match=f"--inject {faults[0].partition(':')[0]}: there are 2 of them"):
+        asked.with_injections(burn_in(), faults, gpus(2))
+    other = faults[1].replace(":0:", ":1:", 1)
+    assert asked.with_injections(burn_in(), [faults[0], other], gpus(2)).tainted
+
+
 def test_a_round_that_never_comes_is_refused() -> None:
     """As far as can be told: the last one that is planned is accepted, on whichever device."""
     devices = gpus(2)
