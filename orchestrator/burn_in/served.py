@@ -2,11 +2,12 @@
 
     the run begins ├─ start ─┤▓▓ launch ▓▓├ gap ┤▓▓ launch ▓▓├──── a long gap ────┤▓▓ launch ▓▓┤  what follows: nothing
                      counted as served:    ▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓ and of each gap at most ORDINARY_S
-                     but of all gaps       no more than of ▓▓▓▓, and nothing while the orchestrator stood still
+                     but of its gaps       no more than of its ▓▓▓▓, and nothing while the orchestrator stood still
 
 Between two launches a device is idle for a while: a process is made, imports, allocates, and on several devices waits
 for the others. On a GPU that takes 1 to 2 s, at the start up to 20 s. What is longer was not served. And whatever was
-idle, the device was at work for half of what lies between its launches and in them, or it was not at work for so long.
+idle, the device was at work for half of what lies between its launches and in them, or it was not at work for so long:
+in each segment by itself, for what is done in a later one is no credit for hours that were idle.
 The start counts of the first segment alone, for no more than the work that came of it: one that is gone on with has its
 time from when everything is imported (deciding/budget.py), so that a start would count for what it did not cost.
 In a launch nothing is waited for: of a worker that stood still (stats/stalls.py) nothing counts for so long.
@@ -50,7 +51,7 @@ class Load:
 
 
 class Parts(NamedTuple):
-    """Seconds of a device: at work in its launches, ordinary ones between them, and before the first."""
+    """Seconds of a device in a segment: at work in its launches, ordinary ones between them, and before the first."""
 
     worked_s: float
     between_s: float
@@ -59,18 +60,13 @@ class Parts(NamedTuple):
 
 def seconds(loads: Iterable[Load]) -> float:
     """Those that were served in the segments of a run: by the verdict, and by what `resume` is to make up for."""
-    found = parts(loads)
-    return found.worked_s + min(found.between_s, found.worked_s) + found.started_s
+    return sum(found.worked_s + min(found.between_s, found.worked_s) + found.started_s for found in map(parts, loads))
 
 
-def parts(loads: Iterable[Load]) -> Parts:
+def parts(load: Load) -> Parts:
     """Of what the seconds that were served are made. Those between launches count for no more than those in them."""
-    every = [*loads]
-    return Parts(
-        sum(worked_s(load) for load in every),
-        sum(ordinary_s(gap, load.halts) for load in every for gap in between(joined(load.launches))),
-        sum(started_s(load) for load in every),
-    )
+    gaps = between(joined(load.launches))
+    return Parts(worked_s(load), sum(ordinary_s(gap, load.halts) for gap in gaps), started_s(load))
 
 
 def worked_s(load: Load) -> float:

@@ -22,6 +22,7 @@ from protocol.cell import Cell
 
 _TOLD_S: Final = 1.0
 """What is shorter is not worth a word."""
+_CUT_OFF: Final = "a launch was cut off, which counts for the length of a cell"
 
 
 @dataclass(frozen=True)
@@ -82,12 +83,13 @@ def _gaps(
 
 
 def _mostly_gaps(work: Work) -> Iterator[Missing]:
-    """What lies between launches and does not count, because they were at work for less than that."""
-    found = served.parts(work.values())
-    if (seconds := found.between_s - found.worked_s) >= _TOLD_S:
-        segment, load = next(iter(work.items()))
-        begin_ns, _ = min(load.launches)
-        yield Missing(segment.at(begin_ns), seconds, "launches were at work for less than the gaps between them")
+    """What lies between the launches of a segment and does not count, because they were at work for less than that."""
+    for segment, load in work.items():
+        found = served.parts(load)
+        if (seconds := found.between_s - found.worked_s) >= _TOLD_S:
+            begin_ns, _ = min(load.launches)
+            why = _CUT_OFF if load.cut_off else "launches were at work for less than the gaps between them"
+            yield Missing(segment.at(begin_ns), seconds, why)
 
 
 def _why(gap: Span, failed: Sequence[Lost], waits: Sequence[Span], load: Load) -> str:
@@ -98,7 +100,7 @@ def _why(gap: Span, failed: Sequence[Lost], waits: Sequence[Span], load: Load) -
     if _any_in(gap, load.halts):
         return "the orchestrator stood still"
     if _any_in(gap, load.cut_off):
-        return "a launch was cut off, which counts for the length of a cell"
+        return _CUT_OFF
     if _any_in(gap, waits):
         return "it waited for another device, or for who else used it"
     return ""

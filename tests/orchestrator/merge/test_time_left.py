@@ -8,7 +8,6 @@ import pytest
 
 from orchestrator import run
 from orchestrator.burn_in import asked
-from orchestrator.burn_in.known import named
 from orchestrator.configuration.resolved import Configuration, Isolation
 from orchestrator.deciding import recovery
 from orchestrator.deciding.budget import CLOSING_S, PATIENCE_S, Budget
@@ -25,6 +24,7 @@ from orchestrator.processes.link import Link
 from orchestrator.processes.signals import StopSignals
 from orchestrator.surroundings import Surroundings
 from protocol.cell import Workload
+from protocol.failure import Category, Phase
 from protocol.messages import Ready
 from tests.fakes.conducting import Childless, Quiet
 from tests.fakes.nights import Night, of_the_first, soak, sound, stalled, ten_minutes
@@ -199,7 +199,7 @@ def test_a_new_burn_in_is_no_longer_than_the_longest_and_of_the_same_level(tmp_p
 
 def test_a_cell_that_was_cut_off_takes_at_least_as_long_as_it_was_seen_to(tmp_path: Path) -> None:
     """Until it has a result: no promise is made from the median of others, which are shorter."""
-    night = a_night(tmp_path)
+    night = ten_minutes(tmp_path)
     night.work(last=1)
     stopped = next(one for one in night.stored.plan.cells if one.workload is Workload.REPLAY)
     assert stopped.devices == ("cpu:0",)

@@ -107,6 +107,29 @@ def test_a_night_that_is_mostly_gaps_is_told_so(tmp_path: Path) -> None:
     assert gpu.served_seconds == pytest.approx(2 * 51 * 3 + 3, abs=1)  # and the start
 
 
+def test_time_that_was_mostly_gaps_is_no_credit_for_who_goes_on_with_the_night(tmp_path: Path) -> None:
+    """Work of another segment does not make up for it: it is told, and the time is still missing."""
+    night = Night(tmp_path, cpus(2), "10m", start_s=19)
+    night.work(last=27)
+    before_s = of_the_first(night).served_seconds
+    night.segment()
+    night._start_s = 0
+    begin_ns = night.now_ns
+    night.work(last=90)
+    assert "launches were at work for less than the gaps between them, " in words(night)
+    gpu = of_the_first(night)
+    assert gpu.verdict is Verdict.UNKNOWN
+    assert gpu.served_seconds == pytest.approx(before_s + (night.now_ns - begin_ns) / 1e9, abs=1)
+
+
+def test_a_launch_that_was_cut_off_is_named_where_little_else_was_at_work(tmp_path: Path) -> None:
+    """Something was at work in it, of which nothing counts but the length of a cell: that is no gap."""
+    night = ten_minutes(tmp_path)
+    night.work(last=1)
+    night.failed(soak(night), Category.STOPPED, number=9, phase=Phase.MEASURE, message="asked to stop", lasted_s=18.0)
+    assert "a launch was cut off, which counts for the length of a cell, " in words(night)
+
+
 def test_an_orchestrator_that_stood_still_is_named_and_that_time_does_not_count(tmp_path: Path) -> None:
     """Though no gap is longer than an ordinary one; it makes no launch meanwhile."""
     night = ten_minutes(tmp_path)
