@@ -28,10 +28,11 @@ bench: $(STAMP) ## a quick benchmark of all GPUs, or of two CPU devices where th
 	fi; \
 	$(BIN)/python -m orchestrator "$$@" --profile quick
 
-# Two processes, because many tests wait for others. Those of a GPU fill its memory: one after the other, at the end.
+# Two processes, because many tests wait for others, and files in their order: by the number of tests in each, the longest
+# would come last. Those of a GPU fill its memory: one after the other, at the end.
 # Only the files that name the mark are read for them: reading all takes longer than those tests where there is no GPU.
 test: $(STAMP) ## every test that this machine can run, but the slow ones
-	@$(BIN)/python -m pytest -m 'not slow and not gpu' --numprocesses 2 --dist loadfile; fast=$$?; \
+	@$(BIN)/python -m pytest -m 'not slow and not gpu' --numprocesses 2 --dist loadfile --no-loadscope-reorder; fast=$$?; \
 		$(BIN)/python -m pytest -m 'not slow and gpu' $$(grep -rl --include='*.py' 'mark\.gpu' tests); gpu=$$?; \
 		exit $$((fast > gpu ? fast : gpu))
 

@@ -1,12 +1,12 @@
 """From a burn-in that was asked for to rounds of cells. Pure.
 
-    round 0:  soak, then every other cell once, in random order    round 1:  the same    …  until the time is up
+    round 0:  soak, then every other cell once, in random order    round 1:  every cell once    …  until the time is up
 
 A round is a launch of every cell, so that one failure costs one cell and the next round has it again. There are more
 rounds than the time can hold; what there is no time for is dropped, as under every limit (ADR 12). The order is the
 same on all devices: they are loaded alike at the same time, which is what lets them be compared, and come to the cells
-that need all of them at about the same time. The first cell of a round is the heaviest: so everything after it is
-measured on warm devices, and where time is left behind the last whole round, the devices are loaded most.
+that need all of them at about the same time. The first cell is the heaviest, so that everything after it is measured on
+warm devices.
 """
 
 import math

@@ -128,17 +128,17 @@ def cell_seed(seed: int, model: str, workload: Workload) -> int:
 def rounds_of(cells: int, launches: int, seed: int, *, first: int | None = None) -> list[list[int]]:
     """`launches` random orders of `cells` positions. None begins with what the one before ended with (if cells > 1).
 
-    first: the position with which each of them begins; None where chance decides that too.
+    first: the position that comes before all others; None where chance decides that too.
     """
     chance = random.Random(seed)
     rounds: list[list[int]] = []
     for _ in range(launches):
         block = list(range(cells))
         chance.shuffle(block)
-        if first is not None:
-            block.insert(0, block.pop(block.index(first)))
-        elif rounds and cells > 1 and block[0] == rounds[-1][-1]:
+        if rounds and cells > 1 and block[0] == rounds[-1][-1]:
             other = chance.randrange(1, cells)
             block[0], block[other] = block[other], block[0]
+        if not rounds and first is not None:
+            block.insert(0, block.pop(block.index(first)))
         rounds.append(block)
     return rounds

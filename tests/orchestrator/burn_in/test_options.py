@@ -186,18 +186,6 @@ def test_a_level_keeps_a_gpu_at_work(level: str, duration_s: float) -> None:
     assert 20 + launches * (cell_s + 3) <= duration_s, "a whole round, and one cell that is tried again"
 
 
-def test_each_round_begins_with_the_heaviest_cell() -> None:
-    """On all devices: what is left of a burn-in behind its last whole round goes to the check that loads most."""
-    devices = gpus(2)
-    made = plan.make(burn_in("1h"), devices, TABLE)
-    for device in devices:
-        order = made.order[device.uuid]
-        begins = [cell for at, (cell, number) in enumerate(order) if at == 0 or order[at - 1][1] != number]
-        assert len(begins) > 2
-        mine = (cell for cell in made.cells if cell.devices == (device.uuid,))
-        assert set(begins) == {next(cell.id for cell in mine if cell.workload is Workload.SOAK)}
-
-
 def test_what_was_asked_for_survives_the_disk() -> None:
     """run.yaml holds all of it."""
     made = asked.with_steps(asked.with_temperature_stop(burn_in(), 80), gpus(2), TABLE, in_phase=False)

@@ -160,7 +160,7 @@ def test_rounds_are_added_while_there_is_time_and_all_go_in_step() -> None:
     """Nothing is added that there is no time for, and each device has the cells of several devices in one order."""
     devices = gpus(3)
     night = Simulated(
-        devices, "30m", lambda one: None if one.cell.workload is not Workload.TRUTH else Category.CRASHED, {}
+        devices, "2h", lambda one: None if one.cell.workload is not Workload.TRUTH else Category.CRASHED, {}
     )
     planned = night.plan.slots
     assert any(slot not in planned for slot in night.state.slots)

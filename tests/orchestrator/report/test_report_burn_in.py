@@ -53,7 +53,7 @@ def test_a_healthy_node_of_eight_fits_one_page(tmp_path: Path) -> None:
     for words in ("soak: ", "truth: ", "memory: ", "replay: ", " an hour"):
         assert words in whole
     folded = " ".join(whole.split())
-    assert "Level quick, 10 minutes asked for, 10 min at work. PASS says" in folded
+    assert "Level quick, 10 minutes asked for, 11 min at work. PASS says" in folded
     covered = "[0-9,.]+ GB, 92 % of it covered"
     bound = r"errors < [0-9.]+e-\d+ a check, [0-9.e+]+ an hour"
     assert re.search(rf"memory: [0-9,]+ checks in \d+ launches, {covered}; {bound}", folded)
@@ -128,7 +128,7 @@ def test_eight_gpus_that_slow_alike_fit_one_page(tmp_path: Path) -> None:
 
 def test_links_are_counted_once_for_all_devices(tmp_path: Path) -> None:
     """A launch of links is one of eight processes."""
-    night = eight(tmp_path)
+    night = Night(tmp_path, gpus(8), "1h")
     night.work()
     cells = {cell.id for cell in night.stored.plan.cells if cell.workload is Workload.LINKS}
     first = night.stored.devices[0].uuid
@@ -139,7 +139,7 @@ def test_links_are_counted_once_for_all_devices(tmp_path: Path) -> None:
 @pytest.mark.parametrize("gpu", [0, 7])
 def test_what_holds_for_all_is_said_once(tmp_path: Path, gpu: int) -> None:
     """An interrupted night is a line, not eight."""
-    night = eight(tmp_path)
+    night = Night(tmp_path, gpus(8), "1h")
     night.work(last=10)
     lines = text(night, interrupted=True)
     assert on_one_page(lines)

@@ -45,7 +45,7 @@ def test_a_check_of_a_burn_in_has_its_row(tmp_path: Path, monkeypatch: pytest.Mo
     """One for each planned cell, with what became of it and why; only what runs a model has a batch size."""
     for name in ("fsync", "fdatasync"):
         monkeypatch.setattr(f"os.{name}", lambda _fd: None)
-    night = Night(tmp_path, gpus(2), "10m")
+    night = Night(tmp_path, gpus(2), "1h")
     soak = next(cell for cell in night.stored.plan.cells if cell.workload is Workload.SOAK)
     for number in range(3):
         night.failed(soak, Category.CRASHED, number=number, message="killed by SIGSEGV")
