@@ -233,8 +233,9 @@ class Replays:
 
     def _differs(self, outcomes: list[Outcome]) -> int | None:
         """The first step that is not as expected, of those that are known."""
-        pairs = enumerate(zip(outcomes, self._expected, strict=False))
-        return next((at for at, (found, expected) in pairs if found != expected), None)
+        known = min(len(outcomes), len(self._expected))
+        pairs = zip(outcomes[:known], self._expected[:known], strict=True)
+        return next((at for at, (found, expected) in enumerate(pairs) if found != expected), None)
 
     def _recorded(self) -> None:
         """A backward pass, and what is kept of it."""
