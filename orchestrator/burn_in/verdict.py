@@ -166,8 +166,9 @@ def _gaps(work: Work) -> Iterator[Reason]:
         yield Reason(Verdict.UNKNOWN, told, Action.MONITOR)
     if work.unread:
         counted = _counted(len(work.unread), "launch", "launches")
-        told = f"whether {counted} without a result found wrong bits cannot be read here: {work.unread[0]}"
-        yield Reason(Verdict.UNKNOWN, told)
+        told = f"whether {counted} without a result that counts found wrong bits cannot be read here: {work.unread[0]}"
+        todo = "make the report as somebody who may read it, else burn it in again"
+        yield Reason(Verdict.UNKNOWN, f"{told}; {todo}", Action.AGAIN)
     for text in work.undecided:
         yield Reason(Verdict.UNKNOWN, text)
     for text in work.failures:

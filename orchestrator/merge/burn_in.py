@@ -99,7 +99,8 @@ def burn_in(archive: Archive, evidence: Evidence, judged: HealthReport) -> BurnI
     rates = paces(archive.stored.devices, launched, evidence.devices, soaks)
     lost = lost_launches.lost(archive, asked, evidence.damaged)
     done = frozenset((one.cell.id, one.attempt.start.round) for one in good)
-    compared, told = compare.compare(list(_samples(good, uncounted))), waits.told(archive, lost)
+    compared = compare.compare(list(_samples(good, uncounted)))
+    told = waits.told(archive, [one for one in lost if one.attempt.failure is not None])
     stalled = tuple(one for one in good if one.evidence.stalls)
     loaded = loads.at_work(archive, evidence, lost)
     night = _Night(
@@ -201,8 +202,14 @@ def _work(night: _Night, device: Device, mine: Sequence[_Good], beside: Sequence
 
 
 def _explained(night: _Night, device: Device) -> Mapping[Segment, Sequence[Span]]:
-    """When this device may have waited for another, by segment. That its own worker stood still explains nothing."""
+    """When this device may have waited for another, by segment. That its own worker stood still explains nothing.
+
+    Nor was it idle in a launch of its own whose result was lost since: nobody else waited for that one.
+    """
     found = {segment: [*spans] for segment, spans in night.waits.items()}
+    for attempt, cell, _ in night.lost:
+        if attempt.failure is None and device.uuid in cell.devices:
+            found.setdefault(attempt.segment, []).append((attempt.start.at_ns, waits.over_ns(attempt)))
     for one in night.stalled:
         if device.uuid not in one.cell.devices:
             found.setdefault(one.attempt.segment, []).extend(one.evidence.stalls)

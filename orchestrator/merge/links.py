@@ -60,9 +60,13 @@ def accused(
     proven = {one.sample.device for one in deviations}
     for cell, seen in launches:
         if len(cell.devices) == 1:
-            sure = (device for device, one in seen.items() if not all(map(verdict.another_algorithm, one.kept)))
-            proven.update(sure)
+            proven.update(device for device, one in seen.items() if _is_proof(one))
     return Accused(blame.culprits(transfers, proven), {device.uuid: device.label for device in devices})
+
+
+def _is_proof(found: Verification) -> bool:
+    """Whether a device alone has made these mismatches: those without details count as any, as in its verdict."""
+    return found.mismatches > 0 and not (found.kept and all(map(verdict.another_algorithm, found.kept)))
 
 
 def attributed(

@@ -88,7 +88,11 @@ def _mostly_gaps(work: Work) -> Iterator[Missing]:
         found = served.parts(load)
         if (seconds := found.between_s - found.worked_s) >= _TOLD_S:
             begin_ns, _ = min(load.launches)
-            why = _CUT_OFF if load.cut_off else "launches were at work for less than the gaps between them"
+            others_s = (
+                found.between_s - sum(end_ns - start_ns for start_ns, end_ns in served.joined(load.cut_off)) / 1e9
+            )
+            cut_off = others_s - found.worked_s < _TOLD_S
+            why = _CUT_OFF if cut_off else "launches were at work for less than the gaps between them"
             yield Missing(segment.at(begin_ns), seconds, why)
 
 

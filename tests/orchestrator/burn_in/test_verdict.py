@@ -107,7 +107,11 @@ def test_a_clean_night_passes() -> None:
         ({"health": Verdict.FAIL, "health_reason": "Xid 79"}, Verdict.FAIL, "health: Xid 79"),
         ({"health": Verdict.UNKNOWN, "health_reason": "unread"}, Verdict.UNKNOWN, "health: unread"),
         ({"health": Verdict.WARN, "health_reason": "PCIe"}, Verdict.WARN, "health: PCIe"),
-        ({"unread": ("one", "two")}, Verdict.UNKNOWN, "whether 2 launches without a result found wrong bits cannot"),
+        (
+            {"unread": ("one", "two")},
+            Verdict.UNKNOWN,
+            "whether 2 launches without a result that counts found wrong bits cannot",
+        ),
         ({"tainted": True}, Verdict.UNKNOWN, "tainted"),
         ({"interrupted": "stopped on request"}, Verdict.UNKNOWN, "cut short: stopped on request"),
         ({"served_s": 500}, Verdict.UNKNOWN, "at work for 500 s of the 600 s"),

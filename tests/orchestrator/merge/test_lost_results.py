@@ -95,6 +95,27 @@ def test_what_was_lost_for_long_is_a_gap_that_is_explained(tmp_path: Path) -> No
         assert not any("nothing tells why" in text for text in texts)
 
 
+def test_a_result_that_was_lost_explains_no_gap_of_another_device(tmp_path: Path) -> None:
+    """Its launch did not fail that night, so that nobody waited for another one."""
+    night = Night(tmp_path, cpus(2), "10m")
+    order = night.stored.plan.order["cpu:0"]
+    cells = {cell.id: cell for cell in night.stored.plan.cells}
+    place = next(at for at in range(60, 90) if len(cells[order[at][0]].devices) == 1)
+    night.work(last=place)
+    cell_id, number = order[place]
+    cell = cells[cell_id]
+    night.measured(cell, number=number, forward_ms=100.0, blocks=110, iterations=10, verification=sound(cell))
+    long_one = night.archive().attempts[-1]
+    night.work(first=place + 1)
+    night.finish()
+    for lost in (False, True):
+        if lost:
+            file_of(night, long_one).unlink()
+        other = next(gpu for gpu in gpus_of(night) if gpu.gpu_uuid == "cpu:1")
+        assert other.verdict is Verdict.UNKNOWN
+        assert any("nothing tells why" in reason.text for reason in other.reasons)
+
+
 def lost_again(night: Night, attempt: Attempt) -> None:
     """`resume` has taken the result back."""
     failure = Failure(category=Category.RESULT_LOST, message="not there", phase=Phase.FINISH)

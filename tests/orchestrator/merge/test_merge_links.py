@@ -188,6 +188,20 @@ def test_a_device_that_another_check_has_proven_faulty_explains_a_copy(
     assert (f"{why}; but a wrong copy does not" in reasons(report.gpus[1])) == proven
 
 
+def test_mismatches_without_details_prove_a_device_faulty_too(tmp_path: Path) -> None:
+    """They are FAIL for it, and so explain its copies."""
+    night = Night(tmp_path, DEVICES)
+    cells = night.stored.plan.cells
+    alone = next(cell for cell in cells if cell.workload is Workload.SOAK and cell.devices == (FIRST,))
+    night.measured(alone, verification=msgspec.structs.replace(found(alone), mismatches=1))
+    cell = next(cell for cell in cells if cell.workload is Workload.LINKS)
+    night.measured(cell, verification=found(cell), others={SECOND: found(cell, mismatch(FIRST)), THIRD: found(cell)})
+    night.finish()
+    report = night.report().burn_in
+    assert report is not None
+    assert [gpu.verdict == "FAIL" for gpu in report.gpus] == [True, False, False]
+
+
 def test_a_sum_beside_wrong_numbers_of_another_device_names_it(tmp_path: Path) -> None:
     """Its own numbers were wrong before they were added: that explains the sums, and no copy of others does."""
     total = msgspec.structs.replace(mismatch(None, of_all=True), what="sum over all devices")

@@ -130,6 +130,14 @@ def test_a_launch_that_was_cut_off_is_named_where_little_else_was_at_work(tmp_pa
     assert "a launch was cut off, which counts for the length of a cell, " in words(night)
 
 
+def test_a_launch_that_was_cut_off_is_not_why_a_night_was_mostly_gaps(tmp_path: Path) -> None:
+    """It took nothing of what is missing."""
+    night = Night(tmp_path, cpus(2), "10m", start_s=9)
+    night.work(last=42)
+    night.failed(soak(night), Category.STOPPED, number=6, phase=Phase.MEASURE, message="asked to stop", lasted_s=1.0)
+    assert "launches were at work for less than the gaps between them, " in words(night)
+
+
 def test_an_orchestrator_that_stood_still_is_named_and_that_time_does_not_count(tmp_path: Path) -> None:
     """Though no gap is longer than an ordinary one; it makes no launch meanwhile."""
     night = ten_minutes(tmp_path)

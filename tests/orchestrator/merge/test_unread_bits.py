@@ -62,5 +62,8 @@ def test_a_folder_that_cannot_be_entered_is_no_wrong_bits_and_no_pass(
     assert told is not None
     assert [gpu.verdict for gpu in told.gpus] == [Verdict.PASS, Verdict.UNKNOWN]
     (text,) = (one.text for one in told.gpus[1].reasons)
-    assert text.startswith("whether 1 launch without a result found wrong bits cannot be read here: verified products")
-    assert text.endswith("Permission denied" if closed else "Not a directory")
+    assert text.startswith(
+        "whether 1 launch without a result that counts found wrong bits cannot be read here: verified products"
+    )
+    why = "Permission denied" if closed else "Not a directory"
+    assert text.endswith(f": {why}; make the report as somebody who may read it, else burn it in again")
