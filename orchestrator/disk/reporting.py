@@ -124,13 +124,14 @@ def complete(stored: StoredRun, paths: RunPaths) -> tuple[Report, bool]:
     hold what is told now. Raises UnwrittenError for those that the disk refuses again.
     """
     missing = frozenset(places.unwritten(stored, paths))
-    outdated = standing.look(stored, paths)[0].no_outcome
-    report = make(paths, stored)
-    lost = any(one.outcome == DAMAGED for one in report.failures)
-    if not missing and not outdated and not lost:
-        return report, False
+    outdated = bool(standing.look(stored, paths)[0].no_outcome)
+    if not outdated:
+        report = make(paths, stored)
+        outdated = any(one.outcome == DAMAGED for one in report.failures)
+        if not outdated and not missing:
+            return report, False
     with lock.held(paths):
-        if outdated or lost:
+        if outdated:
             return write(stored, paths), True
         made = make_all(paths, stored)
         own = [kind for kind in kinds(stored, paths) if paths.report(kind) in missing]

@@ -91,7 +91,7 @@ def side(*found: SideCell, name: str = "before", devices: tuple[SideDevice, ...]
 def baseline(*found: SideCell, devices: tuple[SideDevice, ...] = (), **changes: object) -> Side:
     """What a baseline's file holds."""
     own = {"name": "base", "run_id": "20260101-000000-000000", **changes}
-    return side(*found, devices=devices, **{"baseline_version": VERSION, **own})  # type: ignore[arg-type]  # `name` is text
+    return side(*found, devices=devices, **{"baseline_version": VERSION, **own})  # type: ignore[arg-type]  # mypy holds every value of **changes against `name`, which is text
 
 
 def measured(folder: Path, *, launches: int = 2, forward_ms: float = 10.0) -> FakeRun:

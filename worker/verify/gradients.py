@@ -106,12 +106,9 @@ def matrix(tensor: torch.Tensor) -> torch.Tensor:
 
 def _digesters(gradients: Sequence[torch.Tensor], seed: int) -> list[Digester]:
     """One for each, the same for those of one shape: each new one tries itself, for milliseconds of an idle GPU."""
-    made: dict[tuple[torch.Size, torch.dtype], Digester] = {}
-    for gradient in gradients:
-        kind = gradient.shape, gradient.dtype
-        if kind not in made:
-            made[kind] = Digester(gradient, seed)
-    return [made[gradient.shape, gradient.dtype] for gradient in gradients]
+    kinds = [(gradient.shape, gradient.dtype) for gradient in gradients]
+    made = {kind: Digester(one, seed) for kind, one in dict(zip(kinds, gradients, strict=True)).items()}
+    return [made[kind] for kind in kinds]
 
 
 class GradientFault:

@@ -13,12 +13,7 @@ from protocol.failure import Category, Phase
 from tests.fakes.nights import Night
 from tests.fakes.runs import cpus
 
-
-@pytest.fixture(autouse=True)
-def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing here depends on what survives a crash, and a night has thousands of records."""
-    for name in ("fsync", "fdatasync"):
-        monkeypatch.setattr(os, name, lambda _fd: None)
+pytestmark = pytest.mark.usefixtures("unsynced")
 
 
 def barred(folder: Path) -> None:

@@ -1,0 +1,31 @@
+"""What a verdict of a burn-in is made of: a night that was clean, and the same with something else."""
+
+import dataclasses
+
+from orchestrator.burn_in.known import Ahead, Planned, Tally, Work
+from orchestrator.burn_in.levels import CHECKS
+from orchestrator.burn_in.memory_share import Covered
+from orchestrator.health.verdict import Verdict
+from protocol.cell import Workload
+
+ENOUGH = Covered(0.85, "85.0 % of the memory", "")
+DONE = Tally(launches=4, checks=100, operations=1e12, verified_bytes=0, measured_s=100.0, covered=ENOUGH)
+CLEAN = Work(
+    asked_s=600,
+    served_s=600,
+    cell_s=20,
+    ahead=Ahead(left_s=400, launch_s=25, least="20m"),
+    tallies=dict.fromkeys(CHECKS, DONE),
+    planned=tuple(Planned(check, f"{check} of gemm in bf16", 100) for check in CHECKS),
+    health=Verdict.PASS,
+)
+
+
+def covering(covered: Covered | None, checks: int = 100) -> dict[str, object]:
+    """The clean night, with a test of memory that has covered this."""
+    return {"tallies": CLEAN.tallies | {Workload.MEMORY: dataclasses.replace(DONE, covered=covered, checks=checks)}}
+
+
+def changed(**facts: object) -> Work:
+    """The clean night with something else."""
+    return dataclasses.replace(CLEAN, **facts)  # type: ignore[arg-type]  # whatever the case is about
