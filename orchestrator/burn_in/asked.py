@@ -114,12 +114,13 @@ def with_steps(
     return msgspec.structs.replace(configuration, burn_in=msgspec.structs.replace(burn_in, cell_s=cell_s, steps=steps))
 
 
-def with_temperature_stop(configuration: Configuration, celsius: int) -> Configuration:
-    """The same, a GPU being stopped at `celsius` too. Raises ConfigError."""
+def with_temperature_stop(configuration: Configuration, text: str) -> Configuration:
+    """The same, a GPU being stopped at that many degrees Celsius too. Raises ConfigError."""
     if configuration.burn_in is None:
         raise ConfigError("--max-temperature: it stops a GPU in a burn-in alone; add --burn-in, or leave it out")
-    if not COLDEST_C <= celsius <= HOTTEST_C:
-        raise ConfigError(f"--max-temperature {celsius}: expected {COLDEST_C} to {HOTTEST_C} degrees Celsius")
+    celsius = int(text) if text.isdecimal() and len(text) <= len(str(HOTTEST_C)) else None
+    if celsius is None or not COLDEST_C <= celsius <= HOTTEST_C:
+        raise ConfigError(f"--max-temperature {text}: expected {COLDEST_C} to {HOTTEST_C}, in degrees Celsius")
     burn_in = msgspec.structs.replace(configuration.burn_in, max_temperature_c=celsius)
     return msgspec.structs.replace(configuration, burn_in=burn_in)
 

@@ -68,8 +68,8 @@ def _wrong_bits(work: Work) -> Iterator[Reason]:
         where = f"{TITLES[one.workload]} in {one.precision}, round {one.round + 1}, {one.at}"
         what, again = _seen(one.workload, mismatch)
         if one.doubt:
-            told = f"{where}: {what}; {one.doubt}; {again}; test them two by two"
-            yield Reason(Verdict.UNKNOWN, told, Action.MONITOR)
+            told = f"{where}: {what}; {one.doubt}; {again}"
+            yield Reason(Verdict.UNKNOWN, told, Action.PAIRS)
         elif another_algorithm(mismatch):
             yield Reason(
                 Verdict.UNKNOWN,
@@ -84,8 +84,8 @@ def _wrong_bits(work: Work) -> Iterator[Reason]:
         yield Reason(
             Verdict.UNKNOWN,
             f"{TITLES[Workload.LINKS]}: {counted} without details, which may be its own, or follow from what others "
-            "had wrong; test them two by two",
-            Action.MONITOR,
+            "had wrong",
+            Action.PAIRS,
         )
     for workload, tally in work.tallies.items():
         yield from _more(work, workload, tally.mismatches)

@@ -95,7 +95,8 @@ def in_one_line(
         **{"failed": cells.failed, "missing": cells.missing},
         **{"dropped for want of time": cells.dropped, "degraded": cells.degraded},
     }
-    words = [f"{cells.ok} of {cells.planned} cells ok", *(f"{n} {word}" for word, n in missed.items() if n)]
+    well = "measured" if burn_in else "ok"  # what a cell of a burn-in found is told by its verdicts
+    words = [f"{cells.ok} of {cells.planned} cells {well}", *(f"{n} {word}" for word, n in missed.items() if n)]
     where = "" if report is None else f"; report: {report}"
     judged = f"; burn-in: {', '.join(_judged(burn_in))};" if burn_in else ","
     return f"{run}: {verdict}, {', '.join(words)}{judged} exit code {code}{where}"

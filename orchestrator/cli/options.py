@@ -49,7 +49,7 @@ class RunParams(DisplayParams, HistoryParams):
     burn_in: str | None
     level: str | None
     inject: tuple[str, ...]
-    max_temperature: int | None
+    max_temperature: str | None
     steps: bool
     in_phase: bool
     compare_baseline: str | None
@@ -236,7 +236,6 @@ RUN_OPTIONS: Final = (
     click.option(
         "--max-temperature",
         metavar="CELSIUS",
-        type=int,
         help="In a burn-in, end the load of a GPU that is so hot for 10 s. [default: where it slows itself down]",
     ),
     click.option(

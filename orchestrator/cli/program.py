@@ -19,7 +19,7 @@ from typing import IO, Any
 import click
 
 from orchestrator import HOW_TO_INSTALL
-from orchestrator.cli import lists
+from orchestrator.cli import lists, without_value
 from orchestrator.cli.streams import StdoutError, as_json, complain, occupy_closed, refused, speaking
 from orchestrator.errors import StorageError, UserError
 from orchestrator.processes import signals
@@ -80,6 +80,12 @@ class Command(click.Command):
             except StdoutError as reason:
                 raise Breakdown(str(reason)) from error
             raise click.exceptions.Exit from error
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the words. Raises click.UsageError, for an option with another one in the place of its value too."""
+        if not ctx.resilient_parsing:
+            without_value.refuse(self, ctx, args)
+        return super().parse_args(ctx, args)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Examples, with the program's own name: both programs share their commands."""

@@ -35,6 +35,7 @@ class Action(enum.StrEnum):
     NOTHING = ""
     RESUME = "go on with `resume`"
     AGAIN = "burn it in again"
+    PAIRS = "test it with one other at a time"
     MONITOR = "keep an eye on it"
     RESET = "reset the GPU"
     REBOOT = "reboot the machine"

@@ -209,7 +209,7 @@ def test_other_bits_than_in_other_rounds_fail() -> None:
         ({"too_hot": "too hot"}, Action.REPLACE),
         ({"failures": ("soak: crashed",)}, Action.MONITOR),
         ({"made_up": ("soak: crashed",)}, Action.MONITOR),
-        ({"wrong": (dataclasses.replace(wrong(), doubt="who knows"),)}, Action.MONITOR),
+        ({"wrong": (dataclasses.replace(wrong(), doubt="who knows"),)}, Action.PAIRS),
         ({"reboots": 1}, Action.MONITOR),
         ({"idle": (Idle("01:00", 75),)}, Action.MONITOR),
         ({"tainted": True}, Action.NOTHING),

@@ -95,8 +95,8 @@ def test_a_dry_run_shows_what_was_asked_for(invoke: Invoke, options: tuple[str, 
             ("--burn-in", "10m", "--inject", "flip:0:1:2", "--inject", "flip:cpu:0:1:5"),
             "there are 2 of them for round 1 on cpu:0",
         ),
-        (("--burn-in", "10m", "--max-temperature", "20"), "expected 30 to 120 degrees Celsius"),
-        (("--burn-in", "10m", "--max-temperature", "hot"), "'hot' is not a valid integer"),
+        (("--burn-in", "10m", "--max-temperature", "20"), "--max-temperature 20: expected 30 to 120, in degrees"),
+        (("--burn-in", "10m", "--max-temperature", "hot"), "--max-temperature hot: expected 30 to 120, in degrees"),
         (("--burn-in", "10m", "--solo"), "--burn-in: it loads all devices at once; with --solo"),
     ],
 )
@@ -141,7 +141,7 @@ def test_a_limit_of_heat_is_shown_where_there_is_a_gpu() -> None:
     """With how long it takes."""
     table = levels.load()
     night = asked.configured(configuration(models=()), "10m", None, catalogue.load(), table)
-    limited = asked.with_temperature_stop(night, 85)
+    limited = asked.with_temperature_stop(night, "85")
     shown = describe(burn_in_plan.make(limited, gpus(2), table), limited, gpus(2))
     assert "A GPU that is at 85 degrees C for 10 s is stopped, and fails." in shown
 

@@ -1,0 +1,24 @@
+"""An option whose value was forgotten: in `--burn-in --gpu-ids 0,1` the parser takes `--gpu-ids` for the duration."""
+
+from collections.abc import Sequence
+
+import click
+
+
+def refuse(command: click.Command, ctx: click.Context, words: Sequence[str]) -> None:
+    """Raise click.BadOptionUsage where another option of this command stands in the place of an option's value.
+
+    words: of the command line, behind the command's name. A value like that stands behind a sign: `--output=--quiet`.
+    """
+    options = {spelling: one for one in command.params if isinstance(one, click.Option) for spelling in one.opts}
+    behind = iter(words)
+    for word in behind:
+        if word == "--" or (isinstance(command, click.Group) and not word.startswith("-")):
+            return  # arguments from here on, or the words of another command
+        option = options.get(word)
+        if option is None or option.is_flag or option.count:
+            continue
+        value = next(behind, "")
+        if value in options:
+            problem = f"{word} {option.metavar or 'VALUE'} has no value: {value} stands in its place."
+            raise click.BadOptionUsage(word, problem, ctx)
