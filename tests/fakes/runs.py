@@ -134,6 +134,7 @@ class FakeRun:
             launches=launches,
             isolation=isolation,
             modes=modes,
+            output_path=str(folder.with_name(f"{folder.name}.out") / "benchmark_report.json"),
         )
         measurement = msgspec.structs.replace(
             asked.measurement, iterations=iterations, warm_up_iterations=warm_up_iterations
