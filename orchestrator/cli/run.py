@@ -70,7 +70,7 @@ def _measure(context: click.Context, params: RunParams, preset: str | None, endi
     from orchestrator.configuration import resolve as config
     from orchestrator.configuration.resolved import StoredRun
     from orchestrator.disk import folders, run_files
-    from orchestrator.machine import cores, cuda_probe
+    from orchestrator.machine import cores, cuda_probe, libraries
     from orchestrator.planning import plan
 
     everything, configuration, models = _configuration(params, preset)
@@ -87,11 +87,14 @@ def _measure(context: click.Context, params: RunParams, preset: str | None, endi
         if configuration.burn_in is None
         else burn_in_plan.make(configuration, devices, levels.load())
     )
+    if configuration.burn_in is not None:
+        libraries.require(planned.cells, configuration.models)
     _require_time(planned, configuration, devices)
     folders.require_writable(configuration, everything, make=not params["dry_run"])
     notes = (
         *without_effect.sentences(everything, params, configuration, planned, devices),
         *models_file.notes(models.wrong),
+        *libraries.sentences(libraries.missing(configuration.models)),
         *room.notes(planned, configuration, devices, levels.load()),
         *too_long.sentences(planned, configuration, devices),
         *on_cores.sentences(devices, cores.usable_cores(), Path(configuration.runs_folder)),

@@ -2,7 +2,7 @@
 
     gpus.py      the driver, NVML, CUDA, and who uses the GPUs      ┐
     machine.py   cores, memory, disks, limits of the user and job   ├─▶ Finding ─▶ a table, and the exit code
-    software.py  torch and the CUDA that it was made for            ┘
+    software.py  torch, its CUDA, and the libraries of models       ┘
 
 In each, a thin part reads facts and pure functions judge them.
 """
@@ -41,10 +41,13 @@ def examine(runs_folder: str, gpu_ids: str = "all") -> Iterator[Finding]:
 
     Of CPU devices alone the driver is not asked. Raises DeviceError for what names no device.
     """
+    from orchestrator.configuration import catalogue
     from orchestrator.doctor import gpus, machine, software
+    from orchestrator.machine import libraries
 
     facts = gpus.look(gpu_ids) if gpus.named(gpu_ids) else None
     if facts is not None:
         yield from gpus.judge(facts)
     yield from software.judge(software.torch_cuda(), None if facts is None else facts.inventory.cuda_driver_version)
+    yield from software.judge_libraries(libraries.missing(catalogue.load().models))
     yield from machine.judge(machine.look(runs_folder), gpus=0 if facts is None else len(facts.chosen))

@@ -1,4 +1,7 @@
-"""torch: whether it is there, made for CUDA, and for one that this driver serves. Read from its files, not imported."""
+"""torch: whether it is there, made for CUDA, and for one that this driver serves; what models need beside it.
+
+Read from its files, not imported.
+"""
 
 import re
 from collections.abc import Iterator
@@ -9,7 +12,8 @@ from typing import Final
 import msgspec
 
 from orchestrator import HOW_TO_INSTALL
-from orchestrator.doctor import Finding, Level
+from orchestrator.doctor import Finding, Level, said
+from orchestrator.machine import libraries
 
 _CUDA: Final = re.compile(r"^cuda\b[^=\n]*=\s*(?:'([0-9.]+)'|None)", re.MULTILINE)
 _VERSION: Final = re.compile(r"^__version__\s*=\s*'([^']+)'", re.MULTILINE)
@@ -62,6 +66,12 @@ def judge(torch: Torch | None, driver_cuda: str | None) -> Iterator[Finding]:
         words=f"{words}, and the driver serves CUDA {driver_cuda} at most: it is too old",
         fix=f"{newer}, or install a torch for CUDA {served} (constraints-cu12.txt has the versions for CUDA 12)",
     )
+
+
+def judge_libraries(lacking: dict[str, tuple[str, ...]]) -> Iterator[Finding]:
+    """What is to be said of libraries that are not installed, by the models that need them. Pure."""
+    for sentence in libraries.sentences(lacking):
+        yield said(Level.WARNING, "Models", sentence)
 
 
 def _major(version: str) -> int:
