@@ -48,7 +48,7 @@ def without_torchvision(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("dry", [(), ("--dry-run",)])
 def test_a_burn_in_that_would_end_unknown_is_refused(invoke: Callable[..., Result], dry: tuple[str, ...]) -> None:
     """Eight hours later would be too late to learn that a training step could never begin; with what to do."""
-    said = invoke("--burn-in", "10m", "--level", "standard", "--gpu-ids", "cpu:0", *dry)
+    said = invoke("--burn-in", "10m", "--level", "full", "--gpu-ids", "cpu:0", *dry)
     assert said.exit_code == 2
     words = " ".join(said.output.split())
     assert "a burn-in would be UNKNOWN in the end: it trains resnet50, and torchvision is not installed." in words
@@ -59,8 +59,8 @@ def test_a_burn_in_that_would_end_unknown_is_refused(invoke: Callable[..., Resul
 @pytest.mark.usefixtures("without_torchvision")
 def test_another_run_says_which_models_will_fail(invoke: Callable[..., Result]) -> None:
     """And measures the others."""
-    shown = " ".join(invoke("--gpu-ids", "cpu:0", "-m", "resnet50,lstm,vit-b-16", "--dry-run").output.split())
-    assert "torchvision is not installed, so resnet50 and vit-b-16 will fail; README.md says" in shown
+    shown = " ".join(invoke("--gpu-ids", "cpu:0", "-m", "resnet50,lstm,vit-base", "--dry-run").output.split())
+    assert "torchvision is not installed, so resnet50 and vit-base will fail; README.md says" in shown
     assert "not installed" not in invoke("--gpu-ids", "cpu:0", "-m", "lstm", "--dry-run").output
 
 
