@@ -29,7 +29,7 @@ from orchestrator.stats import stalls
 from orchestrator.stats.launch import CellFigures, LaunchFigures
 from orchestrator.stats.stalls import Span
 from orchestrator.stats.windows import Window, windows
-from protocol.cell import Device, DeviceKind, Workload
+from protocol.cell import Cell, Device, DeviceKind, Workload
 from protocol.messages import Sample
 from protocol.result import Environment, Ledger, Memory, Result, StopReason, WarmUp
 from protocol.verification import Verification
@@ -267,8 +267,13 @@ def _rates(result: Result, stood_still: Sequence[Span]) -> tuple[Window, ...]:
         if block.iterations and not stalls.inside(block, stood_still)
     ]
     cell = result.cell
-    key = f"{cell.workload} {cell.model} {cell.precision}"
-    return windows(blocks, work=result.flops_per_iteration or 1.0, key=key)
+    return windows(blocks, work=result.flops_per_iteration or 1.0, key=kind_of_work(cell, cell.batch_size))
+
+
+def kind_of_work(cell: Cell, batch_size: int) -> str:
+    """What rates are held against one another: at half the batch a step of training is another work."""
+    size = f" b{batch_size}" if cell.workload is Workload.REPLAY else ""
+    return f"{cell.workload} {cell.model} {cell.precision}{size}"
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from orchestrator.configuration.naming import counted
 from orchestrator.merge.times import iso
 from orchestrator.report.burn_in import CourseReport
 from orchestrator.stats.drift import Course, Drift, Verdict
@@ -45,6 +46,10 @@ def in_words(one: Drift, begin: float) -> str:
     words = f"{', '.join([*told, *_kinds(one)])}, over {one.raw.hours:.1f} h from {iso(begin)} on"
     if one.raw.step_h is not None:
         words += f", at once at {iso(begin + one.raw.step_h * 3600)}"
+    if one.verdict is Verdict.STEADY:
+        kinds = one.kinds if one.had_siblings else one.raw_kinds
+        untold = sum(course.verdict is Verdict.TOO_SHORT for course in kinds.values())
+        return f"{words}; {counted(untold, 'kind')} of work alone cannot be told" if 0 < untold < len(kinds) else words
     if not alone:
         return words
     if one.had_siblings and one.relative is not None and one.relative.verdict is Verdict.STEADY:
@@ -55,10 +60,12 @@ def in_words(one: Drift, begin: float) -> str:
 def _open(one: Drift) -> str:
     """What cannot be told, and how long might do."""
     course = one.open_course
+    unsteady = course is not None and course.change is not None and course.needed_h is None
+    because = "too unsteady to tell" if unsteady else "too short to tell"
     hours = f"; about {course.needed_h:.1f} h would tell" if course is not None and course.needed_h else ""
     if one.had_siblings and course is one.raw:
-        return f"as its siblings; too short to tell whether all of them slow{hours}"
-    return f"too short to tell whether it slows{hours}"
+        return f"as its siblings; {because} whether all of them slow{hours}"
+    return f"{because} whether it slows{hours}"
 
 
 def _course(against: str, course: Course) -> str:

@@ -15,7 +15,7 @@ from typing import Final
 
 from orchestrator.burn_in.known import Pace, Told
 from orchestrator.disk.archive import Attempt
-from orchestrator.disk.evidence import DeviceEvidence, LaunchEvidence
+from orchestrator.disk.evidence import DeviceEvidence, LaunchEvidence, kind_of_work
 from orchestrator.disk.records import Segment
 from orchestrator.merge import courses
 from orchestrator.merge.heat_soaks import Soaks
@@ -36,6 +36,12 @@ _PACES: Final = {
     drift.Verdict.STEADY: Pace.STEADY,
     drift.Verdict.TOO_SHORT: Pace.UNTOLD,
 }
+_BESIDE: Final = {
+    Workload.SOAK: BESIDE,
+    Workload.TRUTH: f"{BESIDE} in checks of truth",
+    Workload.REPLAY: f"{BESIDE} in training",
+}
+"""Work whose rate is the GPU's own, each by itself: load that is well known would hide training that is less so."""
 Launched = tuple[Attempt, Cell, LaunchEvidence]
 Rates = Sequence[tuple[Window, Reading]]
 """Of one GPU: each window, and what it was like in it."""
@@ -56,8 +62,10 @@ def paces(
         rates = {uuid: list(_rates(uuid, mine, seen, soaks, shifts)) for uuid in uuids}
         for one in _over_time(rates):
             found[one.gpu][OVER_TIME] = _drift(one, rates[one.gpu], _begin(mine, rates[one.gpu]))
-        for uuid, told in _beside_siblings([one for one in mine if _is_warm(one, soaks)]).items():
-            found[uuid][BESIDE] = told
+        warm = [one for one in mine if _is_warm(one, soaks)]
+        for workload, title in _BESIDE.items():
+            for uuid, told in _beside_siblings([one for one in warm if one[1].workload is workload]).items():
+                found[uuid][title] = told
     return found
 
 
@@ -168,15 +176,15 @@ def _beside_siblings(warm: Sequence[Launched]) -> dict[str, Told]:
     for one in warm:
         attempt, cell, evidence = one
         counts = evidence.figures.means_ms.get("iteration") and not evidence.stalls  # a pause would be in the mean
-        if cell.workload is Workload.SOAK and counts:
-            groups[f"{cell.workload} {cell.model} {cell.precision}"][attempt.start.device].append(one)
+        if counts and not evidence.launch_bound:  # which says more of the host
+            groups[kind_of_work(cell, attempt.start.batch_size)][attempt.start.device].append(one)
     cells = []
     for name, by_gpu in groups.items():
         launched = [one for own in by_gpu.values() for one in own]
         bounds[name] = _bound(launched)
         rates = {uuid: [_rate(one) for one in own] for uuid, own in by_gpu.items()}
         cells.append(SiblingCell(name=name, bound=bounds[name], rates=rates))
-    return {one.gpu: _sibling(one, groups) for one in siblings.judge(cells, margins.load().shares)}
+    return {one.gpu: _sibling(one, groups) for one in siblings.judge(cells, margins.load().shares, asked=len(_BESIDE))}
 
 
 def _sibling(one: Sibling, groups: Mapping[str, Mapping[str, Sequence[Launched]]]) -> Told:

@@ -14,7 +14,7 @@ costs one. Coverage is in docs/method.md, "Slowing over the hours".
 
 The change is judged, not the slope: after a step in the middle of the night half of all slopes are zero. A kind of work
 counts when it ran over most of the time, so that one that ran only late is never compared with one that ran only early.
-A kind that slows alone (one precision, say) is judged too, and not lost in the median.
+A kind that slows alone (one precision, say) is judged too, and not lost in the median: by visits.py.
 
 Both courses are judged. The relative one is the sharper: what the room does is not in it. The raw one has a wider
 margin, because the room is in it, and it alone shows what all GPUs lose alike, or one that has lost its siblings.
@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Final
 
-from orchestrator.stats import trend
+from orchestrator.stats import trend, visits
 from orchestrator.stats.trend import Interval, Point
 from orchestrator.stats.windows import WINDOW_NS, Window
 
@@ -40,6 +40,8 @@ BINS: Final = 40
 _LEAST_WINDOWS: Final = 3
 _LEAST_SPAN: Final = 0.6
 _LONGEST: Final = 50.0
+_DOUBT: Final = 0.025
+"""That any kind of any GPU is called slow by chance, where nothing is: shared among all that are asked."""
 _HOURS: Final = WINDOW_NS / 3.6e12
 
 
@@ -116,7 +118,17 @@ def judge(rates: Mapping[str, Sequence[Window]], margin: float, alone: float) ->
     Raises ValueError for a rate that is not above zero.
     """
     raw, relative = _logs(rates)
-    return tuple(_drift(gpu, raw[gpu], relative[gpu], margin, alone) for gpu in sorted(rates))
+    own_kinds, kinds = _of_kinds(raw, alone), _of_kinds(relative, margin)
+    return tuple(
+        Drift(
+            gpu=gpu,
+            raw=_course(raw[gpu], alone),
+            relative=_course(relative[gpu], margin) if relative[gpu] else None,
+            kinds=kinds[gpu],
+            raw_kinds=own_kinds[gpu],
+        )
+        for gpu in sorted(rates)
+    )
 
 
 def _logs(rates: Mapping[str, Sequence[Window]]) -> tuple[dict[str, list[Window]], dict[str, list[Window]]]:
@@ -139,38 +151,52 @@ def _logs(rates: Mapping[str, Sequence[Window]]) -> tuple[dict[str, list[Window]
     return raw, relative
 
 
-def _drift(gpu: str, raw: Sequence[Window], relative: Sequence[Window], margin: float, alone: float) -> Drift:
-    own, own_kinds = _course(raw, alone), _of_kinds(raw, alone)
-    against, kinds = _course(relative, margin) if relative else None, _of_kinds(relative, margin)
-    return Drift(gpu=gpu, raw=own, relative=against, kinds=kinds, raw_kinds=own_kinds)
-
-
 def _slowing(whole: Course | None, kinds: Mapping[str, Course]) -> bool:
     courses = [*kinds.values(), *([whole] if whole is not None else [])]
     return any(course.verdict is Verdict.SLOWING for course in courses)
 
 
-def _of_kinds(logs: Sequence[Window], margin: float) -> dict[str, Course]:
-    """Each kind of work alone."""
-    keys = sorted({window.key for window in logs})
-    return {key: _course([window for window in logs if window.key == key], margin) for key in keys}
+def _of_kinds(logs: Mapping[str, Sequence[Window]], margin: float) -> dict[str, dict[str, Course]]:
+    """By GPU, each kind of work alone; too short where it did not run over most of the time. logs: as of `_course`."""
+    series: dict[str, dict[str, list[Point]]] = defaultdict(dict)
+    kinds: dict[str, dict[str, Course]] = {gpu: {} for gpu in logs}
+    for gpu, windows in logs.items():
+        of_kind: dict[str, list[Window]] = defaultdict(list)
+        for window in windows:
+            of_kind[window.key].append(window)
+        for key, own in sorted(of_kind.items()):
+            points = visits.visits(own)
+            kinds[gpu][key] = Course(verdict=Verdict.TOO_SHORT, hours=points[-1].at_h - points[0].at_h)
+            if _hours(windows) >= LEAST_HOURS and points[-1].at_h - points[0].at_h >= _LEAST_SPAN * _hours(windows):
+                series[key][gpu] = points
+    asked = sum(map(len, series.values()))
+    for key, by_gpu in series.items():
+        for gpu, change in visits.changes(by_gpu, 1 - _DOUBT / asked).items():
+            verdict, hours = _judged(change, math.log1p(-margin)), by_gpu[gpu][-1].at_h - by_gpu[gpu][0].at_h
+            kinds[gpu][key] = Course(verdict=verdict, hours=hours, change=_percent(change))
+    return kinds
+
+
+def _hours(windows: Sequence[Window]) -> float:
+    return (windows[-1].number - windows[0].number + 1) * _HOURS if windows else 0.0
+
+
+def _judged(change: Interval, floor: float) -> Verdict:
+    if change.high < floor:
+        return Verdict.SLOWING
+    return Verdict.STEADY if change.low > floor else Verdict.TOO_SHORT
 
 
 def _course(logs: Sequence[Window], margin: float) -> Course:
     """The course of windows in order of number whose rates are logarithms."""
-    hours = (logs[-1].number - logs[0].number + 1) * _HOURS if logs else 0.0
+    hours = _hours(logs)
     if hours < LEAST_HOURS:
         return Course(verdict=Verdict.TOO_SHORT, hours=hours, needed_h=LEAST_HOURS)
     moved = trend.movement(_over_kinds(_binned(logs), hours), hours)
     if moved is None:
         return Course(verdict=Verdict.TOO_SHORT, hours=hours)
     floor = math.log1p(-margin)
-    if moved.change.high < floor:
-        verdict = Verdict.SLOWING
-    elif moved.change.low > floor:
-        verdict = Verdict.STEADY
-    else:
-        verdict = Verdict.TOO_SHORT
+    verdict = _judged(moved.change, floor)
     return Course(
         verdict=verdict,
         hours=hours,

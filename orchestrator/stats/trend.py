@@ -59,9 +59,9 @@ def movement(points: Sequence[Point], hours: float) -> Movement | None:
     last = [point.value for point in points if point.at_h > (1 - ENDS) * hours]
     if len(points) < LEAST_POINTS or min(len(first), len(last)) < LEAST_AT_AN_END:
         return None
-    rest, step_h = _rest(points)
-    variance = math.fsum(value**2 for value in rest) / (len(rest) - 2) * _widening(rest)
-    reach = student.quantile(_CONFIDENCE, len(rest) - 2) * math.sqrt(variance * (1 / len(first) + 1 / len(last)))
+    left, step_h = rest(points, LEAST_AT_AN_END)
+    variance = math.fsum(value**2 for value in left) / (len(left) - 2) * widening([left])
+    reach = student.quantile(_CONFIDENCE, len(left) - 2) * math.sqrt(variance * (1 / len(first) + 1 / len(last)))
     change = fmean(last) - fmean(first)
     return Movement(slope=theil_sen(points), change=Interval(change, change - reach, change + reach), step_h=step_h)
 
@@ -72,9 +72,9 @@ def theil_sen(points: Sequence[Point]) -> Interval:
         raise ValueError(f"a slope with an interval needs at least three points, got {len(points)}")
     slopes = sorted(slopes_of(points))
     slope, number = median(slopes), len(points)
-    rest = [point.value - slope * point.at_h for point in points]
-    centre = median(rest)
-    variance = number * (number - 1) * (2 * number + 5) / 18 * _widening([value - centre for value in rest])
+    left = [point.value - slope * point.at_h for point in points]
+    centre = median(left)
+    variance = number * (number - 1) * (2 * number + 5) / 18 * widening([[value - centre for value in left]])
     reach = student.quantile(_CONFIDENCE, number - 2) * math.sqrt(variance)
     below = math.floor((len(slopes) - reach) / 2)
     if below < 0:
@@ -87,13 +87,16 @@ def slopes_of(points: Sequence[Point]) -> list[float]:
     return [(b.value - a.value) / (b.at_h - a.at_h) for a, b in itertools.combinations(points, 2) if b.at_h != a.at_h]
 
 
-def _rest(points: Sequence[Point]) -> tuple[list[float], float | None]:
-    """What the better of a line and a step leaves of the values, and where the step is if it is one."""
+def rest(points: Sequence[Point], least: int) -> tuple[list[float], float | None]:
+    """What the better of a line and a step leaves of the values, and where the step is if it is one.
+
+    least: values on either side of a step.
+    """
     slope = median(slopes_of(points))
     lines = [point.value - slope * point.at_h for point in points]
     by_line = _deviations(lines)
     values = [point.value for point in points]
-    splits = range(LEAST_AT_AN_END, len(points) - LEAST_AT_AN_END + 1)
+    splits = range(least, len(points) - least + 1)
     by_step, at = min((_squares(values[:at]) + _squares(values[at:]), at) for at in splits)
     if by_step < math.fsum(value**2 for value in by_line) / 2:
         return _deviations(values[:at]) + _deviations(values[at:]), (points[at - 1].at_h + points[at].at_h) / 2
@@ -109,13 +112,16 @@ def _squares(values: Sequence[float]) -> float:
     return math.fsum(value**2 for value in _deviations(values))
 
 
-def _widening(rest: Sequence[float]) -> float:
-    """(1 + r) / (1 - r), never below 1. A line through n values hides (2 + 4 r) / n of their r: that is given back."""
-    squares = math.fsum(value**2 for value in rest)
+def widening(rests: Sequence[Sequence[float]]) -> float:
+    """(1 + r) / (1 - r) of several series, never below 1. A line through n values hides (2 + 4 r) / n of their r.
+
+    That is given back.
+    """
+    squares = math.fsum(value**2 for own in rests for value in own)
     if squares == 0:
         return 1.0
-    number = len(rest)
-    seen = math.fsum(a * b for a, b in itertools.pairwise(rest)) / squares
+    number = fmean(len(own) for own in rests)
+    seen = math.fsum(a * b for own in rests for a, b in itertools.pairwise(own)) / squares
     r = (seen + 2 / number) / (1 - 4 / number) if number > 4 else _MOST_AUTOCORRELATION
     r = min(max(r, 0.0), _MOST_AUTOCORRELATION)
     return (1 + r) / (1 - r)

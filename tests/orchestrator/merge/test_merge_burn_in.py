@@ -329,7 +329,7 @@ def test_a_gpu_that_slows_is_told_with_the_reason(tmp_path: Path, clock_too: boo
     gpu = a_night(tmp_path, rate=rate, clock=clock, hot=hot).gpus[2]
     found = pace(gpu, OVER_TIME)
     assert (found.pace, found.reason) == (Pace.SLOWER, reason)
-    assert found.rate_per_clock_percent == pytest.approx(0.0 if clock_too else -6.0, abs=1.0)
+    assert found.rate_per_clock_percent == pytest.approx(0.0 if clock_too else -7.0, abs=1.0)
     (said,) = [one.text for one in gpu.reasons if one.text.startswith(OVER_TIME)]
     assert said.endswith(found.reason_text)
     assert gpu.verdict is Verdict.WARN

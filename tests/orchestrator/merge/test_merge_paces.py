@@ -99,6 +99,41 @@ def test_a_gpu_that_is_slow_in_one_kind_of_work_alone_is_a_finding(tmp_path: Pat
     assert [gpu.verdict for gpu in night] == [Verdict.PASS, Verdict.PASS, Verdict.WARN, Verdict.PASS]
 
 
+@pytest.mark.parametrize(
+    ("workload", "kind"), [(Workload.TRUTH, f"{BESIDE} in checks of truth"), (Workload.REPLAY, f"{BESIDE} in training")]
+)
+def test_a_gpu_that_is_slow_all_night_in_what_is_no_load_is_a_finding(
+    tmp_path: Path, workload: Workload, kind: str
+) -> None:
+    """Beside its siblings, by itself: in the load, of which there is more, it is as fast as they are."""
+    night = a_night(tmp_path, lambda cell, gpu, _hours: 0.7 if gpu == 2 and cell.workload is workload else 1.0)
+    found = pace(night[2], kind)
+    assert found.pace is Pace.SLOWER
+    assert found.text.startswith("70.0% of its siblings' rate")
+    assert pace(night[2], BESIDE).pace is Pace.STEADY
+    assert [gpu.verdict for gpu in night] == [Verdict.PASS, Verdict.PASS, Verdict.WARN, Verdict.PASS]
+
+
+@pytest.mark.parametrize("workload", [Workload.TRUTH, Workload.REPLAY])
+def test_a_gpu_that_slows_in_one_kind_of_work_alone_is_a_finding(tmp_path: Path, workload: Workload) -> None:
+    """In an hour it is at that work four times or five."""
+    night = a_night(
+        tmp_path, lambda cell, gpu, hours: 0.7 if gpu == 2 and cell.workload is workload and hours > 0.5 else 1.0
+    )
+    found = pace(night[2], OVER_TIME)
+    assert (night[2].verdict, found.pace) == (Verdict.WARN, Pace.SLOWER)
+    assert f"{workload} " in found.text
+    assert "against its siblings" in found.text
+    assert {pace(gpu, OVER_TIME).pace for place, gpu in enumerate(night) if place != 2} == {Pace.STEADY}
+
+
+def test_what_went_up_and_down_is_not_called_too_short(tmp_path: Path) -> None:
+    """A quarter of an hour in the middle, thirty percent slower: no longer night would tell."""
+    night = a_night(tmp_path, lambda _cell, gpu, hours: 0.7 if gpu == 2 and 0.35 < hours < 0.6 else 1.0)
+    found = pace(night[2], OVER_TIME)
+    assert (found.pace, found.text) == (Pace.UNTOLD, "too unsteady to tell whether it slows")
+
+
 def test_the_test_of_memory_has_no_rate(tmp_path: Path) -> None:
     """A launch that happens to end within a slow pattern is no slower: neither beside siblings nor over the night."""
 
@@ -210,8 +245,9 @@ def test_a_launch_that_stood_still_is_not_held_against_its_siblings(
     night.work(first=place + 1)
     night.finish()
     seen: list[SiblingCell] = []
-    monkeypatch.setattr(paces.siblings, "judge", lambda cells, *_: seen.extend(cells) or ())
+    monkeypatch.setattr(paces.siblings, "judge", lambda cells, *_, **__: seen.extend(cells) or ())
     night.report()
-    rates = {gpu: found for one in seen if one.name.endswith(cell.precision) for gpu, found in one.rates.items()}
+    (judged,) = (one for one in seen if one.name == f"soak gemm {cell.precision}")
+    rates = judged.rates
     assert rates[uuid] == [pytest.approx(0.01, rel=1e-3)] * len(rates[uuid])
     assert rates[uuid]

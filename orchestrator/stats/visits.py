@@ -1,0 +1,65 @@
+"""Whether a kind of work slows alone, which runs only now and then: four times in an hour, sixteen in a night. Pure.
+
+    windows of one kind on one GPU ── parted where it paused ──▶ visits, a median each
+    the last fifth of the visits less the first ──▶ change, of each GPU
+    what is left of each GPU's visits ── pooled over the GPUs ──▶ intervals of all changes
+
+So few visits have no variance of their own to speak of, but GPUs of one product that do the same work vary alike. What
+is left is what a line leaves, or one step where that leaves less: one that jumps must not hide behind its own jump. The
+best of several steps fits chance a little too: for five visits or more the variance comes out up to 15 % too small
+[sim].
+
+Visits lie minutes apart, over which what windows of ten seconds share is gone; what hangs together over hours widens
+the intervals from eight visits on, as in trend.py. Below that there is no telling.
+
+Many GPUs in many kinds are many questions: whoever asks them says how sure each answer has to be.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from statistics import fmean, median
+from typing import Final
+
+from orchestrator.stats import student, trend
+from orchestrator.stats.trend import ENDS, Interval, Point
+from orchestrator.stats.windows import WINDOW_NS, Window
+
+LEAST_VISITS: Final = 4
+_FOR_AUTOCORRELATION: Final = 8
+_PAUSE: Final = 3
+"""Windows without it that part two visits: one is missing where a launch paused, or was followed by another."""
+_HOURS: Final = WINDOW_NS / 3.6e12
+
+
+def visits(windows: Sequence[Window]) -> list[Point]:
+    """The median of each visit at its middle, in hours. windows: of one kind on one GPU, in order of number."""
+    parted: list[list[Window]] = []
+    for window in windows:
+        if not parted or window.number - parted[-1][-1].number > _PAUSE:
+            parted.append([])
+        parted[-1].append(window)
+    return [Point(fmean(one.number for one in own) * _HOURS, median(one.rate for one in own)) for own in parted]
+
+
+def changes(series: Mapping[str, Sequence[Point]], confidence: float) -> dict[str, Interval]:
+    """The change of each GPU, with its interval; those of fewer than four visits, and all where nothing is left, out.
+
+    series: by GPU, the visits of one kind of work in order of time. confidence: of each end of each interval (0.975).
+    """
+    enough = {gpu: points for gpu, points in series.items() if len(points) >= LEAST_VISITS}
+    rests = [trend.rest(points, least=1)[0] for points in enough.values()]
+    degrees = sum(len(own) - LEAST_VISITS + 1 for own in rests)
+    if not degrees:
+        return {}
+    squares = math.fsum(value**2 for own in rests for value in own)
+    alike = [own for own in rests if len(own) >= _FOR_AUTOCORRELATION]
+    widened = trend.widening(alike) if alike else 1.0
+    quantile = student.quantile(confidence, degrees)
+    found = {}
+    for gpu, points in enough.items():
+        at_an_end = max(1, round(ENDS * len(points)))
+        values = [point.value for point in points]
+        change = fmean(values[-at_an_end:]) - fmean(values[:at_an_end])
+        reach = quantile * math.sqrt(squares / degrees * widened * 2 / at_an_end)
+        found[gpu] = Interval(change, change - reach, change + reach)
+    return found
