@@ -296,6 +296,34 @@ def test_a_gap_in_the_night_is_no_trend() -> None:
     assert [one.verdict for one in found(torn).values()] == [Verdict.SLOWING, *[Verdict.STEADY] * 4]
 
 
+TWELVE = tuple(f"kind {number}" for number in range(12))
+"""As many as level `full` has, each in turn: sixteen or more visits in eight hours, four in two."""
+
+
+@pytest.mark.parametrize(("hours", "lost"), [(2, 0.15), (8, 0.05)])
+def test_a_kind_that_is_seldom_at_work_slows_alone(hours: int, lost: float) -> None:
+    """One of twelve kinds from half-time on: the whole is not slow, and the kind is found on its GPU."""
+    night = node(17, (steady,) * 5, windows=hours * AN_HOUR, kinds=TWELVE, rounds=15)
+    night["gpu2"] = [
+        Window(one.number, one.key, one.rate * (1 - lost if one.key == TWELVE[5] and one.number > hours * 180 else 1.0))
+        for one in night["gpu2"]
+    ]
+    for one in judge(night, MARGIN, ALONE):
+        slow = [key for key, kind in one.kinds.items() if kind.verdict is Verdict.SLOWING]
+        assert slow == ([TWELVE[5]] if one.gpu == "gpu2" else [])
+        assert one.relative is not None
+        assert one.relative.verdict is not Verdict.SLOWING
+        assert (one.verdict is Verdict.SLOWING) == bool(slow)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_twelve_kinds_of_healthy_gpus_raise_no_alarm(seed: int) -> None:
+    """Each of them is asked for each GPU, against its siblings and by itself."""
+    for one in judge(node(seed, (steady,) * 8, windows=4 * AN_HOUR, kinds=TWELVE, rounds=15), MARGIN, ALONE):
+        assert one.verdict is Verdict.STEADY
+        assert set(one.kinds) == set(one.raw_kinds) == set(TWELVE)
+
+
 def test_kinds_of_work_are_never_mixed() -> None:
     """A kind that runs only in the second half, at a tenth of the rate and slower than the siblings', is no loss."""
     night = node(9, windows=2 * AN_HOUR)

@@ -1,0 +1,66 @@
+"""What a kind of work that ran only now and then says of each GPU: simulated visits, seeded."""
+
+import math
+import random
+
+import pytest
+
+from orchestrator.stats import visits
+from orchestrator.stats.trend import Interval, Point
+from orchestrator.stats.windows import Window
+
+
+def series(
+    chance: random.Random, count: int, *, gpus: int = 4, noise: float = 0.003, lost: float = 0.0
+) -> dict[str, list[Point]]:
+    """So many visits of some GPUs, half an hour apart; the first GPU loses a share of its rate from the middle on."""
+    return {
+        f"gpu{gpu}": [
+            Point(at / 2, chance.gauss(0, noise) + (math.log1p(-lost) if gpu == 0 and at >= count / 2 else 0.0))
+            for at in range(count)
+        ]
+        for gpu in range(gpus)
+    }
+
+
+def test_windows_are_parted_where_the_kind_paused() -> None:
+    """A window that is missing in the middle of a launch parts nothing; the median stands at the middle."""
+    numbers = (0, 1, 2, 4, 100, 101, 102, 400)
+    rates = (1.0, 1.0, 1.2, 1.0, 2.0, 3.0, 9.0, 5.0)
+    windows = [Window(number, "soak", rate) for number, rate in zip(numbers, rates, strict=True)]
+    found = visits.visits(windows)
+    assert [point.value for point in found] == [1.0, 3.0, 5.0]
+    assert [point.at_h * 360 for point in found] == pytest.approx([1.75, 101, 400])
+
+
+@pytest.mark.parametrize(("count", "lost"), [(4, 0.15), (5, 0.15), (8, 0.05), (16, 0.05)])
+def test_a_step_does_not_hide_behind_itself(count: int, lost: float) -> None:
+    """Its own jump is not in what its interval is made of; the others keep what they have."""
+    found = visits.changes(series(random.Random(count), count, lost=lost), 0.9999)
+    assert found["gpu0"].high < math.log(0.98)
+    assert all(found[f"gpu{gpu}"].high > math.log(0.98) for gpu in (1, 2, 3))
+
+
+@pytest.mark.parametrize("count", [4, 8, 16])
+@pytest.mark.parametrize("noise", [0.003, 0.2])
+def test_the_intervals_hold_the_truth(count: int, noise: float) -> None:
+    """95 of 100 should; the variance comes out a little small, so 92 at the least."""
+    chance = random.Random(7)
+    held = []
+    for _ in range(300):
+        found = visits.changes(series(chance, count, noise=noise), 0.975)
+        held += [one.low <= 0 <= one.high for one in found.values()]
+    assert sum(held) / len(held) >= 0.92
+
+
+def test_too_few_visits_say_nothing() -> None:
+    """Three of a GPU are no course, and say nothing of how the others vary."""
+    four = series(random.Random(1), 4)
+    assert set(visits.changes({**four, "short": four["gpu0"][:3]}, 0.975)) == set(four)
+    assert visits.changes({"short": four["gpu0"][:3]}, 0.975) == {}
+    assert visits.changes({}, 0.975) == {}
+
+
+def test_rates_without_any_noise_have_no_interval() -> None:
+    """All visits alike: what changed is what changed."""
+    assert set(visits.changes(series(random.Random(1), 4, noise=0.0), 0.975).values()) == {Interval(0.0, 0.0, 0.0)}
