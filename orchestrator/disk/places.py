@@ -7,9 +7,11 @@
 Pure, but for the looks at what is there.
 """
 
+import filecmp
 from pathlib import Path
 
 from orchestrator.configuration.resolved import ALWAYS, StoredRun
+from orchestrator.disk import bounded
 from orchestrator.report.files import target
 from protocol.paths import RunPaths
 
@@ -28,6 +30,15 @@ def unwritten(stored: StoredRun, paths: RunPaths) -> tuple[Path, ...]:
     return tuple(path for path in (*own, *published(stored, paths)) if _is_missing(path))
 
 
+def shown(stored: StoredRun, paths: RunPaths) -> tuple[Path, ...]:
+    """Where its report is, a file for each format: where the user wanted it, unless another run wrote there since."""
+    if is_copy(stored, paths):
+        return ()
+    output = Path(stored.configuration.output_path)
+    both = [(target(output, kind), paths.report(kind)) for kind in stored.configuration.formats]
+    return tuple(wanted if _alike(wanted, own) else own for wanted, own in both if bounded.is_there(own))
+
+
 def home(stored: StoredRun) -> Path:
     """The folder that the run was begun in."""
     return Path(stored.configuration.runs_folder) / stored.run_id
@@ -39,6 +50,13 @@ def is_copy(stored: StoredRun, paths: RunPaths) -> bool:
     try:
         return original.exists() and not original.samefile(paths.config)
     except OSError:  # in a folder that is closed to us: whether it is a copy cannot be known
+        return False
+
+
+def _alike(one: Path, other: Path) -> bool:
+    try:
+        return filecmp.cmp(one, other, shallow=False)
+    except OSError:
         return False
 
 

@@ -68,7 +68,7 @@ def look(stored: StoredRun, paths: RunPaths) -> tuple[Status, tuple[Attempt, ...
         preset=stored.configuration.preset,
         limit_s=stored.configuration.time_limit_s,
         limit_left_s=None if limited is None else max(limited.left_s, 0.0),
-        reports=tuple(str(path) for path in places.published(stored, paths) if bounded.is_there(path)),
+        reports=tuple(str(path) for path in places.shown(stored, paths)),
     )
     if run is None:
         return status, ()

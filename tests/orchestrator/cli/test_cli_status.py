@@ -163,6 +163,8 @@ def test_a_run_that_is_over_has_its_verdict(tmp_path: Path) -> None:
     line = "Verdict   run: incomplete, 1 of 2 cells ok, 1 failed, exit code 4"
     assert told.reports == (str(published),)
     assert line in describe(told).splitlines()
+    published.write_bytes(b"{}")  # a later run's, by now
+    assert look(run).reports == (str(run.paths.report("json")),)
     unpublished = msgspec.structs.replace(told, reports=())
     assert f"{line}; report: {told.outcome.report}" in describe(unpublished).splitlines()
     held_by(run)
