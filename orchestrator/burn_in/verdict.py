@@ -8,10 +8,11 @@
     PASS      every planned cell did its work, for the time that was asked for, and nothing was found
 
 Earlier ones win; every reason that was found is told, whichever wins. PASS stands on evidence alone: what was counted.
+Where faults were injected on purpose nothing is to be done about any of it: a GPU that did as it was told is not faulty.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from orchestrator.burn_in import memory_share, served
@@ -46,6 +47,8 @@ class Judged:
 def judge(work: Work) -> Judged:
     """The verdict on one GPU."""
     found = [*_wrong_bits(work), *_of_health(work), *_gaps(work), *_made_up(work), *_slow(work)]
+    if work.tainted:
+        found = [replace(reason, action=Action.NOTHING) for reason in found]
     # Of those that are as grave, one that asks for something comes first: the verdict stands beside what is to be done.
     found.sort(key=lambda reason: (GRAVEST_FIRST.index(reason.verdict), reason.action is Action.NOTHING))
     if not found:

@@ -234,6 +234,24 @@ def test_what_to_do(facts: dict[str, object], action: Action) -> None:
 @pytest.mark.parametrize(
     "facts",
     [
+        {"wrong": (wrong(),)},
+        {"wrong": (dataclasses.replace(wrong(), doubt="who knows"),)},
+        {"too_hot": "too hot"},
+        {"failures": ("soak: crashed",), "served_s": 500},
+        {"taken_out": "it is gone"},
+    ],
+)
+def test_a_tainted_verdict_asks_for_nothing(facts: dict[str, object]) -> None:
+    """Faults that were injected are no reason to take a GPU out of service; the verdict and its reasons stay."""
+    real, tainted = judge(changed(**facts)), judge(changed(**facts, tainted=True))
+    assert real.action is not Action.NOTHING
+    assert tainted.verdict is real.verdict
+    assert {tainted.action, *(reason.action for reason in tainted.reasons)} == {Action.NOTHING}
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
         {"served_s": 500, "failures": ("soak: crashed",)},
         {"taken_out": "it is gone", "failures": ("soak: crashed",)},
         {"undecided": ("soak",), "interrupted": "stopped on request"},
