@@ -16,7 +16,7 @@ from orchestrator.configuration.naming import counted
 from orchestrator.disk.evidence import LaunchEvidence
 from orchestrator.merge.paces import Launched
 from orchestrator.merge.wrong_bits import Uncounted
-from orchestrator.report.burn_in import InjectedReport
+from orchestrator.report.burn_in import Fate, InjectedReport
 from protocol.cell import Device, Workload
 
 
@@ -37,26 +37,29 @@ def injected(
     for one in asked:
         mine = [launch for launch in good if one.device in launch[1].devices]
         if one.hot_c is not None:
-            found, outcome = _hot(ended=one.device in too_hot)
+            fate, outcome = _hot(ended=one.device in too_hot)
         elif one.slow_percent:
-            found, outcome = _slowed(mine, paces.get(one.device, {}))
+            fate, outcome = _slowed(mine, paces.get(one.device, {}))
         else:
             asked_for = [launch for launch in mine if launch[0].start.round == one.round]
             beside = (other for other in uncounted if one.device in other.cell.devices and other.any_wrong)
             more = sum(1 for other in beside if other.attempt.start.round == one.round)
-            found, outcome = _flipped(asked_for, more)
+            fate, outcome = _flipped(asked_for, more)
         fault = injections.told(one, known[one.device])
-        yield InjectedReport(gpu_uuid=one.device, fault=fault, found=found, outcome=outcome)
+        found = fate is Fate.FOUND
+        yield InjectedReport(gpu_uuid=one.device, fault=fault, found=found, outcome=outcome, fate=fate)
 
 
-def _flipped(mine: Sequence[Launched], more: int) -> tuple[bool, str]:
+def _flipped(mine: Sequence[Launched], more: int) -> tuple[Fate, str]:
     """more: launches without a result that counts in which it was found."""
     if not mine and not more:
-        return False, "not brought about: no launch of that round has a result"
+        return Fate.UNDONE, "not brought about: no launch of that round has a result"
     missed = dict.fromkeys(named(cell) for _, cell, evidence in mine if not _is_wrong(evidence))
     number = more + sum(_is_wrong(evidence) for _, _, evidence in mine)
     words = f"brought about in {counted(len(mine) + more, 'launch', 'launches')}, found in {number}"
-    return not missed, f"{words}, not in {', '.join(missed)}" if missed else words
+    if missed:
+        return Fate.IN_PART if number else Fate.MISSED, f"{words}, not in {', '.join(missed)}"
+    return Fate.FOUND, words
 
 
 def _is_wrong(evidence: LaunchEvidence) -> bool:
@@ -65,15 +68,17 @@ def _is_wrong(evidence: LaunchEvidence) -> bool:
     return any(one is not None and one.mismatches > 0 for one in seen)
 
 
-def _slowed(mine: Sequence[Launched], paces: Mapping[str, Told]) -> tuple[bool, str]:
+def _slowed(mine: Sequence[Launched], paces: Mapping[str, Told]) -> tuple[Fate, str]:
     launches = sum(1 for _, cell, _ in mine if cell.workload is not Workload.LINKS)
     words = f"brought about in {counted(launches, 'launch', 'launches')}"
     shown = [kind for kind, told in paces.items() if told.pace is Pace.SLOWER]
     if shown:
-        return True, f"{words}, found {' and '.join(shown)}"
+        return Fate.FOUND, f"{words}, found {' and '.join(shown)}"
     why = "; ".join(f"{kind}: {told.words}" for kind, told in paces.items()) or "rates of a CPU device are not judged"
-    return False, f"{words}, not found: {why}"
+    return Fate.MISSED if launches else Fate.UNDONE, f"{words}, not found: {why}"
 
 
-def _hot(*, ended: bool) -> tuple[bool, str]:
-    return ended, "found: its load was ended" if ended else "not found: it was never at a limit for ten seconds"
+def _hot(*, ended: bool) -> tuple[Fate, str]:
+    if ended:
+        return Fate.FOUND, "found: its load was ended"
+    return Fate.MISSED, "not found: it was never at a limit for ten seconds"

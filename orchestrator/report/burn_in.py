@@ -1,5 +1,7 @@
 """What a burn-in says of each GPU, as types: the verdict, every reason for it, and the evidence it stands on."""
 
+import enum
+
 from orchestrator.burn_in.heat_soak import Ending
 from orchestrator.burn_in.known import Pace
 from orchestrator.health.judges import Action
@@ -135,13 +137,26 @@ class LinksReport(Part, frozen=True, kw_only=True):
     to_device_gb_per_second: float | None
 
 
+class Fate(enum.StrEnum):
+    """What became of a fault that was asked for, the gravest first."""
+
+    MISSED = "not found"
+    IN_PART = "found in part"
+    UNDONE = "not brought about"
+    FOUND = "found"
+
+
 class InjectedReport(Part, frozen=True, kw_only=True):
-    """A fault that was brought about on purpose, in words. found: wherever it was brought about. outcome: in words."""
+    """A fault that was brought about on purpose, in words. found: wherever it was brought about. outcome: in words.
+
+    fate: the same in a word; null in reports of older versions.
+    """
 
     gpu_uuid: str
     fault: str
     found: bool
     outcome: str
+    fate: Fate | None = None
 
 
 class BurnInReport(Part, frozen=True, kw_only=True):

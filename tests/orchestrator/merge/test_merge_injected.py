@@ -9,7 +9,7 @@ import pytest
 from orchestrator.burn_in.injections import Asked
 from orchestrator.configuration.resolved import Configuration
 from orchestrator.report.as_text import to_text
-from orchestrator.report.burn_in import InjectedReport
+from orchestrator.report.burn_in import Fate, InjectedReport
 from protocol.cell import Device, Workload
 from protocol.verification import Verification
 from tests.fakes.findings import mismatch
@@ -30,7 +30,8 @@ class Tainted(Night):
         """As of --burn-in with --inject."""
         made = super().asked(configuration)
         assert made.burn_in is not None
-        return msgspec.structs.replace(made, burn_in=msgspec.structs.replace(made.burn_in, injections=(self._fault,)))
+        asked = msgspec.structs.replace(made.burn_in, injections=(self._fault,))
+        return msgspec.structs.replace(made, burn_in=asked, tainted=True)
 
 
 def outcome(night: Night) -> InjectedReport:
@@ -39,7 +40,12 @@ def outcome(night: Night) -> InjectedReport:
     made = night.report()
     assert made.burn_in is not None
     (fault,) = made.burn_in.injected
-    assert f"injected: {fault.fault}: {fault.outcome}" in " ".join(to_text(made).split())
+    assert fault.fate is not None
+    assert fault.found is (fault.fate is Fate.FOUND)
+    text = " ".join(to_text(made).split())
+    assert f"injected: {fault.fate.upper()}: {fault.fault}: {fault.outcome}" in text
+    told = "1 of 1 found" if fault.found else "NOT ALL FOUND: 0 of 1"
+    assert f"Faults were injected on purpose, {told}: this says nothing about the GPUs." in text
     return fault
 
 
@@ -56,7 +62,7 @@ def test_flipped_bits_that_a_check_did_not_find_are_named(tmp_path: Path) -> Non
     fault = outcome(night)
     assert fault.gpu_uuid == night.stored.devices[1].uuid
     assert "flips 2 bits" in fault.fault
-    assert not fault.found
+    assert fault.fate is Fate.IN_PART
     assert fault.outcome.count("the memory test") == 1
     assert "verified products" not in fault.outcome
 
@@ -80,7 +86,7 @@ def test_a_round_that_never_came_brought_nothing_about(tmp_path: Path) -> None:
     night = Tainted(tmp_path, cpus(1), "10m", {"round": 4, "flip_bits": 1})
     night.work(last=3)
     fault = outcome(night)
-    assert (fault.found, fault.outcome) == (False, "not brought about: no launch of that round has a result")
+    assert (fault.fate, fault.outcome) == (Fate.UNDONE, "not brought about: no launch of that round has a result")
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from orchestrator.health.judges import Action
 from orchestrator.health.verdict import GRAVEST_FIRST, Verdict
 from orchestrator.report import layout
 from orchestrator.report.as_text import to_text
-from orchestrator.report.burn_in import BurnInReport, GpuBurnIn, InjectedReport, LinksReport, ReasonReport
+from orchestrator.report.burn_in import BurnInReport, Fate, GpuBurnIn, InjectedReport, LinksReport, ReasonReport
 from orchestrator.report.model import GpuInfo, Report
 from orchestrator.report.one_page import Paragraph, Rank, on_one_page
 from tests.fakes.nights import Night
@@ -132,8 +132,33 @@ def test_the_worst_of_nights_fits_one_page(quick: Report) -> None:
     assert len(lines) == PAGE
     assert CUT in lines
     assert sum("FAIL (take it out of service)" in line for line in lines) == 8
-    assert any(line.startswith("injected: ") for line in lines)
+    assert any(line.startswith("injected: FOUND: ") for line in lines)
+    assert "on purpose, 20 of 20 found: this" in " ".join(lines)
     assert any(line.startswith("soak: ") for line in lines)
+
+
+def test_whether_faults_were_found_is_never_cut_off(quick: Report) -> None:
+    """One for each of eight GPUs, each with reasons of its own: how many, and the one that was not found at once."""
+    night = quick.burn_in
+    assert night is not None
+    worst = tuple(
+        judged(gpu, [reason(Verdict.FAIL, f"{gpu.gpu_id} {place} {'wrong bits ' * 20}") for place in range(9)])
+        for gpu in night.gpus
+    )
+    faults = tuple(
+        InjectedReport(
+            gpu_uuid=gpu.gpu_uuid,
+            fault=f"GPU {gpu.gpu_id} flips 2 bits of one output in every check of round 1",
+            found=gpu.gpu_id != 5,
+            outcome="brought about in 7 launches",
+            fate=Fate.IN_PART if gpu.gpu_id == 5 else None,
+        )
+        for gpu in night.gpus
+    )
+    lines = lines_of(replace(quick, burn_in=replace(night, gpus=worst, injected=faults, tainted=True)))
+    assert "on purpose, NOT ALL FOUND: 7 of 8: this says" in " ".join(lines)
+    told = [line for line in lines if line.startswith("injected: ")]
+    assert told[0].startswith("injected: FOUND IN PART: GPU 5 flips 2 bits")
 
 
 def test_the_gravest_come_first_and_share_what_is_left(quick: Report) -> None:
