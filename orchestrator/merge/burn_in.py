@@ -312,7 +312,13 @@ def _report(device: Device, work: Work, judged: Judged, mine: Sequence[_Good], n
         temperature_max_c=max(temperatures, default=None),
         average_power_draw_w=sum(powers) / len(powers) if powers else None,
         not_tested=dict(work.not_tested),
+        unfinished=tuple(what for what, why in work.not_tested.items() if _was_planned(what, why)),
     )
+
+
+def _was_planned(what: str, why: str) -> bool:
+    """Whether something that was not tested could have been, and did not come to its end."""
+    return why == memory_patterns.NEVER or what.endswith(links.LATER)
 
 
 def _pace(kind: str, told: Told) -> PaceReport:

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from statistics import median
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -17,6 +17,8 @@ from orchestrator.report.burn_in import LinksReport
 from protocol.cell import Cell, Device, Workload
 from protocol.verification import Mismatch, Verification
 
+LATER: Final = ": in later rounds"
+"""Ends what is said of links that were tested, and not to the end of the night."""
 _NONE = "it has none in this run"
 _SLICE = "a slice of a GPU has no links of its own"
 
@@ -103,7 +105,7 @@ def not_tested(device: Device, run: StoredRun, taken_out: Collection[str]) -> di
     for cell in run.plan.cells:
         out = [labels[uuid] for uuid in cell.devices if uuid in taken_out and uuid != device.uuid]
         if cell.workload is Workload.LINKS and device.uuid in cell.devices and out:
-            what = f"{cell.workload} {cell.model} {cell.precision}: in later rounds"
+            what = f"{cell.workload} {cell.model} {cell.precision}{LATER}"
             found[what] = f"{' and '.join(out)} was taken out, and all of them are needed"
     return found
 

@@ -10,13 +10,15 @@ from protocol.verification import Verification
 
 SPEED: Final = "its patterns take their time, each another one, and a launch ends within any of them: no rate is judged"
 
+NEVER: Final = "it never came to its end: the launches were too short, or too few"
+
 
 def not_tested(launches: Sequence[Verification]) -> dict[str, str]:
     """Speed, and the patterns that no launch of a device marched to their end: why. Empty without a test of memory."""
     marched = _marched(launches)
     speed = {f"{Workload.MEMORY}: its speed": SPEED} if marched else {}
     return speed | {
-        f"{Workload.MEMORY}: pattern {name}": "it never came to its end: the launches were too short, or too few"
+        f"{Workload.MEMORY}: pattern {name}": NEVER
         for name, times in marched.items()
         if not times
     }

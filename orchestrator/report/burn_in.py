@@ -96,7 +96,8 @@ class GpuBurnIn(Part, frozen=True, kw_only=True):
 
     under_load_seconds: in measured blocks. compared_launches: whose bits were held against another launch's.
     heat_soak: null for a CPU device, whose rates are not judged. paces: what its rates say.
-    not_tested: what could not be tested → why.
+    not_tested: what was not tested → why. unfinished: what of that was planned, and did not come to its end; the rest
+    cannot be tested here at all.
     """
 
     gpu_uuid: str
@@ -115,6 +116,7 @@ class GpuBurnIn(Part, frozen=True, kw_only=True):
     temperature_max_c: float | None
     average_power_draw_w: float | None
     not_tested: dict[str, str]
+    unfinished: tuple[str, ...] = ()
 
 
 class LinksReport(Part, frozen=True, kw_only=True):

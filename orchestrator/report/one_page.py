@@ -36,15 +36,19 @@ class Paragraph:
     section: str = ""
 
 
+def is_whole(paragraphs: Iterable[Paragraph], room: int, cut: Paragraph) -> bool:
+    """Whether nothing has to be cut, so that `cut` does not stand there."""
+    return sum(len(one.lines) for one in paragraphs if one is not cut) <= room
+
+
 def on_one_page(paragraphs: Iterable[Paragraph], room: int, cut: Paragraph) -> Iterator[str]:
     """The lines of a page, at most `room` of them where what must be there is no more.
 
     cut: stands in its place among the paragraphs where anything was cut or left out, and not at all where nothing was.
     """
     every = list(paragraphs)
-    whole = [one for one in every if one is not cut]
-    if sum(len(one.lines) for one in whole) <= room:
-        yield from (line for one in whole for line in one.lines)
+    if is_whole(every, room, cut):
+        yield from (line for one in every if one is not cut for line in one.lines)
         return
     for one, most in zip(every, _shares(every, room), strict=True):
         yield from _head(one.lines, most)

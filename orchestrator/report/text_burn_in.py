@@ -7,6 +7,7 @@ is left of the page (one_page.py).
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from os.path import commonprefix
 from typing import Final
 
 from orchestrator.configuration.naming import counted
@@ -16,7 +17,7 @@ from orchestrator.report import layout, text_health
 from orchestrator.report.burn_in import BurnInReport, CheckReport, Fate, GpuBurnIn, ReasonReport
 from orchestrator.report.model import Report
 from orchestrator.report.numbers import duration
-from orchestrator.report.one_page import Paragraph, Rank, on_one_page
+from orchestrator.report.one_page import Paragraph, Rank, is_whole, on_one_page
 from orchestrator.report.text_failures import out_of_time
 from orchestrator.report.text_gpus import groups, label_of, labels
 from protocol.cell import Workload
@@ -39,17 +40,22 @@ def burn_in(report: Report, head: tuple[str, ...], end: tuple[str, ...]) -> Iter
     if night is None:
         return
     room = _PAGE + _EACH * max(len(night.gpus) - _NODE, 0)
-    page = (
-        Paragraph(Rank.MUST, head),
-        *_paragraphs(night, report),
-        Paragraph(Rank.MUST, end),
-        *(_bullet(Rank.TOLD, one, "exit code") for one in _first(report.verdict.reasons)),
-        Paragraph(Rank.MUST, ("", layout.RULE)),
-    )
+    page: tuple[Paragraph, ...] = ()
+    for untested in range(max(len(not_tested(night)), SHOWN_REASONS), SHOWN_REASONS - 1, -1):
+        page = (
+            Paragraph(Rank.MUST, head),
+            *_paragraphs(night, report, untested),
+            Paragraph(Rank.MUST, end),
+            *(_bullet(Rank.TOLD, one, "exit code") for one in _first(report.verdict.reasons)),
+            Paragraph(Rank.MUST, ("", layout.RULE)),
+        )
+        if is_whole(page, room, _CUT):
+            break
     yield from on_one_page(page, room, _CUT)
 
 
-def _paragraphs(night: BurnInReport, report: Report) -> Iterator[Paragraph]:
+def _paragraphs(night: BurnInReport, report: Report, untested: int) -> Iterator[Paragraph]:
+    """untested: how many things that were not tested are told, the more the better where there is room for them."""
     yield Paragraph(Rank.MUST, tuple(layout.wrap(f"{asked(night)}. {meaning(night)}")))
     yield from _told("kinds", (f"{labels(group.devices)}: {group.shown.gpu_name}" for group in groups(report)))
     yield Paragraph(Rank.MUST, tuple(_table(night, report)))
@@ -66,7 +72,8 @@ def _paragraphs(night: BurnInReport, report: Report) -> Iterator[Paragraph]:
     yield from _told("injected", (f"injected: {line}" for line in injected(night)))
     yield _BLANK
     yield from _told("evidence", evidence(night))
-    yield from _told("untested", (f"not tested: {line}" for line in _first(not_tested(night))))
+    left_out = _first(not_tested(night), untested)
+    yield from _told("untested", (f"not tested: {line}" for line in left_out))
     yield from _told("warming up", _warming_up(night))
     yield from _told("health", _health(report))
     yield from _told("without a result", _without_result(report))
@@ -79,11 +86,11 @@ def _told(section: str, texts: Iterable[str]) -> Iterator[Paragraph]:
         yield Paragraph(Rank.TOLD, tuple(layout.wrap(text, "", "  ")), section)
 
 
-def _first(texts: Sequence[str]) -> Iterator[str]:
+def _first(texts: Sequence[str], most: int = SHOWN_REASONS) -> Iterator[str]:
     """Those that are shown, and how many more there are."""
-    yield from texts[:SHOWN_REASONS]
-    if len(texts) > SHOWN_REASONS:
-        yield f"... and {len(texts) - SHOWN_REASONS} more in the JSON report"
+    yield from texts[:most]
+    if len(texts) > most:
+        yield f"... and {len(texts) - most} more in the JSON report"
 
 
 def _bullet(rank: Rank, text: str, section: str) -> Paragraph:
@@ -247,8 +254,24 @@ def _bound(told: Sequence[CheckReport]) -> str:
 
 
 def not_tested(night: BurnInReport) -> list[str]:
-    """What could not be tested, and why, told once."""
-    return sorted({f"{what}: {why}" for gpu in night.gpus for what, why in gpu.not_tested.items()})
+    """What was not tested, and why, told once: first what was planned and did not come to its end.
+
+    What has the same reason is told of together: patterns of memory that have never come to theirs are one line.
+    """
+    unfinished = {what for gpu in night.gpus for what in gpu.unfinished}
+    alike: dict[tuple[bool, str], set[str]] = {}
+    for gpu in night.gpus:
+        for what, why in gpu.not_tested.items():
+            alike.setdefault((what not in unfinished, why), set()).add(what)
+    told = sorted((impossible, f"{_joined(sorted(whats))}: {why}") for (impossible, why), whats in alike.items())
+    return [words for _, words in told]
+
+
+def _joined(names: Sequence[str]) -> str:
+    """Names, at least one, with the words that all begin with told once: "memory: pattern modulo 20, random"."""
+    begin = commonprefix(names) if len(names) > 1 else ""
+    begin = begin[: begin.rfind(" ") + 1]
+    return begin + ", ".join(name.removeprefix(begin) for name in names)
 
 
 def _launches(kind: str, told: Sequence[CheckReport], night: BurnInReport) -> int:

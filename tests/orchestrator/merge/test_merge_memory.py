@@ -67,6 +67,7 @@ def test_the_report_names_them_device_by_device(tmp_path: Path) -> None:
     assert "memory: pattern random" not in first.not_tested
     assert second.not_tested["memory: pattern random"] == NEVER
     assert "memory: pattern walking" not in second.not_tested
+    assert (first.unfinished, second.unfinished) == ((), ("memory: pattern random",))
     memory = next(check for check in first.checks if check.check == Workload.MEMORY)
     assert memory.method.endswith(f"walking {memory.launches}, random {memory.launches}")
 

@@ -5,18 +5,21 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from orchestrator.deciding.stopping import OUT_OF_TIME
 from orchestrator.disk import reporting
 from orchestrator.report import text_burn_in
 from orchestrator.report.as_text import to_text
+from orchestrator.report.burn_in import InjectedReport
 from orchestrator.report.html.page import page
 from orchestrator.report.html.view import said
+from orchestrator.report.model import Report
 from protocol.cell import Workload
 from protocol.failure import Category
 from tests.fakes.findings import mismatch
 from tests.fakes.nights import Night, sound
-from tests.fakes.runs import gpus
+from tests.fakes.runs import cpus, gpus
 
 PAGE = 60
 
@@ -168,6 +171,59 @@ def test_what_the_time_limit_ends_is_no_failure(tmp_path: Path) -> None:
         words = next(section.words for section in page(*made[:2]).sections if section.id == "failures")
         assert ("Ended by the time limit, which is no failure: 1." in words) is limited
         assert sum(span.failed for device in made.timeline.devices for span in device.spans) == (not limited)
+
+
+NEVER = "it never came to its end: the launches were too short, or too few"
+UNTESTED = {
+    "links peers fp32: NVLink and PCIe": "CPU devices have none",
+    "memory: pattern modulo 20": NEVER,
+    "memory: pattern random": NEVER,
+    **{f"{number} thing": f"reason {number}" for number in range(6)},
+}
+
+
+@pytest.fixture
+def untested(tmp_path: Path) -> Report:
+    """Of two CPU devices, of one of which much was not tested."""
+    night = Night(tmp_path, cpus(2), "10m")
+    night.work(last=3)
+    night.finish()
+    report = night.report()
+    assert report.burn_in is not None
+    first, second = report.burn_in.gpus
+    patterns = tuple(what for what, why in UNTESTED.items() if why == NEVER)
+    second = replace(second, not_tested=UNTESTED, unfinished=patterns)
+    return replace(report, burn_in=replace(report.burn_in, gpus=(replace(first, not_tested={}), second)))
+
+
+def test_what_never_came_to_its_end_is_told_before_what_cannot_be_tested(untested: Report) -> None:
+    """A pattern of memory that nobody tested, before NVLink of a CPU; what has one reason has one line."""
+    night = untested.burn_in
+    assert night is not None
+    first, *rest = text_burn_in.not_tested(night)
+    assert first == f"memory: pattern modulo 20, random: {NEVER}"
+    assert rest[-1] == "links peers fp32: NVLink and PCIe: CPU devices have none"
+    assert len(rest) == 7
+
+
+def test_what_was_not_tested_takes_the_room_that_is_left(untested: Report) -> None:
+    """All of it where the page has room for it; else as much as it has, and how many more there are."""
+    night = untested.burn_in
+    assert night is not None
+    fault = InjectedReport(gpu_uuid="cpu:0", fault="it flips", found=True, outcome="found")
+
+    def told(faults: int) -> list[str]:
+        lines = to_text(replace(untested, burn_in=replace(night, injected=(fault,) * faults))).splitlines()
+        assert on_one_page(lines)
+        return lines
+
+    whole = told(0)
+    assert sum(line.startswith("not tested: ") for line in whole) == 8
+    assert "more in the JSON report" not in "\n".join(line for line in whole if line.startswith("not tested"))
+    lines = told(PAGE - len(whole) + 2)  # two lines more than there is room for, one of which says so
+    assert len(lines) == PAGE
+    assert "not tested: ... and 3 more in the JSON report" in lines
+    assert sum(line.startswith("not tested: ") for line in lines) == 5 + 1
 
 
 def test_the_table_of_a_night_has_what_there_is(tmp_path: Path) -> None:
