@@ -8,7 +8,7 @@
     PASS      every planned cell did its work, for the time that was asked for, and nothing was found
 
 Earlier ones win; every reason that was found is told, whichever wins. PASS stands on evidence alone: what was counted.
-Where faults were injected on purpose nothing is to be done about any of it: a GPU that did as it was told is not faulty.
+Where faults were injected on purpose nothing is to be done about any of it: a GPU that did as told is not faulty.
 """
 
 from collections.abc import Iterator

@@ -82,8 +82,14 @@ class Command(click.Command):
             raise click.exceptions.Exit from error
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the words. Raises click.UsageError, for an option with another one in the place of its value too."""
+        """Read the words. Raises click.UsageError, for an option with another one in the place of its value too.
+
+        A program that does nothing without words shows its help, which is not the text of an error.
+        """
         if not ctx.resilient_parsing:
+            if self.no_args_is_help and not args:
+                complain(ctx.get_help())
+                ctx.exit(ExitCode.USAGE)
             without_value.refuse(self, ctx, args)
         return super().parse_args(ctx, args)
 
@@ -129,6 +135,10 @@ class Program(Command, click.Group):
         from orchestrator.configuration.yaml_schema import did_you_mean, listed
 
         names = self.list_commands(ctx)
+        if any(f"--{name}" in option.opts for option in self.params):
+            raise Refusal(
+                f"there is no command '{name}'. Did you mean --{name}? `{ctx.command_path} --help` explains it."
+            )
         if not did_you_mean(name, names) and (hint := lists.meant(self, ctx.meta["command"][1:])):
             raise Refusal(f"there is no command '{name}'.{hint} `{ctx.command_path} --help` shows what there is.")
         raise Refusal(f"there is no command '{name}'.{did_you_mean(name, names)} There is {listed(names, 'and')}.")

@@ -17,11 +17,7 @@ def not_tested(launches: Sequence[Verification]) -> dict[str, str]:
     """Speed, and the patterns that no launch of a device marched to their end: why. Empty without a test of memory."""
     marched = _marched(launches)
     speed = {f"{Workload.MEMORY}: its speed": SPEED} if marched else {}
-    return speed | {
-        f"{Workload.MEMORY}: pattern {name}": NEVER
-        for name, times in marched.items()
-        if not times
-    }
+    return speed | {f"{Workload.MEMORY}: pattern {name}": NEVER for name, times in marched.items() if not times}
 
 
 def method(launches: Sequence[Verification]) -> str:

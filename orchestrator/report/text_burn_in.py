@@ -269,7 +269,7 @@ def not_tested(night: BurnInReport) -> list[str]:
 
 def _joined(names: Sequence[str]) -> str:
     """Names, at least one, with the words that all begin with told once: "memory: pattern modulo 20, random"."""
-    begin = commonprefix(names) if len(names) > 1 else ""
+    begin = commonprefix(names) if len(names) > 1 else ""  # noqa: RUF071 - cut back to whole words below
     begin = begin[: begin.rfind(" ") + 1]
     return begin + ", ".join(name.removeprefix(begin) for name in names)
 

@@ -130,6 +130,14 @@ print(sorted(set(sys.modules) & set({HEAVY!r})), file=sys.stderr)
     assert python("-c", source, cwd=tmp_path).stderr.split("\n")[:2] == ["0", "[]"]
 
 
+def test_without_words_a_program_that_needs_a_command_shows_its_help(invoke: Invoke) -> None:
+    """As it is, and not as the text of an error; whoever called it in a script sees that nothing was done."""
+    shown = invoke(command=benchmark)
+    assert shown.exit_code == 2
+    assert shown.output.startswith("Usage: torch-gpu-benchmark [OPTIONS] COMMAND")
+    assert shown.output.rstrip().endswith("gpubench itself failed")
+
+
 def test_both_programs_run_from_a_checkout(tmp_path: Path) -> None:
     """`python -m orchestrator` and `python -m orchestrator.cli`, without installing."""
     for module, name in (("orchestrator", "gpubench-orchestrate"), ("orchestrator.cli", "torch-gpu-benchmark")):
