@@ -49,11 +49,14 @@ HOTTEST_C: Final = 120
 
 def seconds(text: str) -> float:
     """The duration that `text` says: "8h", "30m", "90s", "1h30m". Raises ConfigError."""
+    span = f"from {SHORTEST_S:g}s to {LONGEST_S / 86_400:g}d"
     if _DURATION.fullmatch(text) is None:
-        raise ConfigError(f"--burn-in {text}: expected a duration such as 10m, 8h, 1h30m or 90s")
+        raise ConfigError(
+            f"--burn-in {text}: expected a duration with units (s, m, h or d), {span}, such as 10m, 8h or 1h30m"
+        )
     found = sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(text))
     if not SHORTEST_S <= found <= LONGEST_S:
-        raise ConfigError(f"--burn-in {text}: expected {SHORTEST_S:g}s to {LONGEST_S / 86_400:g}d")
+        raise ConfigError(f"--burn-in {text}: expected a duration {span}")
     return found
 
 
