@@ -60,7 +60,8 @@ class SlotState(msgspec.Struct, frozen=True, kw_only=True):
 
 class DeviceState(msgspec.Struct, frozen=True, kw_only=True):
     """One device. queue: what is to run there; a launch on several devices waits in the queue of each. running: the
-    launch that has it, until its process is gone and its memory is free again.
+    launch that has it, until it has ended, its process here is gone and its memory is free again. clean: of these, only
+    the end is waited for (gangs.py).
 
     quarantined: why it is not used any more. strikes: slots that failed here and work on another device. doubts: slots
     that failed since anything was measured here, of which no other device can tell whose fault it was.
@@ -68,6 +69,7 @@ class DeviceState(msgspec.Struct, frozen=True, kw_only=True):
 
     queue: tuple[Slot, ...]
     running: int | None = None
+    clean: bool = False
     quarantined: str = ""
     strikes: tuple[Slot, ...] = ()
     doubts: tuple[Slot, ...] = ()
@@ -173,7 +175,7 @@ class Ended(msgspec.Struct, frozen=True):
 
 
 class Freed(msgspec.Struct, frozen=True):
-    """The process of a launch is gone and its device clean."""
+    """The process of a launch is gone and its device clean. Of several, others may still be there."""
 
     device: str
 

@@ -122,7 +122,7 @@ def step(state: RunState, event: Event) -> RunState:
         case Ended(launch, failure, figures):
             return _ended(state, launch, failure, figures)
         case Freed(device):
-            return with_device(state, device, running=None)
+            return gangs.left(state, device)
         case Quarantined(device, reason):
             return with_device(state, device, quarantined=reason)
         case Dropped(slot):
@@ -195,7 +195,7 @@ def _stand_in(state: RunState, cell: Cell, fitting: int) -> str | None:
 def _started(state: RunState, launch: int, slot: Slot, batch_size: int) -> RunState:
     state = gangs.without(state, slot)
     for uuid in state.cells[slot[0]].devices:
-        state = with_device(state, uuid, running=launch)
+        state = with_device(state, uuid, running=launch, clean=False)
     attempts = state.slots[slot].attempts + 1
     state = with_slot(state, slot, status=SlotStatus.RUNNING, batch_size=batch_size, attempts=attempts)
     return msgspec.structs.replace(
@@ -209,6 +209,7 @@ def _ended(state: RunState, launch: int, failure: Failure | None, figures: Figur
     slot = state.launches.get(launch)
     if slot is None or state.slots[slot].status is not SlotStatus.RUNNING:
         return state
+    state = gangs.let_go(state, slot)
     if failure is not None:
         state = _failed(state, slot, launch, failure)
         return placement.conclude(state)

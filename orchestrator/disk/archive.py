@@ -97,7 +97,8 @@ class Archive:
     not go on. taken_out: devices that were given up in the newest segment, and why, by UUID.
     too_hot: GPUs that were, in any segment: how, and when, in seconds since the epoch.
     skipped: what nothing more was launched of (slots.scopes), and why. added: launches (cell, round) beyond the plan.
-    dropped: launches, planned or added, that there was no time for, and why. foreign: who came to a GPU or left it.
+    dropped: launches, planned or added, that there was no time for, and why. dropped_ns: those of each segment, and
+    when. foreign: who came to a GPU or left it.
     telemetry_ended: when, in segments that went on without it. finished: None while nobody has written that the run is
     over.
     """
@@ -115,6 +116,7 @@ class Archive:
     skipped: Mapping[str, str]
     added: tuple[tuple[str, int], ...]
     dropped: Mapping[tuple[str, int], str]
+    dropped_ns: Mapping[Segment, Mapping[tuple[str, int], int]]
     foreign: Mapping[Segment, Sequence[Foreign]]
     telemetry_ended: Mapping[Segment, int]
     finished: Finished | None
@@ -217,6 +219,7 @@ def _assemble(paths: RunPaths, stored: StoredRun, header: Header, records: Seque
     too_hot: dict[str, tuple[str, float]] = {}
     skipped: dict[str, str] = {}
     dropped: dict[tuple[str, int], str] = {}
+    dropped_ns: dict[Segment, dict[tuple[str, int], int]] = defaultdict(dict)
     foreign: dict[Segment, list[Foreign]] = defaultdict(list)
     telemetry_ended: dict[Segment, int] = {}
     finished: Finished | None = None
@@ -245,6 +248,7 @@ def _assemble(paths: RunPaths, stored: StoredRun, header: Header, records: Seque
                 skipped.setdefault(f"{record.model} {record.only}".rstrip(), record.reason)
             case Dropped():
                 dropped[record.cell, record.round] = record.reason
+                dropped_ns[segments[-1]][record.cell, record.round] = record.at_ns
             case Finished():
                 finished = record
     return Archive(
@@ -261,6 +265,7 @@ def _assemble(paths: RunPaths, stored: StoredRun, header: Header, records: Seque
         skipped=skipped,
         added=tuple(slot for record in records if isinstance(record, Added) for slot in record.slots),
         dropped=dropped,
+        dropped_ns=dict(dropped_ns),
         foreign=dict(foreign),
         telemetry_ended=telemetry_ended,
         finished=finished,

@@ -279,7 +279,10 @@ def _lost_time(night: _Night, device: Device, work: loads.Work) -> str:
     """When a device was not at work, and why, in words."""
     stalled = ((one.attempt, one.cell, one.evidence.stalls) for one in night.stalled if device.uuid in one.cell.devices)
     lost = [one for one in night.lost if device.uuid in one.cell.devices]
-    return lost_time.words(night.archive, work, stalled, lost, _explained(night, device))
+    waited = {segment: [*spans] for segment, spans in _explained(night, device).items()}
+    for segment, span in waits.for_links(night.archive, device.uuid):
+        waited.setdefault(segment, []).append(span)
+    return lost_time.words(night.archive, work, stalled, lost, waited)
 
 
 def _cut_short(archive: Archive) -> str:

@@ -3,10 +3,14 @@
     a launch that failed ── and all others of its cell in its round: what made up for it takes its time too
     somebody else computes on a GPU ──┐
     memory that was not given back ───┴── until it was gone, or the GPU given up (deciding/blocking.py)
+    a launch on several GPUs ── until the last of them had come to it, or there was no time for it any more
 
-The others may have waited for it, to test their links together: that is no gap of theirs.
+The others may have waited for it, to test their links together: that is no gap of theirs. That they did for a reason
+that the journal does not tell is told of what they lack (`for_links`), and excuses nothing.
 """
 
+import bisect
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -19,6 +23,8 @@ from orchestrator.disk.archive import Archive, Attempt
 from orchestrator.disk.records import Foreign, Segment
 from orchestrator.merge.lost_launches import Lost
 
+_STEP_NS: Final = 1_000_000_000
+"""From one launch to the next it takes less where nobody is waited for."""
 _LONGEST_NS: Final = round((PATIENCE_S + TIMEOUT_S) * 1e9)
 """Then the GPU was given up, and nobody waits for it any more."""
 
@@ -36,6 +42,25 @@ def told(archive: Archive, lost: Iterable[Lost]) -> Mapping[Segment, Sequence[Sp
         for segment, records in archive.foreign.items():
             found[segment].extend(_foreign(records))
     return found
+
+
+def for_links(archive: Archive, uuid: str) -> Iterator[tuple[Segment, Span]]:
+    """When a device had nothing to do but to wait for others that were at work, to begin a launch on all of them."""
+    several = {cell.id: len(cell.devices) > 1 for cell in archive.stored.plan.cells if uuid in cell.devices}
+    for segment in archive.segments:
+        attempts = [one for one in archive.attempts if one.segment == segment]
+        mine = [one for one in attempts if one.start.cell in several]
+        others = [(one.start.at_ns, over_ns(one)) for one in attempts if one.start.cell not in several]
+        begun = (one.start.at_ns for one in mine if several[one.start.cell])
+        dropped = (at_ns for (cell, _), at_ns in archive.dropped_ns.get(segment, {}).items() if several.get(cell))
+        ends = sorted([*begun, *dropped, math.inf])
+        for one, next_ns in zip(mine, [*(one.start.at_ns for one in mine[1:]), math.inf], strict=False):
+            idle_ns = over_ns(one)
+            until_ns = ends[bisect.bisect_right(ends, idle_ns)]
+            if idle_ns + _STEP_NS <= until_ns <= next_ns and until_ns < math.inf:
+                last_ns = max((end_ns for begin_ns, end_ns in others if begin_ns < until_ns), default=idle_ns)
+                if last_ns >= idle_ns + _STEP_NS:
+                    yield segment, (idle_ns, min(int(until_ns), last_ns))
 
 
 def over_ns(attempt: Attempt) -> int:

@@ -87,6 +87,21 @@ def test_one_that_dies_ends_all_and_is_the_cause(node: Node) -> None:
     assert_the_rest_is_well(node)
 
 
+def test_the_others_are_waited_for_before_the_one_that_died_goes_on(node: Node) -> None:
+    """They leave later, because they were stopped: no device begins anything before the end, then all try again."""
+    first, victim, third = members(node)
+    first.suspend()
+    third.suspend()
+    victim.send_signal(signal.SIGSEGV)
+    assert node.wait(120) == 0, node.output
+    said = [record for record in node.records() if isinstance(record, Start | End)]
+    crashed, again = (one.start.launch for one in links(node))
+    place = said.index(next(one for one in said if isinstance(one, Start) and one.launch == crashed))
+    following = [(type(one), one.launch) for one in said[place : place + 3]]
+    assert following == [(Start, crashed), (End, crashed), (Start, again)]
+    assert_the_rest_is_well(node)
+
+
 def test_one_that_stops_is_named_and_all_are_ended(node: Node) -> None:
     """All wait for it until the deadline; it is the one that made no progress; what comes next is measured."""
     stopped = members(node)[2]

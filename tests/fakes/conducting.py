@@ -11,9 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import zmq
+from msgspec import structs
 
+from orchestrator.burn_in.plan import LINKS
 from orchestrator.conductor import Conductor
-from orchestrator.configuration.resolved import StoredRun
+from orchestrator.configuration.resolved import Plan, StoredRun
 from orchestrator.deciding import state
 from orchestrator.deciding.loop_clock import LoopClock
 from orchestrator.disk.journal import Journal
@@ -26,7 +28,7 @@ from orchestrator.view import CellEnded, Notice, Snapshot
 from protocol.cell import Device
 from protocol.messages import LaunchSpec
 from protocol.paths import RunPaths
-from tests.fakes import faults
+from tests.fakes import faults, gangs
 
 
 class Quiet:
@@ -64,10 +66,17 @@ class Held:
 
 
 @contextmanager
-def conducting(folder: Path, devices: tuple[Device, ...], *, allow_busy: bool = False) -> Iterator[Held]:
-    """Two cells for each device, of which the first are begun."""
-    models = (faults.model("first"), faults.model("second"))
+def conducting(
+    folder: Path, devices: tuple[Device, ...], *, allow_busy: bool = False, together: bool = False
+) -> Iterator[Held]:
+    """Two cells for each device, of which the first are begun. together: before them one of all devices, which is."""
+    models = (faults.model("first"), faults.model("second"), *([faults.model(LINKS)] if together else ()))
     stored = faults.prepare(folder, *models, machines=devices, allow_busy=allow_busy)
+    if together:
+        cell = gangs.gang(*(device.uuid for device in devices))
+        alone = {uuid: [slot for slot in slots if LINKS not in slot[0]] for uuid, slots in stored.plan.order.items()}
+        order = {uuid: ((cell.id, 0), *slots) for uuid, slots in alone.items()}
+        stored = structs.replace(stored, plan=Plan(cells=(*stored.plan.cells, cell), order=order))
     paths = RunPaths(folder)
     with Journal(paths.journal) as journal, Link(folder.name) as link, StopSignals() as stops:
         around = Surroundings(

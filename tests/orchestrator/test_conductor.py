@@ -14,7 +14,7 @@ from msgspec import UNSET, structs
 import protocol
 from orchestrator.deciding.slots import SlotStatus
 from orchestrator.disk import journal, records
-from orchestrator.disk.records import End, TakenOut
+from orchestrator.disk.records import End, Start, TakenOut
 from orchestrator.processes.live import Concluded, Gone, Live
 from protocol.failure import Category, Failure, Phase
 from protocol.messages import GpuBroken, Hello, Outcome, TooHot, XidSeen
@@ -121,9 +121,9 @@ def worker_process() -> Iterator[subprocess.Popen[bytes]]:
             process.kill()
 
 
-def working(held: Held, process: subprocess.Popen[bytes]) -> Live:
-    """The launch on GPU, whose worker is `process` and has begun."""
-    live, fleet = held.live[GPU], held.conductor.fleet
+def working(held: Held, process: subprocess.Popen[bytes], live: Live | None = None) -> Live:
+    """The launch on GPU, or the one given, whose worker is `process` and has begun."""
+    live, fleet = live or held.live[GPU], held.conductor.fleet
     hello = Hello(
         launch=live.spec.launch,
         token=live.spec.token,
@@ -133,6 +133,13 @@ def working(held: Held, process: subprocess.Popen[bytes]) -> Live:
     )
     held.conductor.carry_out(fleet.hear(hello, time.monotonic()))
     return live
+
+
+def seen_dead(held: Held, live: Live) -> None:
+    """The death of its process is waited for, and told."""
+    assert live.pidfd is not None
+    select.select([live.pidfd], [], [], 10)
+    held.conductor.carry_out(held.conductor.fleet.died(live.pidfd, time.monotonic()))
 
 
 def ended_as(held: Held) -> list[tuple[Category, str]]:
@@ -185,6 +192,23 @@ def test_every_gpu_of_a_gang_is_asked_what_the_driver_said(
     assert (end.failure.category, end.failure.device) == expected
     xid = "GPU 1: 31 (restart the application)" if isinstance(word, XidSeen) else None
     assert end.failure.evidence.get("xids") == xid
+
+
+def test_no_device_of_a_gang_begins_anything_before_its_end_is_written_down(tmp_path: Path) -> None:
+    """The one that crashed is free before the others are gone: it would keep them waiting when the gang comes again."""
+    with conducting(tmp_path / "run", gpus(2), together=True) as held, worker_process() as one, worker_process() as two:
+        members = next(iter(held.conductor.fleet.live.values())).siblings
+        first, second = (working(held, *pair) for pair in zip((one, two), members, strict=True))
+        one.send_signal(signal.SIGSEGV)
+        seen_dead(held, first)
+        held.conductor.carry_out(held.conductor.fleet.time_passed(time.monotonic() + 1))
+        assert first.spec.token not in held.conductor.fleet.live
+        assert not held.conductor.launch_what_is_due()
+        seen_dead(held, second)
+        assert held.conductor.launch_what_is_due()
+        said = [one for one in journal.read(held.paths.journal) if isinstance(one, Start | End)]
+    assert [(type(one), one.launch) for one in said] == [(Start, 0), (End, 0), (Start, 1)]
+    assert len({(one.cell, one.round) for one in said if isinstance(one, Start)}) == 1, "all of them try again"
 
 
 @pytest.mark.parametrize("heard", [True, False])

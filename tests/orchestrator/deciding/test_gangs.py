@@ -1,6 +1,7 @@
 """orchestrator/deciding/gangs.py: launches on several devices begin together, and no order of events blocks the run."""
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -89,13 +90,26 @@ def test_a_gang_does_not_go_before_what_a_device_has_first() -> None:
 
 
 def test_a_device_of_a_gang_is_free_by_itself() -> None:
-    """One process may be gone long before another, which cannot be killed yet."""
+    """Once the launch has ended: one process may be gone long before another, which cannot be killed yet."""
     now = state.begin(plan((BOTH,), (single("d0"), single("d1"))))
     now, (together,) = state.next_launches(now)
-    now = freed(begun(now, together), "d0")
+    now = freed(state.step(begun(now, together), Ended(together.launch, None)), "d0")
     now, (following,) = state.next_launches(now)
     assert following.cell.devices == ("d0",)
-    assert now.slots[together.slot].status is SlotStatus.RUNNING
+
+
+@pytest.mark.parametrize("hurt", [Category.CRASHED, Category.COMMUNICATION, Category.DEADLINE])
+@pytest.mark.parametrize("gone", [("d0",), ("d1",), ("d0", "d1")])
+def test_a_device_of_a_gang_takes_nothing_before_the_gangs_end(gone: tuple[str, ...], hurt: Category) -> None:
+    """However early its process died. What comes then, the gang again or the next cell, all devices begin together."""
+    now = state.begin(plan((BOTH,), (single("d0"), single("d1"))), skips=False)
+    now, (together,) = state.next_launches(now)
+    now = freed(begun(now, together), *gone)
+    assert state.next_launches(now)[1] == ()
+    now = state.step(now, Ended(together.launch, failure(hurt)))
+    now, following = state.next_launches(freed(now, *{"d0", "d1"} - {*gone}))
+    assert {device for one in following for device in one.cell.devices} == {"d0", "d1"}
+    assert any(one.slot == together.slot for one in following) == (hurt is not Category.DEADLINE)
 
 
 def test_solo_means_one_launch_at_a_time() -> None:
@@ -184,8 +198,14 @@ def test_every_plan_ends_whatever_happens(made: Plan, data: st.DataObject) -> No
             assert all(now.devices[device].running is None for device in one.cell.devices)
             now = begun(now, one)
             running[one.launch], held[one.launch] = one, set(one.cell.devices)
-        owners = [owner for owner, devices in held.items() for _ in devices]
-        assert len(owners) == sum(device.running is not None for device in now.devices.values())
+        taken = [
+            (device, launch)
+            for launch, devices in held.items()
+            for device in (running[launch].cell.devices if launch in running else devices)
+        ]
+        assert sorted(taken) == sorted(
+            (uuid, one.running) for uuid, one in now.devices.items() if one.running is not None
+        )
         for device in DEVICES:
             for other in DEVICES:
                 assert gangs_of(now, device, other) == gangs_of(now, other, device)

@@ -187,3 +187,30 @@ def test_who_stopped_a_night_is_told_what_makes_up_for_it(tmp_path: Path) -> Non
     assert text.startswith("the night was cut short: stopped on request, 2024-01-15T10:")
     assert text.endswith("; `gpubench-orchestrate resume` goes on until it has its time")
     assert gpu.action is Action.RESUME
+
+
+@pytest.mark.parametrize(
+    ("worked_s", "dropped_s", "told"),
+    [
+        (12, 0, "it waited for another device, or for who else used it, 20 s from 20"),
+        (12, 12, "nothing more was launched, 20 s"),
+        (0, 0, "nothing more was launched, 20 s"),
+    ],
+    ids=["it waited", "dropped at once", "nobody was at work"],
+)
+def test_a_device_that_waited_for_the_others_of_its_links_is_told_so(
+    tmp_path: Path, worked_s: int, dropped_s: int, told: str
+) -> None:
+    """While these were at work, until there was no time for it any more. dropped_s: before that."""
+    night = ten_minutes(tmp_path)
+    night.work(last=30)
+    (links,) = (cell for cell in night.stored.plan.cells if cell.workload is Workload.LINKS)
+    until_ns = night.now_ns + 20 * SECOND_NS
+    if dropped_s:
+        night.dropped(links, "no time was left", number=7)
+    if worked_s:
+        night.measured(soak(night, "cpu:1"), number=9, forward_ms=100, blocks=worked_s, iterations=10)
+    if not dropped_s:
+        night.dropped(links, "no time was left", number=7)
+    night._at(until_ns)
+    assert told in words(night)
