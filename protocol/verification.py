@@ -12,6 +12,10 @@ KEPT_MISMATCHES: Final = 16
 """Of a launch, with their details; all are counted."""
 KEPT_ELEMENTS: Final = 16
 """Of a mismatch, with their bits."""
+REPLAY_STEPS: Final = 8
+"""Training steps of one replay."""
+LEAST_REPLAYS: Final = 2
+"""Of a launch, however long they take: the second can be compared with the first. Estimates of time count them too."""
 
 
 class Injection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -122,9 +122,9 @@ class Ahead:
 class Work:
     """Everything that is known of one GPU after the night.
 
-    asked_s, served_s: seconds asked for, and that it was at work (burn_in/served.py). cell_s: of one launch. ahead:
-    what makes up for what it lacks. idle: when it was not at work, for long. planned: its cells. beside: who else
-    computed on it, for each launch beside others.
+    asked_s, served_s: seconds asked for, and that it was at work (burn_in/served.py). cell_s: of the longest
+    launch. ahead: what makes up for what it lacks. idle: when it was not at work, for long. planned: its cells. beside:
+    who else computed on it, for each launch beside others.
     wrong: mismatches that were kept. unclear: how many more may be its own, or follow from what others had wrong.
     unread: launches of which nobody can see whether they found anything wrong, and why, in words.
     deviations: of its launches from the majority. undecided: cells in which GPUs disagree without one, in words.

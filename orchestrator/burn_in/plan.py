@@ -16,6 +16,8 @@ from typing import Final
 from orchestrator.burn_in import injections
 from orchestrator.burn_in.levels import BurnInTable
 from orchestrator.configuration.resolved import Configuration, Plan
+from orchestrator.deciding.budget import Budget
+from orchestrator.planning import estimate
 from orchestrator.planning.plan import cell_seed, modes_of, rounds_of
 from protocol.cell import Cell, Device, DeviceKind, Mode, Precision, Workload
 
@@ -36,16 +38,32 @@ def make(configuration: Configuration, devices: Sequence[Device], table: BurnInT
     (mode,) = modes_of(configuration, devices)
     cells: dict[str, Cell] = {}
     order: dict[str, tuple[tuple[str, int], ...]] = {}
+    planned: dict[str, int] = {}
     for device in devices:
         mine = [*_cells(configuration, device, table, mode), *_links(configuration, device, devices, table, mode)]
         cells |= {cell.id: cell for cell in mine}
-        rounds = math.ceil(asked.duration_s / (len(mine) * asked.cell_s[device.kind]))
-        injections.require_planned(asked.injections, device, rounds)
+        rounds = planned[device.uuid] = math.ceil(asked.duration_s / _round_s(mine, configuration, device, devices))
         orders = rounds_of(len(mine), rounds, configuration.seed, first=0)
         order[device.uuid] = tuple(
             (mine[which].id, number) for number, positions in enumerate(orders) for which in positions
         )
-    return Plan(cells=tuple(cells.values()), order=order)
+    made = Plan(cells=tuple(cells.values()), order=order)
+    if asked.injections:
+        budget = Budget(configuration, devices, asked.duration_s, began=0.0)
+        for device in devices:
+            possible = budget.rounds(made, device)
+            injections.require_planned(asked.injections, device, planned[device.uuid], possible)
+    return made
+
+
+def _round_s(mine: Sequence[Cell], configuration: Configuration, device: Device, devices: Sequence[Device]) -> float:
+    """Seconds of work in a round, without any start. Exactly summed, as so many cells of one length are."""
+    asked = configuration.burn_in
+    assert asked is not None
+    scale, models = estimate.scale(configuration, device, devices), configuration.by_name
+    return math.fsum(
+        estimate.burn_in_work_s(cell, models[cell.model], device, asked.cell_s[device.kind], scale) for cell in mine
+    )
 
 
 def linked(device: Device, devices: Sequence[Device]) -> tuple[str, ...]:

@@ -2,7 +2,8 @@
 
     start ─┤ cell │ cell │ … │ cell ├─ closing        what does not end before the duration does is UNKNOWN
 
-A cell is shorter in a shorter burn-in, its start and that of everything are not: so there is a shortest duration.
+A cell is shorter in a shorter burn-in. Its start, that of everything, and a replay of the least steps are not: so there
+is a shortest duration.
 """
 
 import itertools
@@ -13,16 +14,17 @@ from orchestrator.burn_in.asked import SHORTEST_S, written
 from orchestrator.burn_in.known import named
 from orchestrator.burn_in.levels import BurnInTable
 from orchestrator.configuration.naming import counted
-from orchestrator.configuration.resolved import BurnIn, Configuration, Plan
+from orchestrator.configuration.resolved import Configuration, Plan
 from orchestrator.configuration.yaml_schema import listed
 from orchestrator.deciding.budget import CLOSING_S
 from orchestrator.planning import estimate
 from protocol.cell import Cell, Device, DeviceKind
 
 SLOWER: Final = {DeviceKind.CUDA: 1, DeviceKind.CPU: 3}
-"""So many times what is estimated may be needed for starts. CPU devices share the cores of their host with each other,
-and with whatever else is at work there: three of them on two cores took 4 to 13 s for the first import, where 4 s are
-estimated, and 0.5 to 0.9 s from one launch to the next.
+"""So many times what is estimated may be needed for starts, and for the steps of replays. CPU devices share the cores
+of their host with each other, and with whatever else is at work there: three of them on two cores took 4 to 13 s for
+the first import, where 4 s are estimated, and 0.5 to 0.9 s from one launch to the next; a step of lstm took 0.4 to
+0.5 s at a load of four on two cores, where 0.15 to 0.18 s are estimated.
 """
 _STEP_S: Final = 10
 _SHOWN: Final = 3
@@ -34,7 +36,7 @@ def notes(plan: Plan, configuration: Configuration, devices: Sequence[Device], t
     asked = configuration.burn_in
     if asked is None:
         return
-    late = dict.fromkeys(name for device in devices for name in _late(plan, configuration, asked, device))
+    late = dict.fromkeys(name for device in devices for name in _late(plan, configuration, devices, device))
     if late:
         least = written(least_s(plan, configuration, devices, table))
         shown, more = list(late)[:_SHOWN], len(late) - _SHOWN
@@ -52,7 +54,7 @@ def least_s(plan: Plan, configuration: Configuration, devices: Sequence[Device],
 
     def needed_s(device: Device, duration_s: float) -> float:
         cell_s = table.cell_s(duration_s, device.kind, asked.level, steps=bool(asked.steps))
-        *_, end_s = itertools.accumulate(_lasting(plan, configuration, asked, device, cell_s))
+        *_, end_s = itertools.accumulate(_lasting(plan, configuration, devices, device, cell_s))
         return end_s + CLOSING_S
 
     for duration_s in itertools.count(SHORTEST_S, _STEP_S):  # cells have a bound, starts do not grow: it ends
@@ -61,21 +63,27 @@ def least_s(plan: Plan, configuration: Configuration, devices: Sequence[Device],
     raise AssertionError("there is always a longer one")
 
 
-def _late(plan: Plan, configuration: Configuration, asked: BurnIn, device: Device) -> Iterator[str]:
+def _late(plan: Plan, configuration: Configuration, devices: Sequence[Device], device: Device) -> Iterator[str]:
     """The cells of a device that do not end in time in the first round."""
-    lasting = _lasting(plan, configuration, asked, device, asked.cell_s[device.kind])
+    asked = configuration.burn_in
+    assert asked is not None
+    lasting = _lasting(plan, configuration, devices, device, asked.cell_s[device.kind])
     _, *ends = itertools.accumulate(lasting)
     for cell, end_s in zip(_first_round(plan, device), ends, strict=True):
         if end_s + CLOSING_S > asked.duration_s:
             yield named(cell)
 
 
-def _lasting(plan: Plan, configuration: Configuration, asked: BurnIn, device: Device, cell_s: float) -> Iterator[float]:
+def _lasting(
+    plan: Plan, configuration: Configuration, devices: Sequence[Device], device: Device, cell_s: float
+) -> Iterator[float]:
     """Seconds of the start of everything, and of each launch of the first round with cells of such a length."""
-    slower, planned_s = SLOWER[device.kind], asked.cell_s[device.kind]
+    slower, scale = SLOWER[device.kind], SLOWER[device.kind] * estimate.sharing(device, devices)
     yield slower * estimate.shared_start_s(configuration, [device])
     for cell in _first_round(plan, device):
-        yield slower * (estimate.launch_s(cell, configuration, device) - planned_s) + cell_s
+        start_s = estimate.burn_in_start_s(cell, configuration, device)
+        model = configuration.by_name[cell.model]
+        yield slower * start_s + estimate.burn_in_work_s(cell, model, device, cell_s, scale)
 
 
 def _first_round(plan: Plan, device: Device) -> list[Cell]:

@@ -120,7 +120,7 @@ def _tables(plan: Plan, configuration: Configuration, devices: Sequence[Device])
     for rows, group in alike.items():
         first = [cells[cell_id] for cell_id, number in plan.order[group[0].uuid] if number == 0]
         numbered = [
-            (str(number), *row, *([cell.mode] if len(modes) > 1 else []), _about(cell, configuration, group))
+            (str(number), *row, *([cell.mode] if len(modes) > 1 else []), _about(cell, configuration, group, devices))
             for number, (row, cell) in enumerate(zip(rows, first, strict=True), start=1)
         ]
         lines += [
@@ -141,8 +141,12 @@ def _row(cell: Cell) -> tuple[str, ...]:
     return (name, cell.workload, cell.precision, str(cell.batch_size or "auto"), size)
 
 
-def _about(cell: Cell, configuration: Configuration, devices: Sequence[Device]) -> str:
-    slowest = max(estimate.launch_s(cell, configuration, device) for device in devices)
+def _about(cell: Cell, configuration: Configuration, group: Sequence[Device], devices: Sequence[Device]) -> str:
+    """What a launch takes on the slowest of a group of the run's devices."""
+    slowest = max(
+        estimate.launch_s(cell, configuration, device, estimate.scale(configuration, device, devices))
+        for device in group
+    )
     return estimate.about(slowest).removeprefix("about ")
 
 
@@ -181,9 +185,8 @@ def _rounds(plan: Plan, configuration: Configuration, devices: Sequence[Device],
         return [f"Profile {configuration.profile}, seed {configuration.seed}, {_launches(configuration.launches)}"]
     cells = {cell.id: cell for cell in plan.cells}
     mine = [cells[cell_id] for cell_id, number in plan.order[one.uuid] if number == 0]
-    round_s = sum(estimate.launch_s(cell, configuration, one) for cell in mine)
-    fitting = Budget(configuration, devices, asked.duration_s, began=0.0).forecast(plan, one)
-    rounds = len(fitting) / len(mine)
+    budget = Budget(configuration, devices, asked.duration_s, began=0.0)
+    round_s, rounds = sum(map(budget.expected_s, mine)), budget.rounds(plan, one)
     words = f"Burn-in of {written(asked.duration_s)}, level {asked.level}, seed {configuration.seed}:"
     cell_s = f"{asked.cell_s[one.kind]:.3g} s"
     each = f"{estimate.about(round_s)} each, with time for about {rounds:.{int(rounds < 10)}f} of them"

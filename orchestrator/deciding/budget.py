@@ -23,7 +23,7 @@ import msgspec
 from orchestrator.configuration.resolved import Configuration, Plan
 from orchestrator.deciding.slots import RunState, Slot, SlotStatus
 from orchestrator.planning import estimate, scan
-from protocol.cell import AUTO, Cell, Device, Mode
+from protocol.cell import AUTO, Cell, Device, Mode, Workload
 from protocol.result import Result
 
 CLOSING_S: Final = 6.0
@@ -169,6 +169,10 @@ class Budget:
                 fitting.append((cell_id, number))
         return tuple(fitting)
 
+    def rounds(self, plan: Plan, device: Device) -> float:
+        """How many rounds of a burn-in there is time for."""
+        return len(self.forecast(plan, device)) / sum(number == 0 for _, number in plan.order[device.uuid])
+
     def _scale(self, cell: Cell) -> float:
         """How much longer than estimated the iterations of `cell` take, by what its relatives on this device took.
 
@@ -179,7 +183,8 @@ class Budget:
         if own in self._speeds:
             return median(self._speeds[own])
         seen = next((self._speeds[key] for key in others if key in self._speeds), [])
-        return float(min(seen, default=1.0) ** (len(seen) / (len(seen) + 1)))
+        unseen = estimate.scale(self._configuration, self._devices[cell.devices[0]], tuple(self._devices.values()))
+        return float(unseen * (min(seen, default=unseen) / unseen) ** (len(seen) / (len(seen) + 1)))
 
     def _cheap(self, state: RunState, queue: Sequence[Slot], left_s: float) -> bool:
         """Whether any of these launches fits into its share and into what is left."""
@@ -205,12 +210,10 @@ class Budget:
 
 
 def _keys(cell: Cell) -> tuple[tuple[str, ...], ...]:
+    """What a cell has in common with others, the closest first. Products of matrices say nothing of replayed steps."""
     device = cell.devices[0]
-    return (
-        (device, cell.workload, cell.precision, cell.model),
-        (device, cell.workload, cell.precision),
-        (device,),
-    )
+    closest = (device, cell.workload, cell.precision, cell.model), (device, cell.workload, cell.precision)
+    return closest if cell.workload is Workload.REPLAY else (*closest, (device,))
 
 
 def _believable(ratio: float) -> float:

@@ -170,7 +170,7 @@ def _work(night: _Night, device: Device, mine: Sequence[_Good], beside: Sequence
     return Work(
         asked_s=night.asked.duration_s,
         served_s=loads.served_s(work),
-        cell_s=night.asked.cell_s[device.kind],
+        cell_s=loads.longest_s(archive, device),
         ahead=night.ahead[device.uuid],
         tallies=tallies.tallies([(one.cell, one.evidence) for one in mine], beside, device.kind),
         wrong=(

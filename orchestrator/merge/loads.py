@@ -79,10 +79,24 @@ def served_of(archive: Archive, at_work: Mapping[str, Work]) -> Served:
         min(seconds.values()),
         left_s,
         any(
-            served.is_short(s, asked.duration_s, asked.cell_s[device.kind]) and launch_s(archive, device) <= left_s
+            served.is_short(s, asked.duration_s, longest_s(archive, device)) and launch_s(archive, device) <= left_s
             for device, s in seconds.items()
         ),
     )
+
+
+def longest_s(archive: Archive, device: Device) -> float:
+    """Seconds of work of the longest launch that is planned for a device.
+
+    So much may be missing at the end, where there was no time for it. On a CPU a replay lasts longer than a short cell.
+    """
+    stored = archive.stored
+    asked, models = stored.configuration.burn_in, stored.configuration.by_name
+    assert asked is not None
+    cell_s, scale = asked.cell_s[device.kind], estimate.scale(stored.configuration, device, stored.devices)
+    mine = (cell for cell in stored.plan.cells if device.uuid in cell.devices)
+    works_s = (estimate.burn_in_work_s(cell, models[cell.model], device, cell_s, scale) for cell in mine)
+    return max(works_s, default=cell_s)
 
 
 def launch_s(archive: Archive, device: Device) -> float:

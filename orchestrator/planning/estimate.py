@@ -14,6 +14,7 @@ import msgspec
 from orchestrator.configuration.resolved import Configuration, Isolation, Plan
 from protocol.cell import AUTO, Cell, Device, DeviceKind, Mode, ModelSpec, Precision, SizeUnit, Workload
 from protocol.messages import Measurement
+from protocol.verification import LEAST_REPLAYS, REPLAY_STEPS
 
 RATE_GFLOPS: Final = {
     (DeviceKind.CUDA, Precision.FP32): 20_000.0,
@@ -48,6 +49,18 @@ TOKEN_S: Final = {DeviceKind.CUDA: 0.013, DeviceKind.CPU: 0.1}
 
 FIRST_S: Final = {DeviceKind.CUDA: 0.65, DeviceKind.CPU: 0.0}
 """What the first iteration takes beyond others: 0.1 to 0.4 s of loading kernels, 3 s where cuDNN compiles some."""
+
+REPLAYED_S: Final = {DeviceKind.CUDA: 0.0, DeviceKind.CPU: 0.12}
+"""What a replayed step takes beyond its passes: the optimizer, digests of all gradients, and small operators one
+after the other. One core was busy for 0.20 s with a step of lstm, 0.34 s of vae, 0.52 s of resnet50, where the passes
+are estimated at 0.06, 0.29 and 0.41 s; a second core makes none of this quicker.
+"""
+BUSY: Final = {DeviceKind.CUDA: 1.0, DeviceKind.CPU: 1.5}
+"""So many times longer replayed steps take on cores that the orchestrator, its other devices and whoever else is there
+use too: on two cores those of lstm took 1.6 to 2.9 times as long at a load of four to eight.
+"""
+REPLAY_LEAST: Final = LEAST_REPLAYS * REPLAY_STEPS + 3
+"""Steps of the shortest replay: one more to see whether there is a deterministic form, to warm up, and to count."""
 
 COUNT_S: Final = 0.15
 LATENCY_S: Final = 0.3
@@ -96,37 +109,78 @@ def shared_start_s(configuration: Configuration, devices: Sequence[Device]) -> f
 def launch_s(cell: Cell, configuration: Configuration, device: Device, scale: float = 1.0) -> float:
     """Seconds for one launch of `cell` on `device`, or for the whole scan where its batch size is to be found.
 
-    scale: what its iterations take, as a share of iteration_s.
+    scale: what its iterations take, as a share of iteration_s. In a burn-in they matter to a replay alone.
     """
     if cell.batch_size == AUTO:
         step = msgspec.structs.replace(cell, batch_size=SCAN_BATCH)
         return SCAN_LAUNCHES * launch_s(step, configuration, device, scale)
     model = configuration.by_name[cell.model]
-    start = (FORK_S if configuration.isolation is Isolation.FORK else EXEC_S)[device.kind]
-    build = BUILD_S + model.parameters / BUILD_PARAMETERS_S[device.kind]
+    start = _start_s(model, configuration, device)
     if configuration.burn_in is not None:
-        return start + build + FIRST_S[device.kind] + configuration.burn_in.cell_s[device.kind]
+        cell_s = configuration.burn_in.cell_s[device.kind]
+        return burn_in_start_s(cell, configuration, device) + burn_in_work_s(cell, model, device, cell_s, scale)
     iteration = scale * iteration_s(cell, model, device)
     measurement = configuration.measurement
     if cell.workload is Workload.LOAD:
         least = 1 if measurement.give_up else MEASURED_ITERATIONS
         write = _weights_bytes(cell, model) / WRITE_BYTES_S
-        return start + build + write + iteration + _measured_s(measurement, iteration, device, least)
+        return start + write + iteration + _measured_s(measurement, iteration, device, least)
     warm_up = _fixed_s(measurement.warm_up_iterations, iteration, _warm_up_s(measurement, iteration))
     measured = _fixed_s(measurement.iterations, iteration, _measured_s(measurement, iteration, device))
-    return start + build + FIRST_S[device.kind] + warm_up + measured + _afterwards_s(cell, measurement, iteration)
+    return start + FIRST_S[device.kind] + warm_up + measured + _afterwards_s(cell, measurement, iteration)
+
+
+def burn_in_start_s(cell: Cell, configuration: Configuration, device: Device) -> float:
+    """Seconds of a launch of a burn-in until it is at work."""
+    return _start_s(configuration.by_name[cell.model], configuration, device) + FIRST_S[device.kind]
+
+
+def burn_in_work_s(cell: Cell, model: ModelSpec, device: Device, cell_s: float, scale: float = 1.0) -> float:
+    """Seconds for which a launch of a burn-in is at work, where a cell is to last `cell_s`. scale: as in launch_s.
+
+    A replay does its least steps, however long they take: on a GPU far less than a cell, on a CPU several short ones.
+    """
+    if cell.workload is not Workload.REPLAY:
+        return cell_s
+    return max(cell_s, REPLAY_LEAST * scale * iteration_s(cell, model, device))
+
+
+def scale(configuration: Configuration, device: Device, devices: Sequence[Device]) -> float:
+    """What iterations take on `device` before any were seen, as a share of iteration_s: more where cores are shared.
+
+    In a burn-in, where all devices work at the same time until its end; elsewhere one may be through before others.
+    """
+    return 1.0 if configuration.burn_in is None else BUSY[device.kind] * sharing(device, devices)
+
+
+def sharing(device: Device, devices: Sequence[Device]) -> int:
+    """How many CPU devices of a run compute on the busiest core of `device`: so many times longer its steps take.
+
+    More than one where there are more devices than cores (machine/cores.py); 1 of a GPU, which nobody shares.
+    """
+    if device.kind is not DeviceKind.CPU:
+        return 1
+    others = [other.cpus for other in devices if other.kind is DeviceKind.CPU]
+    return max((sum(core in cpus for cpus in others) for core in device.cpus), default=1)
 
 
 def iteration_s(cell: Cell, model: ModelSpec, device: Device) -> float:
     """Seconds for one iteration: a load, a forward pass, a training step (which costs three of them), a text."""
     if cell.workload is Workload.LOAD:
         return BUILD_S + _weights_bytes(cell, model) / READ_BYTES_S
-    passes = 3 if cell.workload is Workload.TRAINING else 1
+    passes = 3 if cell.workload in (Workload.TRAINING, Workload.REPLAY) else 1
     cores = max(len(device.cpus), 1) if device.kind is DeviceKind.CPU else 1
     rate = RATE_GFLOPS[device.kind, cell.precision] * cores
     forward_gflops = model.inference_gflops * _relative_size(cell, model) * cell.batch_size
+    replayed = REPLAYED_S[device.kind] if cell.workload is Workload.REPLAY else 0.0
     writing = (cell.new_tokens or 0) * TOKEN_S[device.kind]
-    return max(forward_gflops * passes / rate, FLOOR_S[device.kind]) + writing
+    return max(forward_gflops * passes / rate, FLOOR_S[device.kind]) + replayed + writing
+
+
+def _start_s(model: ModelSpec, configuration: Configuration, device: Device) -> float:
+    """Start and end of the process, and the model's construction."""
+    start = (FORK_S if configuration.isolation is Isolation.FORK else EXEC_S)[device.kind]
+    return start + BUILD_S + model.parameters / BUILD_PARAMETERS_S[device.kind]
 
 
 def _weights_bytes(cell: Cell, model: ModelSpec) -> int:

@@ -11,7 +11,7 @@ from protocol.cell import Precision, Workload
 from protocol.failure import Phase
 from protocol.messages import Assign
 from protocol.paths import LaunchPaths
-from protocol.verification import KEPT_MISMATCHES, Injection, Mismatch, Seen
+from protocol.verification import KEPT_MISMATCHES, LEAST_REPLAYS, REPLAY_STEPS, Injection, Mismatch, Seen
 from tests.fakes.assignments import LSTM, PROBE, SHORT, Listener, assignment, run_here
 from tests.fakes.findings import mismatch
 from tests.worker.test_links_repeats import alone, iterate
@@ -33,7 +33,7 @@ def dies(*_: object, **__: object) -> None:
 def launch(folder: Path, workload: Workload) -> Assign:
     """One that flips a bit of its own."""
     model = LSTM if workload is Workload.REPLAY else PROBE
-    steps = 2 * replay.STEPS if workload is Workload.REPLAY else 300
+    steps = LEAST_REPLAYS * REPLAY_STEPS if workload is Workload.REPLAY else 300
     measurement = msgspec.structs.replace(SHORT, warm_up_iterations=1, iterations=steps)
     assign = assignment(
         model, workload, folder, precision=Precision.FP32, batch_size=2 if model is LSTM else 1, measurement=measurement

@@ -14,7 +14,7 @@ from protocol import codec
 from protocol.cell import MemoryFormat, ModelSpec, Precision, Sizes, SizeUnit, Workload
 from protocol.messages import Outcome
 from protocol.result import Result
-from protocol.verification import Injection, Verification
+from protocol.verification import REPLAY_STEPS, Injection, Verification
 from tests.fakes.assignments import BERT, LSTM, RESNET, SHORT, STYLEGAN2, UNET, Listener, assignment, run_here
 from worker.errors import NotFiniteError, UnsuitableModelError
 from worker.models import lstm
@@ -23,7 +23,7 @@ from worker.verify import gradients
 from worker.verify.gradients import GradientFault, Recorder
 from worker.workloads import replay, training
 
-STEPS = replay.STEPS
+STEPS = REPLAY_STEPS
 ONCE, STUCK = Injection(flip_bits=1), Injection(flip_bits=1, stuck=True)
 
 

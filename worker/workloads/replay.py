@@ -38,7 +38,7 @@ from protocol.cell import Precision
 from protocol.failure import Phase
 from protocol.messages import Assign
 from protocol.result import Result
-from protocol.verification import KEPT_ELEMENTS, Mismatch, Verification
+from protocol.verification import KEPT_ELEMENTS, LEAST_REPLAYS, REPLAY_STEPS, Mismatch, Verification
 from worker import devices, finite, flops
 from worker.errors import UnsuitableModelError
 from worker.measure import Work
@@ -51,11 +51,9 @@ from worker.verify.slow import slowed
 from worker.workloads import common
 from worker.workloads.training import Part, SplitStep, parts_of
 
-STEPS: Final = 8
-"""Of a replay."""
 REPETITIONS: Final = 10
 _REFUSED: Final = "does not have a deterministic implementation"
-_METHOD: Final = f"loss and 64-bit digests of all gradients of {STEPS} training steps, replayed"
+_METHOD: Final = f"loss and 64-bit digests of all gradients of {REPLAY_STEPS} training steps, replayed"
 
 
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
@@ -163,10 +161,10 @@ class Replays:
         """work: of the training step."""
         self._assign, self._stage = assign, stage
         self._start = _Start(module, parts, assign.cell.seed)
-        self._recorder = Recorder(module, STEPS, len(parts), assign.cell.seed)
+        self._recorder = Recorder(module, REPLAY_STEPS, len(parts), assign.cell.seed)
         self._parts, self._backward = parts, work.steps["backward"]
         self._steps = work.steps | {"backward": self._recorded}
-        self._fault = GradientFault(assign, STEPS)
+        self._fault = GradientFault(assign, REPLAY_STEPS)
         self._expected: list[Outcome] = []
         self._phase, self._done = Phase.WARM_UP, 0
         self._checks = 0
@@ -177,14 +175,15 @@ class Replays:
         than is measured. What lasts three times as long when the run ends hung (merge/lost_launches.py)."""
 
     def work(self) -> Work:
-        """What is measured; at least two replays, the second of which can be compared."""
-        return ReplayedWork(self._steps, passes=len(self._parts), least=2 * STEPS, begin=self.begin, end=self.end)
+        """What is measured; at least LEAST_REPLAYS, the second of which can be compared."""
+        least = LEAST_REPLAYS * REPLAY_STEPS
+        return ReplayedWork(self._steps, passes=len(self._parts), least=least, begin=self.begin, end=self.end)
 
     def begin(self) -> None:
         """A replay begins."""
         self._start.restore()
         self._recorder.begin()
-        self._fault.begin(possible=len(self._expected) == STEPS and self._stage.phase is Phase.MEASURE)
+        self._fault.begin(possible=len(self._expected) == REPLAY_STEPS and self._stage.phase is Phase.MEASURE)
 
     def end(self) -> None:
         """A replay is over, or as many steps of it as were asked for: compare them, and keep those that are new."""
@@ -295,7 +294,7 @@ class ReplayedWork(Work):
 
     def size(self, duration_s: float, iteration_ms: float, group: int = 1) -> int:
         """All steps of a replay, however long they take."""
-        return STEPS
+        return REPLAY_STEPS
 
     def group(self, clock: Clock, iteration_ms: float, iterations: int | None = None) -> int:
         """Each step is timed by itself."""

@@ -1,5 +1,6 @@
 """burn_in/room.py: what has no time in a short burn-in is told before it begins, and how long one must be."""
 
+import msgspec
 import pytest
 
 from orchestrator.burn_in import asked, levels, plan, room
@@ -23,10 +24,19 @@ def told(
     return tuple(room.notes(planned, made, devices, TABLE)), room.least_s(planned, made, devices, TABLE)
 
 
+def on_two_cores(number: int) -> tuple[Device, ...]:
+    """So many CPU devices, as a machine of two cores divides them."""
+    return tuple(
+        msgspec.structs.replace(device, cpus=(0, 1) if number == 1 else (place % 2,))
+        for place, device in enumerate(cpus(number))
+    )
+
+
 @pytest.mark.parametrize(
     ("duration", "devices", "level"),
     [
         ("60s", cpus(3), None),
+        ("60s", on_two_cores(3), None),
         ("60s", cpus(1), None),
         ("75s", gpus(8), None),
         ("10m", gpus(8), None),
@@ -37,6 +47,29 @@ def told(
 def test_nothing_is_told_where_a_round_has_room(duration: str, devices: tuple[Device, ...], level: str | None) -> None:
     """As in every burn-in of a length that it is made for."""
     assert told(duration, devices, level)[0] == ()
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_half_a_minute_of_cpu_devices_is_told_as_hardly_enough(number: int) -> None:
+    """Each of these dropped cells on a busy machine of two cores; a minute had room."""
+    (note,), least_s = told("30s", on_two_cores(number))
+    assert "hardly room for one whole round of level quick" in note
+    assert 30 < least_s < 60
+    assert told("60s", on_two_cores(number))[0] == ()
+
+
+def test_a_whole_round_of_the_longest_level_is_no_matter_of_seconds() -> None:
+    """75 s were needed on a busy machine, most of them for three replays; of 26 cells 60 s had room for 14 to 16."""
+    notes, least_s = told("60s", on_two_cores(2), "full")
+    assert any("resnet50" in note for note in notes)
+    assert 75 < least_s <= 120
+
+
+def test_devices_that_share_a_core_need_longer() -> None:
+    """Each gets a part of it: eight devices on two cores take four times as long for a replay."""
+    least = [told("10m", on_two_cores(number), "full")[1] for number in (2, 3, 8)]
+    assert least == sorted(set(least))
+    assert told("10m", gpus(8), "full")[1] == told("10m", gpus(1), "full")[1]
 
 
 def test_what_has_no_room_is_named_with_a_duration_that_has() -> None:
@@ -63,9 +96,9 @@ def test_the_shortest_that_has_room_has_it_and_the_next_shorter_has_not(
 def test_starts_of_cpu_devices_may_take_longer_than_estimated() -> None:
     """They share their cores: a round that has room by the bare estimates alone is told."""
     base = configuration(probes=shipped_catalogue().probes)
-    made = asked.configured(base, "30s", "standard", shipped_catalogue(), TABLE)
+    made = asked.configured(base, "30s", None, shipped_catalogue(), TABLE)
     planned, (device,) = plan.make(made, cpus(1), TABLE), cpus(1)
     round_s = sum(estimate.launch_s(cell, made, device) for cell in planned.cells)
     assert SLOWER[DeviceKind.CPU] > 1
     assert estimate.shared_start_s(made, [device]) + round_s + 6 < 30
-    assert told("30s", cpus(1), "standard")[0]
+    assert told("30s", cpus(1))[0]

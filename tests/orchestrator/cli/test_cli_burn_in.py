@@ -44,6 +44,26 @@ def test_a_dry_run_says_how_long_and_how_often(invoke: Invoke) -> None:
     assert max(map(len, shown.splitlines()[:4])) <= 80
 
 
+@pytest.mark.parametrize("devices", ["cpu:0", "cpu:0,cpu:1", "cpu:0,cpu:1,cpu:2"])
+def test_half_a_minute_of_cpu_devices_has_a_note(invoke: Invoke, devices: str) -> None:
+    """Their replays take several of its short cells, so that the first round may not come to its end."""
+    short = ("--gpu-ids", devices, "--dry-run")
+    shown = " ".join(invoke("--burn-in", "30s", *short).output.split())
+    assert "a burn-in of 30s has hardly room for one whole round of level quick" in shown
+    (least,) = re.findall(r"--burn-in (\w+) --level quick has room\.", shown)
+    assert "hardly room" not in invoke("--burn-in", least, *short).output
+
+
+def test_a_round_that_is_not_planned_is_refused_with_how_many_there_is_time_for(invoke: Invoke) -> None:
+    """As the dry run counts them."""
+    short = ("--burn-in", "60s", *NIGHT[2:])
+    (shown,) = re.findall(r"with time for about ([\d.]+) of them", " ".join(invoke(*short).output.split()))
+    refused = " ".join(invoke(*short, "--inject", "flip:1:99").output.split())
+    (planned, possible) = re.findall(r"(\d+) are planned, with time for about ([\d.]+) of them", refused)[0]
+    assert possible == shown
+    assert float(possible) <= int(planned) < 2 * float(possible)
+
+
 def test_a_dry_run_says_what_has_no_room(invoke: Invoke) -> None:
     """With how long it must be; a run says the same as it begins. Nothing where a whole round has room."""
     short = ("--burn-in", "30s", *NIGHT[2:], "--level", "standard")

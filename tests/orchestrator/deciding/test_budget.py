@@ -5,6 +5,9 @@ import random
 import msgspec
 import pytest
 
+from orchestrator.burn_in import asked as burn_in
+from orchestrator.burn_in import levels
+from orchestrator.burn_in import plan as burn_in_plan
 from orchestrator.configuration import catalogue
 from orchestrator.configuration.resolved import BurnIn, Plan
 from orchestrator.deciding import state
@@ -27,7 +30,8 @@ from protocol import floats
 from protocol.cell import AUTO, Cell, Device, DeviceKind, Mode, Workload
 from protocol.failure import Category, Failure, Phase
 from protocol.result import Result
-from tests.fakes.configurations import configuration, cpu, gpu
+from protocol.verification import LEAST_REPLAYS, REPLAY_STEPS
+from tests.fakes.configurations import configuration, cpu, gpu, shipped_catalogue
 from tests.fakes.results import result
 from tests.fakes.runs import shipped
 
@@ -243,6 +247,22 @@ def test_no_launch_of_a_burn_in_is_ended_for_others() -> None:
         budget.finished(first.cell, 20.0)
     assert budget.expected_s(first.cell) > 60.0 * SHARE
     assert list(budget.decide(state.begin(planned), 1.0)) == []
+
+
+@pytest.mark.parametrize(("core_of_other", "times"), [(1, 1), (0, 2)])
+def test_a_replay_takes_as_long_as_its_steps_do_on_cores_that_are_shared(core_of_other: int, times: int) -> None:
+    """Until one was seen. Products of matrices, which keep a CPU device busy far better, say nothing of them."""
+    devices, shipped, table = (cpu(0), cpu(1, (core_of_other,))), shipped_catalogue(), levels.load()
+    night = burn_in.configured(configuration(probes=shipped.probes), "60s", None, shipped, table)
+    cells = {cell.workload: cell for cell in burn_in_plan.make(night, devices, table).cells if len(cell.devices) == 1}
+    replay, soak = (msgspec.structs.replace(cells[one], devices=("cpu:0",)) for one in (Workload.REPLAY, Workload.SOAK))
+    budget, steps = Budget(night, devices, 60.0, began=0.0), LEAST_REPLAYS * REPLAY_STEPS
+    expected_s = budget.expected_s(replay)
+    assert times * steps * 0.2 < expected_s < times * steps * 0.5
+    budget.measured(made_up(soak, 1.0))
+    assert budget.expected_s(replay) == expected_s
+    budget.measured(made_up(replay, 1000.0))
+    assert steps < budget.expected_s(replay) < steps + 5
 
 
 def test_the_last_launch_may_take_all_the_time_that_is_left() -> None:

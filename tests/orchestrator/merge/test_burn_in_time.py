@@ -342,3 +342,12 @@ def test_what_stood_still_is_not_slow(tmp_path: Path) -> None:
     rates = [window.rate for window in evidence.gather(night.archive()).launches[launch].rates]
     assert len(rates) in {2, 3, 4}
     assert rates == [pytest.approx(10, rel=0.05)] * len(rates)
+
+
+@pytest.mark.parametrize(("launches", "told"), [(18, False), (15, True)])
+def test_the_longest_launch_may_be_missing_at_the_end(tmp_path: Path, launches: int, told: bool) -> None:
+    """Where there was no time for it: of CPU devices a replay, which lasts for several cells of a short burn-in."""
+    night = Night(tmp_path, cpus(2), "50s", start_s=1)
+    night.work(last=launches)
+    for gpu in finished(night):
+        assert ("of the 50 s asked for" in texts(gpu)) is told

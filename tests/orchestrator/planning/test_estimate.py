@@ -2,12 +2,16 @@
 
 import pytest
 
+from orchestrator.burn_in import asked as burn_in
+from orchestrator.burn_in import levels
+from orchestrator.burn_in import plan as burn_in_plan
 from orchestrator.configuration import catalogue
 from orchestrator.configuration.resolved import Configuration, Isolation
 from orchestrator.planning import estimate, plan
 from protocol.cell import Device, Mode, Workload
+from protocol.verification import LEAST_REPLAYS, REPLAY_STEPS
 from tests.fakes import ledgers
-from tests.fakes.configurations import configuration, cpu, gpu
+from tests.fakes.configurations import configuration, cpu, gpu, shipped_catalogue
 
 QUICK = catalogue.load().profiles["quick"].measurement(iterations=None, warm_up_iterations=None)
 
@@ -71,6 +75,39 @@ def test_more_cores_are_faster() -> None:
     """A CPU device's rate is that of its cores."""
     asked = configuration(measurement=QUICK)
     assert total(asked, cpu(0, tuple(range(8)))) < total(asked, cpu(0))
+
+
+def replay_s(device: Device, duration: str, model: str) -> tuple[float, float]:
+    """Seconds of a replay's launch in a burn-in, and those of a memory test, which lasts as long as a cell does."""
+    table, shipped = levels.load(), shipped_catalogue()
+    asked = burn_in.configured(configuration(probes=shipped.probes), duration, "full", shipped, table)
+    cells = burn_in_plan.make(asked, (device,), table).cells
+    (replay,) = (cell for cell in cells if (cell.workload, cell.model) == (Workload.REPLAY, model))
+    (memory,) = (cell for cell in cells if cell.workload is Workload.MEMORY)
+    return estimate.launch_s(replay, asked, device), estimate.launch_s(memory, asked, device)
+
+
+@pytest.mark.parametrize(("model", "busy_s"), [("lstm", 0.20), ("vae", 0.34), ("resnet50", 0.52)])
+def test_a_replay_does_its_least_steps_however_short_a_cell_is(model: str, busy_s: float) -> None:
+    """On a CPU device these are several cells. busy_s: of one core, with a step, as measured."""
+    replay, memory = replay_s(cpu(0), "30s", model)
+    steps = LEAST_REPLAYS * REPLAY_STEPS
+    assert memory < 2
+    assert steps * busy_s < replay < 1.5 * steps * busy_s + 2
+
+
+@pytest.mark.parametrize("model", ["bert-base", "resnet50", "vae", "lstm"])
+@pytest.mark.parametrize("duration", ["5m", "10m", "8h"])
+def test_the_least_steps_of_a_replay_are_nothing_to_a_gpu(duration: str, model: str) -> None:
+    """Its launch lasts as long as one of any other check, but for the model's construction."""
+    replay, memory = replay_s(gpu(0), duration, model)
+    assert replay == pytest.approx(memory, abs=0.1)
+
+
+def test_a_long_cell_has_room_for_the_least_steps() -> None:
+    """They are a part of it, and nothing beside it."""
+    replay, memory = replay_s(cpu(0), "8h", "lstm")
+    assert replay == pytest.approx(memory, abs=0.1)
 
 
 def test_fixed_iterations_are_counted() -> None:
