@@ -16,7 +16,7 @@ from orchestrator.burn_in.levels import BurnInTable
 from orchestrator.configuration.naming import counted
 from orchestrator.configuration.resolved import Configuration, Plan
 from orchestrator.configuration.yaml_schema import listed
-from orchestrator.deciding.budget import CLOSING_S
+from orchestrator.deciding.budget import closing_s
 from orchestrator.planning import estimate
 from protocol.cell import Cell, Device, DeviceKind
 
@@ -55,7 +55,7 @@ def least_s(plan: Plan, configuration: Configuration, devices: Sequence[Device],
     def needed_s(device: Device, duration_s: float) -> float:
         cell_s = table.cell_s(duration_s, device.kind, asked.level, steps=bool(asked.steps))
         *_, end_s = itertools.accumulate(_lasting(plan, configuration, devices, device, cell_s))
-        return end_s + CLOSING_S
+        return end_s + closing_s(duration_s)
 
     for duration_s in itertools.count(SHORTEST_S, _STEP_S):  # cells have a bound, starts do not grow: it ends
         if all(needed_s(device, duration_s) <= duration_s for device in devices):
@@ -70,7 +70,7 @@ def _late(plan: Plan, configuration: Configuration, devices: Sequence[Device], d
     lasting = _lasting(plan, configuration, devices, device, asked.cell_s[device.kind])
     _, *ends = itertools.accumulate(lasting)
     for cell, end_s in zip(_first_round(plan, device), ends, strict=True):
-        if end_s + CLOSING_S > asked.duration_s:
+        if end_s + closing_s(asked.duration_s) > asked.duration_s:
             yield named(cell)
 
 

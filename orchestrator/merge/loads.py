@@ -8,7 +8,7 @@ from orchestrator.burn_in import served
 from orchestrator.burn_in.known import Idle
 from orchestrator.burn_in.served import Load, Span
 from orchestrator.deciding import recovery
-from orchestrator.deciding.budget import CLOSING_S
+from orchestrator.deciding.budget import closing_s
 from orchestrator.disk.archive import Archive, Attempt
 from orchestrator.disk.evidence import Evidence, LaunchEvidence
 from orchestrator.disk.records import Segment
@@ -74,7 +74,7 @@ def served_of(archive: Archive, at_work: Mapping[str, Work]) -> Served:
     out = recovery.staying_out(at_work, archive.taken_out)
     waited_for = [device for device in archive.stored.devices if device.uuid not in out]
     seconds = {device: served_s(at_work[device.uuid]) for device in waited_for}
-    left_s = asked.duration_s - min(seconds.values()) - CLOSING_S
+    left_s = asked.duration_s - min(seconds.values()) - closing_s(asked.duration_s)
     return Served(
         min(seconds.values()),
         left_s,

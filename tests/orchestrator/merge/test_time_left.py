@@ -10,7 +10,7 @@ from orchestrator import run
 from orchestrator.burn_in import asked
 from orchestrator.configuration.resolved import Configuration, Isolation
 from orchestrator.deciding import recovery
-from orchestrator.deciding.budget import CLOSING_S, PATIENCE_S, Budget
+from orchestrator.deciding.budget import PATIENCE_S, Budget, closing_s
 from orchestrator.deciding.slots import SlotStatus
 from orchestrator.disk import coherence, journal, reporting, unfinished
 from orchestrator.disk.archive import assemble
@@ -336,11 +336,11 @@ def test_a_resume_has_what_is_missing_and_its_start_costs_nothing(tmp_path: Path
     assert new is not None
     assert resumed is not None
     now = time.monotonic()
-    assert new.ends - now == pytest.approx(600 - CLOSING_S - host.age_s(), abs=1)
-    assert resumed.ends - now == pytest.approx(600 - 321 - CLOSING_S, abs=1)
+    assert new.ends - now == pytest.approx(600 - closing_s(600) - host.age_s(), abs=1)
+    assert resumed.ends - now == pytest.approx(600 - 321 - closing_s(600), abs=1)
     assert new.first_launch_can_begin(now + 30) == 0
     assert resumed.first_launch_can_begin(now + 30) == pytest.approx(30, abs=1)
     assert resumed.first_launch_can_begin(now + 90) == 0  # another zygote, in place of one that died
-    assert resumed.ends - now == pytest.approx(600 - 321 - CLOSING_S + 30, abs=1)
+    assert resumed.ends - now == pytest.approx(600 - 321 - closing_s(600) + 30, abs=1)
     assert resumed.latest == resumed.ends + PATIENCE_S
     assert resumed.time(now + 40).spent_s == pytest.approx(321 + 10, abs=1)
