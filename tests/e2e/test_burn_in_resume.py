@@ -121,7 +121,7 @@ def test_rounds_are_added_when_the_plan_is_through(tmp_path: Path) -> None:
         "import sys, types\n"
         "if 'orchestrator' in sys.orig_argv:\n"
         "    from orchestrator.burn_in import plan\n"
-        "    plan.math = types.SimpleNamespace(ceil=lambda number: 1)\n"
+        "    plan.math = types.SimpleNamespace(ceil=lambda number: 1, fsum=sum)\n"
     )
     environment = {**os.environ, "PYTHONPATH": f"{short}:{ROOT}"}
     places = ("--runs-folder", str(tmp_path / "runs"), "-o", str(tmp_path / "report.json"), "--quiet")
