@@ -95,7 +95,7 @@ def in_one_line(
         **{"failed": cells.failed, "missing": cells.missing},
         **{"dropped for want of time": cells.dropped, "degraded": cells.degraded},
     }
-    well = "measured" if burn_in else "ok"  # what a cell of a burn-in found is told by its verdicts
+    well = "measured at least once" if burn_in else "ok"  # what a cell of a burn-in found is told by its verdicts
     words = [f"{cells.ok} of {cells.planned} cells {well}", *(f"{n} {word}" for word, n in missed.items() if n)]
     where = "" if report is None else f"; report: {report}"
     judged = f"; burn-in: {', '.join(_judged(burn_in))};" if burn_in else ","

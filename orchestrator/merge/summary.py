@@ -140,7 +140,11 @@ def verdict(
             f"{number} of {counts.planned} suspect: out of memory where another GPU of the same kind had room"
         )
     if counts.short_of_launches:
-        less = "measured by fewer launches than planned" if night is None else "with rounds that are still to be done"
+        less = (
+            "measured by fewer launches than planned"
+            if night is None
+            else "measured at least once, with rounds still to be done"
+        )
         reasons.append(f"{_cells(counts.short_of_launches)} of {counts.planned} {less}")
     if counts.dropped and not counts.ok + counts.degraded:
         reasons.append("no cell could be measured within the time limit")

@@ -7,7 +7,7 @@ is left of the page (one_page.py).
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from os.path import commonprefix
+from itertools import takewhile
 from typing import Final
 
 from orchestrator.configuration.naming import counted
@@ -30,6 +30,8 @@ _PAGE: Final = 60
 _NODE: Final = 8
 _EACH: Final = 3
 """Lines of a page for a node of so many GPUs, and of each one more."""
+_MOST_AN_HOUR: Final = 1
+"""Errors an hour that it means something to have excluded: no GPU that is in use makes more."""
 _BLANK: Final = Paragraph(Rank.MUST, ("",))
 _CUT: Final = Paragraph(Rank.MUST, ("  all reasons, in full, are in the JSON report",))
 
@@ -60,7 +62,7 @@ def _paragraphs(night: BurnInReport, report: Report, untested: int) -> Iterator[
     yield from _told("kinds", (f"{labels(group.devices)}: {group.shown.gpu_name}" for group in groups(report)))
     yield Paragraph(Rank.MUST, tuple(_table(night, report)))
     alike: dict[tuple[ReasonReport, ...], list[GpuBurnIn]] = {}
-    for gpu in sorted(night.gpus, key=lambda gpu: GRAVEST_FIRST.index(gpu.verdict)):
+    for gpu in gravest_first(night):
         alike.setdefault(gpu.reasons, []).append(gpu)
     alike.pop((), None)
     for reasons, gpus in alike.items():
@@ -72,18 +74,30 @@ def _paragraphs(night: BurnInReport, report: Report, untested: int) -> Iterator[
     yield from _told("injected", (f"injected: {line}" for line in injected(night)))
     yield _BLANK
     yield from _told("evidence", evidence(night))
-    left_out = _first(not_tested(night), untested)
-    yield from _told("untested", (f"not tested: {line}" for line in left_out))
+    yield from _untested(night, untested)
     yield from _told("warming up", _warming_up(night))
     yield from _told("health", _health(report))
     yield from _told("without a result", _without_result(report))
     yield _BLANK
 
 
+def gravest_first(night: BurnInReport) -> list[GpuBurnIn]:
+    """The GPUs in the order in which reasons are told: those of one verdict as they are numbered."""
+    return sorted(night.gpus, key=lambda gpu: GRAVEST_FIRST.index(gpu.verdict))
+
+
 def _told(section: str, texts: Iterable[str]) -> Iterator[Paragraph]:
     """Each as a paragraph of its section."""
     for text in texts:
         yield Paragraph(Rank.TOLD, tuple(layout.wrap(text, "", "  ")), section)
+
+
+def _untested(night: BurnInReport, most: int) -> Iterator[Paragraph]:
+    """What was not tested; the first of it is grave where it was planned."""
+    planned = any(gpu.unfinished for gpu in night.gpus)
+    for place, text in enumerate(_first(not_tested(night), most)):
+        rank = Rank.GRAVEST if planned and not place else Rank.TOLD
+        yield Paragraph(rank, tuple(layout.wrap(f"not tested: {text}", "", "  ")), "untested")
 
 
 def _first(texts: Sequence[str], most: int = SHOWN_REASONS) -> Iterator[str]:
@@ -142,7 +156,7 @@ def asked(night: BurnInReport) -> str:
     Ordinary gaps between launches are included; the column of load is without them.
     """
     served = sorted(gpu.served_seconds for gpu in night.gpus)
-    at_work = " to ".join(dict.fromkeys(short(seconds) for seconds in (*served[:1], *served[-1:])))
+    at_work = " to ".join(dict.fromkeys(duration(seconds) for seconds in (*served[:1], *served[-1:])))
     return f"Level {night.level}, {duration(night.duration_seconds)} asked for, {at_work} at work"
 
 
@@ -234,10 +248,13 @@ def evidence(night: BurnInReport) -> Iterator[str]:
     """What the checks were, told once: they are the same on every GPU; and how fast the devices are connected."""
     for kind in dict.fromkeys(check.check for gpu in night.gpus for check in gpu.checks):
         told = [check for gpu in night.gpus for check in gpu.checks if check.check == kind]
-        wrong = night.wrong_transfers if kind == Workload.LINKS else sum(check.mismatches for check in told)
+        wrong = sum(check.mismatches for check in told)
+        transfers = night.wrong_transfers if kind == Workload.LINKS else wrong
         checks = sum(check.checks for check in told)
         launches = _launches(kind, told, night)
-        found = f", {wrong:,} wrong" if wrong else _bound(told)
+        found = f", {wrong:,} wrong" if wrong or transfers else _bound(told)
+        if transfers != wrong:  # a copy may count against both ends, a sum that another one explains: none
+            found += f" by device ({counted(transfers, 'wrong transfer')})"
         shares = [check.covered_share for check in told if check.covered_share is not None]
         moved = sum(check.verified_bytes for check in told) / 1e9
         least = "at least " if len(set(shares)) > 1 else ""
@@ -247,10 +264,13 @@ def evidence(night: BurnInReport) -> Iterator[str]:
 
 
 def _bound(told: Sequence[CheckReport]) -> str:
-    """What the GPU that was checked least excludes."""
+    """What the GPU that was checked least excludes; by the hour only where that says something: after three of them."""
     each = [check.error_bound for check in told if check.error_bound is not None]
     hourly = [check.error_bound_per_hour for check in told if check.error_bound_per_hour is not None]
-    return f"; errors < {max(each):.1e} a check, {max(hourly):.2g} an hour" if each and hourly else ""
+    if not each:
+        return ""
+    by_the_hour = f", {max(hourly):.2g} an hour" if hourly and max(hourly) <= _MOST_AN_HOUR else ""
+    return f"; excluded with 95 %: more errors than {max(each):.1e} a check{by_the_hour}"
 
 
 def not_tested(night: BurnInReport) -> list[str]:

@@ -319,7 +319,8 @@ def test_the_last_line_of_a_burn_in_has_its_verdicts(verdicts: list[str], words:
     cells = CellCounts(**dict.fromkeys(CellCounts.__struct_fields__, 0) | {"planned": 13, "ok": 13})
     judged = {f"GPU {number}": verdict for number, verdict in enumerate(verdicts)}
     told = in_one_line("run", "complete", cells, 3, "r.json", burn_in=judged)
-    assert told == f"run: complete, 13 of 13 cells measured; burn-in: {words}; exit code 3; report: r.json"
+    end = f"burn-in: {words}; exit code 3; report: r.json"
+    assert told == f"run: complete, 13 of 13 cells measured at least once; {end}"
 
 
 def test_a_burn_in_that_is_over_says_it_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

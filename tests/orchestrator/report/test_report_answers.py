@@ -68,7 +68,7 @@ def test_a_burn_in_begins_with_its_answer(
     assert (made.verdict.text, made.verdict.tone) == (words, tone)
     assert made.heading.startswith("Burn-in of 2 x ")
     assert made.title.startswith(f"{words}: Burn-in of ")
-    at_work = f"Level quick, 10 minutes asked for, {10 if on_cpu else 11} min at work. "
+    at_work = f"Level quick, 10 minutes asked for, {10 if on_cpu else 11} minutes at work. "
     assert made.meaning.startswith(f"{at_work}Exit code {report.verdict.exit_code}: ")
     assert at_work in " ".join(lines)
     assert at_work in to_markdown(report)
