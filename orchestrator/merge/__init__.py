@@ -10,6 +10,8 @@ Which cell ended how is decided in outcomes.py; here it is only written down.
 from collections import Counter
 from collections.abc import Callable, Iterator
 
+import msgspec
+
 from orchestrator.deciding.adding import Doubt
 from orchestrator.disk.archive import Archive
 from orchestrator.disk.evidence import DeviceEvidence, Evidence
@@ -181,7 +183,16 @@ def _left_out(archive: Archive) -> Iterator[LeftOutReport]:
 
 
 def _configuration(archive: Archive) -> ConfigurationReport:
-    asked = archive.stored.configuration
+    asked, cells = archive.stored.configuration, archive.stored.plan.cells
+    models = tuple(model.name for model in asked.models)
+    if asked.burn_in is not None:  # its cells are those of its level on these devices, whatever else it knows
+        asked = msgspec.structs.replace(
+            asked,
+            batch_sizes=tuple(sorted({cell.batch_size for cell in cells})),
+            training_batch_sizes=(),
+            generation_batch_sizes=(),
+        )
+        models = tuple(dict.fromkeys(cell.model for cell in cells))
     return ConfigurationReport(
         precision=",".join(asked.precisions),
         precisions=asked.precisions,
@@ -204,7 +215,7 @@ def _configuration(archive: Archive) -> ConfigurationReport:
         isolation=asked.isolation,
         launches=asked.launches,
         target_relative_half_width=asked.measurement.relative_half_width,
-        models=tuple(model.name for model in asked.models),
+        models=models,
         workloads=asked.workloads,
         allow_busy=asked.allow_busy,
     )

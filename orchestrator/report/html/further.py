@@ -24,7 +24,7 @@ from orchestrator.report.html.view import (
 from orchestrator.report.model import Report
 from orchestrator.report.numbers import number
 from orchestrator.report.parts import LaunchLedger
-from orchestrator.report.text_burn_in import asked, columns_of, evidence, injected, meaning, not_tested
+from orchestrator.report.text_burn_in import asked, columns_of, evidence, gravest_first, injected, meaning, not_tested
 from orchestrator.report.text_gpus import label_of
 from orchestrator.report.text_held_against import actual, cell, cost_row, gravity, names, priced
 from orchestrator.report.text_time import entry, launch_cost, ledgers_of, zygote
@@ -50,7 +50,7 @@ def burn_in(report: Report) -> Section | None:
             tuple(dict.fromkeys(f"{reason.verdict}: {reason.text}" for reason in gpu.reasons)),
             opened=True,
         )
-        for gpu in night.gpus
+        for gpu in gravest_first(night)
         if gpu.reasons
     )
     stands_on = {

@@ -74,7 +74,10 @@ def facts(report: Report) -> Iterator[tuple[str, str]]:
     yield from ((name, version) for name, version in stack.items() if version)
     if setup.preset:
         yield "Preset", setup.preset
-    yield "Profile", f"{setup.profile}, {counted(setup.launches, 'launch', 'launches')} a cell, {setup.mode}"
+    if report.burn_in is not None:
+        yield "Burn-in", f"level {report.burn_in.level}, {duration(report.burn_in.duration_seconds)}"
+    else:
+        yield "Profile", f"{setup.profile}, {counted(setup.launches, 'launch', 'launches')} a cell, {setup.mode}"
     yield "Command", " ".join(data.command)
 
 
@@ -107,6 +110,7 @@ def cards(report: Report) -> Iterator[Card]:
         "dropped for want of time": cells.dropped,
         "missing": cells.missing,
         "measured as another size": cells.referred,
+        "with rounds still to be done": cells.short_of_launches if report.burn_in is not None else 0,
     }
     words = ", ".join(f"{count} {word}" for word, count in other.items() if count) or "every one with a result"
     worst = Tone.BAD if cells.failed else Tone.WARN if cells.missing else Tone.GOOD

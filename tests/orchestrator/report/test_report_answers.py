@@ -9,9 +9,13 @@ import pytest
 from orchestrator.compare import against
 from orchestrator.compare.against import Against
 from orchestrator.disk import reporting
+from orchestrator.health.judges import Action
+from orchestrator.health.verdict import Verdict
 from orchestrator.report import layout
 from orchestrator.report.as_markdown import to_markdown
 from orchestrator.report.as_text import to_text
+from orchestrator.report.burn_in import ReasonReport
+from orchestrator.report.html import overview
 from orchestrator.report.html.page import page
 from orchestrator.report.html.view import Section, Tone
 from orchestrator.report.model import Report
@@ -73,6 +77,33 @@ def test_a_burn_in_begins_with_its_answer(
     assert at_work in " ".join(lines)
     assert at_work in to_markdown(report)
     assert "| At work |" in to_markdown(report)
+
+
+def test_the_page_tells_of_devices_as_the_text_does(tmp_path: Path) -> None:
+    """The gravest first: the one with wrong bits before those of which nothing is known."""
+    report = burnt_in(tmp_path, wrong_on=1)
+    night = report.burn_in
+    assert night is not None
+    unknown = ReasonReport(verdict=Verdict.UNKNOWN, text="who knows", action=Action.NOTHING)
+    first = msgspec.structs.replace(night.gpus[0], verdict=Verdict.UNKNOWN, reasons=(unknown,))
+    report = msgspec.structs.replace(report, burn_in=msgspec.structs.replace(night, gpus=(first, night.gpus[1])))
+    titles = [finding.title for finding in section(report, "burn-in").findings]
+    assert titles[:2] == ["GPU 1: take it out of service", "GPU 0"]
+    text = to_text(report)
+    assert text.index("GPU 1, serial") < text.index("GPU 0, serial")
+
+
+def test_a_burn_in_is_described_as_what_it_is(tmp_path: Path) -> None:
+    """Its level and duration, in place of a profile that it does not have; the models and sizes of its cells alone."""
+    report = burnt_in(tmp_path, on_cpu=True)
+    facts = dict(overview.facts(report))
+    assert facts["Burn-in"] == "level quick, 10 minutes"
+    assert "Profile" not in facts
+    asked = report.test_configuration
+    assert set(asked.models) == {cell.model_name for cell in report.cells}
+    assert set(asked.batch_sizes) == {cell.batch_size_requested for cell in report.cells}
+    assert (asked.training_batch_sizes, asked.generation_batch_sizes) == ((), ())
+    assert "Profile" in dict(overview.facts(FakeRun(tmp_path / "other").report()))
 
 
 def test_an_answer_says_that_faults_were_injected(tmp_path: Path) -> None:
