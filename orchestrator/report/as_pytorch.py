@@ -108,7 +108,8 @@ def records(report: Report) -> list[Record]:
 
 
 def _benchmark(line: Line, report: Report) -> Benchmark:
-    data, precision = report.metadata, line.entry.precision
+    data, precision, night = report.metadata, line.entry.precision, report.burn_in
+    profile = report.test_configuration.profile if night is None else f"burn-in, level {night.level}"
     return Benchmark(
         name="gpubench",
         mode=line.entry.workload,
@@ -117,7 +118,7 @@ def _benchmark(line: Line, report: Report) -> Benchmark:
             "device": line.gpu.kind,
             "run_id": data.run_id,
             "test_date": data.test_date,
-            "profile": report.test_configuration.profile,
+            "profile": profile,
             "verdict": report.verdict.word,
             "failures": str(len(report.failures)),
         },

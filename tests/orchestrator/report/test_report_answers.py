@@ -13,6 +13,7 @@ from orchestrator.health.judges import Action
 from orchestrator.health.verdict import Verdict
 from orchestrator.report import layout
 from orchestrator.report.as_markdown import to_markdown
+from orchestrator.report.as_pytorch import records
 from orchestrator.report.as_text import to_text
 from orchestrator.report.burn_in import ReasonReport
 from orchestrator.report.html import overview
@@ -99,6 +100,7 @@ def test_a_burn_in_is_described_as_what_it_is(tmp_path: Path) -> None:
     facts = dict(overview.facts(report))
     assert facts["Burn-in"] == "level quick, 10 minutes"
     assert "Profile" not in facts
+    assert {record.benchmark.extra_info["profile"] for record in records(report)} == {"burn-in, level quick"}
     asked = report.test_configuration
     assert set(asked.models) == {cell.model_name for cell in report.cells}
     assert set(asked.batch_sizes) == {cell.batch_size_requested for cell in report.cells}
