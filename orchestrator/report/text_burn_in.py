@@ -270,7 +270,7 @@ def _bound(told: Sequence[CheckReport]) -> str:
     if not each:
         return ""
     by_the_hour = f", {max(hourly):.2g} an hour" if hourly and max(hourly) <= _MOST_AN_HOUR else ""
-    return f"; excluded with 95 %: more errors than {max(each):.1e} a check{by_the_hour}"
+    return f"; excluded with 95 %: errors > {max(each):.1e} a check{by_the_hour}"
 
 
 def not_tested(night: BurnInReport) -> list[str]:

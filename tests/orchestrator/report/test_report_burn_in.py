@@ -58,7 +58,7 @@ def test_a_healthy_node_of_eight_fits_one_page(tmp_path: Path) -> None:
     folded = " ".join(whole.split())
     assert "Level quick, 10 minutes asked for, 11 minutes at work. PASS says" in folded
     covered = "[0-9,.]+ GB, 92 % of it covered"
-    bound = r"excluded with 95 %: more errors than [0-9.]+e-\d+ a check"
+    bound = r"excluded with 95 %: errors > [0-9.]+e-\d+ a check"
     assert re.search(rf"memory: [0-9,]+ checks in \d+ launches, {covered}; {bound} ", folded)
     assert " an hour" not in whole  # of ten minutes 3/n is no less than eighteen: that excludes nothing
     assert "rates: judged without 2 min of warming up, until it had taken as long as it may" in whole
@@ -75,7 +75,7 @@ def test_a_bound_by_the_hour_is_told_where_it_excludes_something(untested: Repor
     for hourly, words in ((2.2e3, ""), (1.01, ""), (0.38, ", 0.38 an hour")):
         check = replace(night.gpus[0].checks[0], error_bound=3e-4, error_bound_per_hour=hourly)
         (line,) = text_burn_in.evidence(replace(night, gpus=(replace(night.gpus[0], checks=(check,)),), links=()))
-        assert line.endswith(f"; excluded with 95 %: more errors than 3.0e-04 a check{words}")
+        assert line.endswith(f"; excluded with 95 %: errors > 3.0e-04 a check{words}")
 
 
 def test_the_times_of_a_night_are_told_in_one_form(untested: Report) -> None:

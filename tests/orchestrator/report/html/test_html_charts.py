@@ -235,7 +235,7 @@ def test_a_burn_in_shows_what_its_verdicts_stand_on(tmp_path: Path) -> None:
     assert shown["What was checked"] == tuple(evidence(told))
     assert any("excluded with 95 %" in line for line in shown["What was checked"])
     assert "links: no NVLink" in shown["What was not tested"]
-    assert shown["What was injected"] == ("a flipped bit: found in round 2",)
+    assert shown["What was injected"] == ("FOUND: a flipped bit: found in round 2",)
 
 
 def test_what_earlier_runs_said_of_a_gpu_is_on_the_page(tmp_path: Path) -> None:
