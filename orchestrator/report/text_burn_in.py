@@ -7,7 +7,7 @@ is left of the page (one_page.py).
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import takewhile
+from os.path import commonprefix
 from typing import Final
 
 from orchestrator.configuration.naming import counted
