@@ -54,7 +54,8 @@ def for_links(archive: Archive, uuid: str) -> Iterator[tuple[Segment, Span]]:
         begun = (one.start.at_ns for one in mine if several[one.start.cell])
         dropped = (at_ns for (cell, _), at_ns in archive.dropped_ns.get(segment, {}).items() if several.get(cell))
         ends = sorted([*begun, *dropped, math.inf])
-        for one, next_ns in zip(mine, [*(one.start.at_ns for one in mine[1:]), math.inf], strict=False):
+        begins = [*(one.start.at_ns for one in mine), math.inf]
+        for one, next_ns in zip(mine, begins[1:], strict=True):
             idle_ns = over_ns(one)
             until_ns = ends[bisect.bisect_right(ends, idle_ns)]
             if idle_ns + _STEP_NS <= until_ns <= next_ns and until_ns < math.inf:
