@@ -94,7 +94,7 @@ def _measure(context: click.Context, params: RunParams, preset: str | None, endi
     notes = (
         *without_effect.sentences(everything, params, configuration, planned, devices),
         *models_file.notes(models.wrong),
-        *libraries.sentences(libraries.missing(configuration.models)),
+        *libraries.sentences(libraries.missing(libraries.asked_for(planned.cells, configuration.models))),
         *room.notes(planned, configuration, devices, levels.load()),
         *too_long.sentences(planned, configuration, devices),
         *on_cores.sentences(devices, cores.usable_cores(), Path(configuration.runs_folder)),

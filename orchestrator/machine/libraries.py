@@ -17,6 +17,12 @@ _BEHIND: Final = {"worker.models.huggingface": "transformers"}
 """Modules of ours that stand for a library."""
 
 
+def asked_for(cells: Iterable[Cell], models: Iterable[ModelSpec]) -> list[ModelSpec]:
+    """The models that cells of a plan measure."""
+    measured = {cell.model for cell in cells if cell.workload not in OF_NO_MODEL}
+    return [model for model in models if model.name in measured]
+
+
 def missing(models: Iterable[ModelSpec], search: list[str] | None = None) -> dict[str, tuple[str, ...]]:
     """Library → the models that need it, of those that are not installed. search: instead of sys.path."""
     needed: dict[str, tuple[str, ...]] = {}
@@ -35,8 +41,7 @@ def sentences(lacking: dict[str, tuple[str, ...]]) -> Iterator[str]:
 
 def require(cells: Sequence[Cell], models: Iterable[ModelSpec]) -> None:
     """Refuse a burn-in of cells that would fail in each round, which ends without a verdict. Raises ConfigError."""
-    replayed = {cell.model for cell in cells if cell.workload not in OF_NO_MODEL}
-    lacking = missing(model for model in models if model.name in replayed)
+    lacking = missing(asked_for(cells, models))
     if lacking:
         names = listed([name for names in lacking.values() for name in names], "and")
         raise ConfigError(
