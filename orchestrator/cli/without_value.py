@@ -10,7 +10,8 @@ def refuse(command: click.Command, ctx: click.Context, words: Sequence[str]) -> 
 
     words: of the command line, behind the command's name. A value like that stands behind a sign: `--output=--quiet`.
     """
-    options = {spelling: one for one in command.params if isinstance(one, click.Option) for spelling in one.opts}
+    known = (one for one in command.get_params(ctx) if isinstance(one, click.Option))
+    options = {spelling: one for one in known for spelling in one.opts}
     behind = iter(words)
     for word in behind:
         if word == "--" or (isinstance(command, click.Group) and not word.startswith("-")):

@@ -7,7 +7,7 @@
 Launches are looked at in the plan's order (priority.py) when their device is idle, so what is dropped is what matters
 least, and what is cheap may still go where something expensive did not. No launch gets more than a quarter of the limit
 while others wait that need less: it lets them go first, or is ended, so that one slow model does not cost all others.
-Not so in a burn-in, in which all cells are of one length: what takes longer hangs, which is for its deadline to tell.
+Not so in a burn-in, in which each check has its turn: what takes too long hangs, which is for its deadline to tell.
 Near the limit whatever runs is ended, because the reports have to be written too: the limit is kept whatever a device,
 or an estimate, does.
 """

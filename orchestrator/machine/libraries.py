@@ -5,6 +5,7 @@ Where one is, the models that need it fail by name, each of their launches. Look
 
 from collections.abc import Iterable, Iterator, Sequence
 from importlib.machinery import PathFinder
+from importlib.util import find_spec
 from typing import Final
 
 from orchestrator.configuration.yaml_schema import listed
@@ -30,7 +31,12 @@ def missing(models: Iterable[ModelSpec], search: list[str] | None = None) -> dic
         for library in dict.fromkeys(_BEHIND.get(module, module.partition(".")[0]) for module in model.preload):
             if library in _LIBRARIES:
                 needed[library] = (*needed.get(library, ()), model.name)
-    return {library: names for library, names in needed.items() if PathFinder.find_spec(library, search) is None}
+    return {library: names for library, names in needed.items() if not _is_there(library, search)}
+
+
+def _is_there(library: str, search: list[str] | None) -> bool:
+    """Also one that is worked on where it lies, which only a finder of its own finds."""
+    return (find_spec(library) if search is None else PathFinder.find_spec(library, search)) is not None
 
 
 def sentences(lacking: dict[str, tuple[str, ...]]) -> Iterator[str]:

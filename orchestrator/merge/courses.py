@@ -49,7 +49,7 @@ def in_words(one: Drift, begin: float) -> str:
     if one.verdict is Verdict.STEADY:
         kinds = one.kinds if one.had_siblings else one.raw_kinds
         untold = sum(course.verdict is Verdict.TOO_SHORT for course in kinds.values())
-        return f"{words}; {counted(untold, 'kind')} of work alone cannot be told" if 0 < untold < len(kinds) else words
+        return f"{words}; {counted(untold, 'kind')} of work alone cannot be told" if untold else words
     if not alone:
         return words
     if one.had_siblings and one.relative is not None and one.relative.verdict is Verdict.STEADY:

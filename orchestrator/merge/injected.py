@@ -14,7 +14,7 @@ from orchestrator.burn_in.injections import Asked
 from orchestrator.burn_in.known import Pace, Told, named
 from orchestrator.configuration.naming import counted
 from orchestrator.disk.evidence import LaunchEvidence
-from orchestrator.merge.paces import BESIDE, Launched
+from orchestrator.merge.paces import BESIDE, OVER_TIME, Launched
 from orchestrator.merge.wrong_bits import Uncounted
 from orchestrator.report.burn_in import Fate, InjectedReport
 from protocol.cell import Device, Workload
@@ -70,13 +70,16 @@ def _is_wrong(evidence: LaunchEvidence) -> bool:
 
 def _slowed(mine: Sequence[Launched], paces: Mapping[str, Told]) -> tuple[Fate, str]:
     launches = sum(1 for _, cell, _ in mine if cell.workload is not Workload.LINKS)
+    if not launches:
+        return Fate.UNDONE, "it never did anything by itself"
     words = f"brought about in {counted(launches, 'launch', 'launches')}"
     slower = [kind for kind, told in paces.items() if told.pace is Pace.SLOWER]
     shown = dict.fromkeys(BESIDE if kind.startswith(BESIDE) else kind for kind in slower)  # in whatever work
     if shown:
         return Fate.FOUND, f"{words}, found {' and '.join(shown)}"
-    why = "; ".join(f"{kind}: {told.words}" for kind, told in paces.items()) or "rates of a CPU device are not judged"
-    return Fate.MISSED if launches else Fate.UNDONE, f"{words}, not found: {why}"
+    judged = [f"{kind}: {paces[kind].words}" for kind in (OVER_TIME, BESIDE) if kind in paces]
+    why = "; ".join(judged) or "rates of a CPU device are not judged"
+    return Fate.MISSED, f"{words}, not found: {why}"
 
 
 def _hot(*, ended: bool) -> tuple[Fate, str]:

@@ -156,7 +156,9 @@ def _drift(one: Drift, rates: Rates, begin: float) -> Told:
 def _why_it_slowed(one: Drift, rates: Rates) -> Why | None:
     """By the kind of work that lost most, or ran most; None where its siblings became faster, and it no slower."""
     kinds = one.kinds if one.slows_against_siblings else one.raw_kinds
-    lost = {key: course.change.value for key, course in kinds.items() if course.change is not None}
+    known = {key: course for key, course in kinds.items() if course.change is not None}
+    shown = {key: course for key, course in known.items() if course.verdict is drift.Verdict.SLOWING} or known
+    lost = {key: course.change.value for key, course in shown.items() if course.change is not None}
     ran = Counter(window.key for window, _ in rates)
     worst = min(lost, key=lost.__getitem__) if lost else max(ran, key=ran.__getitem__, default=None)
     ordered = sorted((pair for pair in rates if pair[0].key == worst), key=lambda pair: pair[0].number)
@@ -176,7 +178,7 @@ def _beside_siblings(warm: Sequence[Launched]) -> dict[str, Told]:
     for one in warm:
         attempt, cell, evidence = one
         counts = evidence.figures.means_ms.get("iteration") and not evidence.stalls  # a pause would be in the mean
-        if counts and not evidence.launch_bound:  # which says more of the host
+        if counts:
             groups[kind_of_work(cell, attempt.start.batch_size)][attempt.start.device].append(one)
     cells = []
     for name, by_gpu in groups.items():
@@ -188,13 +190,21 @@ def _beside_siblings(warm: Sequence[Launched]) -> dict[str, Told]:
 
 
 def _sibling(one: Sibling, groups: Mapping[str, Mapping[str, Sequence[Launched]]]) -> Told:
-    if one.verdict is siblings.Verdict.STRAGGLER:
-        return Told(Pace.SLOWER, one.why, _why_it_is_slow(one, groups))
-    if one.slow_cells:
+    words = one.why
+    if one.verdict is not siblings.Verdict.STRAGGLER:
+        if not one.slow_cells:
+            return Told(Pace.STEADY if one.verdict is siblings.Verdict.OK else Pace.UNTOLD, words)
         slow = (f"{name} at {effect.ratio:.1%} of theirs" for name, effect in one.slow_cells.items())
         words = f"slower by more than the margin in {', '.join(slow)}"
-        return Told(Pace.SLOWER, words, _why_it_is_slow(one, groups))
-    return Told(Pace.STEADY if one.verdict is siblings.Verdict.OK else Pace.UNTOLD, one.why)
+    if _waited(one.gpu, groups):
+        return Told(Pace.UNTOLD, f"{words}; but it waited for the host, whose doing that may be")
+    return Told(Pace.SLOWER, words, _why_it_is_slow(one, groups))
+
+
+def _waited(uuid: str, groups: Mapping[str, Mapping[str, Sequence[Launched]]]) -> bool:
+    """Whether a GPU waited for the host in most of its launches. Siblings may: they are as fast as that at least."""
+    own = [bool(evidence.launch_bound) for by_gpu in groups.values() for _, _, evidence in by_gpu.get(uuid, ())]
+    return sum(own) * 2 > len(own)
 
 
 def _why_it_is_slow(one: Sibling, groups: Mapping[str, Mapping[str, Sequence[Launched]]]) -> Why | None:

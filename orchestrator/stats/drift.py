@@ -41,7 +41,7 @@ _LEAST_WINDOWS: Final = 3
 _LEAST_SPAN: Final = 0.6
 _LONGEST: Final = 50.0
 _DOUBT: Final = 0.025
-"""That any kind of any GPU is called slow by chance, where nothing is: shared among all that are asked."""
+"""That any kind of any GPU is called slow by chance, where nothing is: shared by all that one margin is for."""
 _HOURS: Final = WINDOW_NS / 3.6e12
 
 

@@ -34,7 +34,7 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True)
 class Interval:
-    """A value with its 95 % interval, whose ends may be infinite."""
+    """A value with its interval, of 95 % where nothing else is said, whose ends may be infinite."""
 
     value: float
     low: float

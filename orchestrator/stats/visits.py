@@ -1,7 +1,7 @@
 """Whether a kind of work slows alone, which runs only now and then: four times in an hour, sixteen in a night. Pure.
 
     windows of one kind on one GPU ── parted where it paused ──▶ visits, a median each
-    the last fifth of the visits less the first ──▶ change, of each GPU
+    the last fifth of the visits, two at least, less the first ──▶ change, of each GPU
     what is left of each GPU's visits ── pooled over the GPUs ──▶ intervals of all changes
 
 So few visits have no variance of their own to speak of, but GPUs of one product that do the same work vary alike. What
@@ -25,6 +25,8 @@ from orchestrator.stats.trend import ENDS, Interval, Point
 from orchestrator.stats.windows import WINDOW_NS, Window
 
 LEAST_VISITS: Final = 4
+_AT_AN_END: Final = 2
+"""Visits: one that was slow, first or last of all, is neither a step nor what changed."""
 _FOR_AUTOCORRELATION: Final = 8
 _PAUSE: Final = 3
 """Windows without it that part two visits: one is missing where a launch paused, or was followed by another."""
@@ -47,7 +49,7 @@ def changes(series: Mapping[str, Sequence[Point]], confidence: float) -> dict[st
     series: by GPU, the visits of one kind of work in order of time. confidence: of each end of each interval (0.975).
     """
     enough = {gpu: points for gpu, points in series.items() if len(points) >= LEAST_VISITS}
-    rests = [trend.rest(points, least=1)[0] for points in enough.values()]
+    rests = [trend.rest(points, least=_AT_AN_END)[0] for points in enough.values()]
     degrees = sum(len(own) - LEAST_VISITS + 1 for own in rests)
     if not degrees:
         return {}
@@ -57,7 +59,7 @@ def changes(series: Mapping[str, Sequence[Point]], confidence: float) -> dict[st
     quantile = student.quantile(confidence, degrees)
     found = {}
     for gpu, points in enough.items():
-        at_an_end = max(1, round(ENDS * len(points)))
+        at_an_end = max(_AT_AN_END, round(ENDS * len(points)))
         values = [point.value for point in points]
         change = fmean(values[-at_an_end:]) - fmean(values[:at_an_end])
         reach = quantile * math.sqrt(squares / degrees * widened * 2 / at_an_end)

@@ -137,6 +137,7 @@ def test_a_bad_option_is_refused_before_anything_happens(
             "--burn-in DURATION has no value: --gpu-ids stands in its place. `gpubench-orchestrate --help`",
         ),
         ("run -o --quiet", "-o FILE has no value: --quiet stands in its place. `gpubench-orchestrate run --help`"),
+        ("--burn-in --help", "--burn-in DURATION has no value: --help stands in its place."),
         ("burn-in 60s", "there is no command 'burn-in'. Did you mean --burn-in?"),
         ("--quiet --burn-in -v -h", "--burn-in DURATION has no value: -v stands in its place."),
         ("--level= --steps --on-finish=--steps reprot", "there is no command 'reprot'"),

@@ -1,7 +1,7 @@
 """Libraries of models: which are missing, who is concerned, and what that means for a burn-in."""
 
 from collections.abc import Callable
-from importlib.machinery import ModuleSpec, PathFinder
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -35,13 +35,7 @@ def test_every_model_that_ships_needs_what_is_known_or_nothing() -> None:
 @pytest.fixture
 def without_torchvision(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in an environment into which only gpubench was installed."""
-
-    class Without(PathFinder):
-        @classmethod
-        def find_spec(cls, fullname: str, *rest: object) -> ModuleSpec | None:
-            return None if fullname == "torchvision" else super().find_spec(fullname)
-
-    monkeypatch.setattr(libraries, "PathFinder", Without)
+    monkeypatch.setattr(libraries, "find_spec", lambda name: None if name == "torchvision" else find_spec(name))
 
 
 @pytest.mark.usefixtures("without_torchvision")

@@ -1,14 +1,15 @@
 """merge/paces.py and courses.py: what a night's rates say of each GPU, by itself and beside its siblings."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
 import pytest
 
-from orchestrator.burn_in.known import Pace
+from orchestrator.burn_in.known import Pace, Told
 from orchestrator.disk.archive import Attempt
 from orchestrator.disk.evidence import LaunchEvidence, gather
 from orchestrator.disk.records import Segment, Start
@@ -17,8 +18,11 @@ from orchestrator.merge import paces
 from orchestrator.merge.courses import ITSELF, SIBLINGS
 from orchestrator.merge.paces import BESIDE, OVER_TIME, Launched
 from orchestrator.report.burn_in import GpuBurnIn, PaceReport
+from orchestrator.stats.drift import Course, Drift
 from orchestrator.stats.drift import Verdict as CourseVerdict
 from orchestrator.stats.siblings import SiblingCell
+from orchestrator.stats.trend import Interval
+from orchestrator.stats.why_slower import Reading, Reason
 from orchestrator.stats.windows import Window
 from protocol.cell import Cell, Workload
 from tests.fakes.nights import Night, sound
@@ -132,6 +136,59 @@ def test_what_went_up_and_down_is_not_called_too_short(tmp_path: Path) -> None:
     night = a_night(tmp_path, lambda _cell, gpu, hours: 0.7 if gpu == 2 and 0.35 < hours < 0.6 else 1.0)
     found = pace(night[2], OVER_TIME)
     assert (found.pace, found.text) == (Pace.UNTOLD, "too unsteady to tell whether it slows")
+
+
+@pytest.mark.parametrize(
+    ("waits", "expected"),
+    [
+        (range(1, 4), Pace.SLOWER),  # the slow one keeps its host waiting, its siblings wait for theirs
+        (range(1), Pace.UNTOLD),
+    ],
+)
+def test_who_waits_for_the_host_is_not_called_slow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waits: range, expected: Pace
+) -> None:
+    """But siblings that do are as fast as they look, at the least: one that is slower than they are is slow."""
+    uuids = {gpu.uuid for place, gpu in enumerate(gpus(4)) if place in waits}
+    judged = paces._beside_siblings
+
+    def waiting(warm: Sequence[Launched]) -> dict[str, Told]:
+        return judged(
+            [
+                (attempt, cell, replace(evidence, launch_bound=attempt.start.device in uuids))
+                for attempt, cell, evidence in warm
+            ]
+        )
+
+    monkeypatch.setattr(paces, "_beside_siblings", waiting)
+    night = a_night(tmp_path, lambda cell, gpu, _hours: 0.8 if gpu == 0 and cell.workload is Workload.REPLAY else 1.0)
+    found = pace(night[0], f"{BESIDE} in training")
+    assert found.pace is expected
+    assert ("waited for the host" in found.text) == (expected is Pace.UNTOLD)
+
+
+def test_the_reason_comes_from_a_kind_of_work_that_slows() -> None:
+    """Another one, which is too unsteady to tell, may have lost more by chance."""
+    slow, unsteady = Interval(-5.0, -6.0, -4.0), Interval(-9.0, -30.0, 12.0)
+    kinds = {
+        "soak": Course(verdict=CourseVerdict.SLOWING, hours=1.0, change=slow),
+        "replay": Course(verdict=CourseVerdict.TOO_SHORT, hours=1.0, change=unsteady),
+    }
+    whole = Course(verdict=CourseVerdict.SLOWING, hours=1.0, change=slow)
+    one = Drift(gpu="GPU-0", raw=whole, relative=None, kinds={}, raw_kinds=kinds)
+    rates = [
+        (Window(place, "soak", rate), Reading(rate=rate, clock_mhz=1500 * rate, temperature_c=60 + place))
+        for place in range(20)
+        for rate in [1 - 0.0025 * place]
+    ]
+    rates += [
+        (Window(100 + place, "replay", rate), Reading(rate=rate, clock_mhz=1500, temperature_c=60))
+        for place in range(20)
+        for rate in [1 - 0.0045 * place]
+    ]
+    why = paces._why_it_slowed(one, rates)
+    assert why is not None
+    assert why.reason is Reason.HEAT
 
 
 def test_the_test_of_memory_has_no_rate(tmp_path: Path) -> None:

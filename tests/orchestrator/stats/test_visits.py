@@ -53,6 +53,16 @@ def test_the_intervals_hold_the_truth(count: int, noise: float) -> None:
     assert sum(held) / len(held) >= 0.92
 
 
+@pytest.mark.parametrize("count", [4, 5, 7, 16])
+@pytest.mark.parametrize("place", [0, -1])
+def test_one_slow_visit_is_no_change(count: int, place: int) -> None:
+    """Not even the first or the last of all, where it would be what everything else is held against."""
+    night = series(random.Random(count), count)
+    first = night["gpu0"]
+    first[place] = Point(first[place].at_h, math.log(0.95))
+    assert visits.changes(night, 0.99)["gpu0"].high > math.log(0.98)
+
+
 def test_too_few_visits_say_nothing() -> None:
     """Three of a GPU are no course, and say nothing of how the others vary."""
     four = series(random.Random(1), 4)
