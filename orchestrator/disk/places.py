@@ -32,11 +32,10 @@ def unwritten(stored: StoredRun, paths: RunPaths) -> tuple[Path, ...]:
 
 def shown(stored: StoredRun, paths: RunPaths) -> tuple[Path, ...]:
     """Where its report is, a file for each format: where the user wanted it, unless another run wrote there since."""
-    if is_copy(stored, paths):
-        return ()
-    output = Path(stored.configuration.output_path)
-    both = [(target(output, kind), paths.report(kind)) for kind in stored.configuration.formats]
-    return tuple(wanted if _alike(wanted, own) else own for wanted, own in both if bounded.is_there(own))
+    wanted = published(stored, paths)
+    own = [paths.report(kind) for kind in stored.configuration.formats[: len(wanted)]]  # of a copy none is wanted
+    both = zip(wanted, own, strict=True)
+    return tuple(place if _alike(place, mine) else mine for place, mine in both if bounded.is_there(mine))
 
 
 def home(stored: StoredRun) -> Path:

@@ -156,9 +156,8 @@ def _drift(one: Drift, rates: Rates, begin: float) -> Told:
 def _why_it_slowed(one: Drift, rates: Rates) -> Why | None:
     """By the kind of work that lost most, or ran most; None where its siblings became faster, and it no slower."""
     kinds = one.kinds if one.slows_against_siblings else one.raw_kinds
-    known = {key: course for key, course in kinds.items() if course.change is not None}
-    shown = {key: course for key, course in known.items() if course.verdict is drift.Verdict.SLOWING} or known
-    lost = {key: course.change.value for key, course in shown.items() if course.change is not None}
+    slowing = {key: course for key, course in kinds.items() if course.verdict is drift.Verdict.SLOWING}
+    lost = {key: course.change.value for key, course in (slowing or kinds).items() if course.change is not None}
     ran = Counter(window.key for window, _ in rates)
     worst = min(lost, key=lost.__getitem__) if lost else max(ran, key=ran.__getitem__, default=None)
     ordered = sorted((pair for pair in rates if pair[0].key == worst), key=lambda pair: pair[0].number)

@@ -25,6 +25,8 @@ from orchestrator.stats.trend import ENDS, Interval, Point
 from orchestrator.stats.windows import WINDOW_NS, Window
 
 LEAST_VISITS: Final = 4
+_FITTED: Final = 3
+"""What a step takes of the degrees of a GPU: its two levels, and where it is."""
 _AT_AN_END: Final = 2
 """Visits: one that was slow, first or last of all, is neither a step nor what changed."""
 _FOR_AUTOCORRELATION: Final = 8
@@ -50,7 +52,7 @@ def changes(series: Mapping[str, Sequence[Point]], confidence: float) -> dict[st
     """
     enough = {gpu: points for gpu, points in series.items() if len(points) >= LEAST_VISITS}
     rests = [trend.rest(points, least=_AT_AN_END)[0] for points in enough.values()]
-    degrees = sum(len(own) - LEAST_VISITS + 1 for own in rests)
+    degrees = sum(len(own) - _FITTED for own in rests)
     if not degrees:
         return {}
     squares = math.fsum(value**2 for own in rests for value in own)
