@@ -32,14 +32,15 @@ def stalls(result: Result) -> tuple[Span, ...]:
         for before, after in pairwise(result.blocks)
         if after.start_ns - before.end_ns > LEAST_NS
     ]
-    times_ns = [time_ms * 1e6 for time_ms in result.times_ms("iteration")]
+    times_ms = result.times_ms("iteration")
     second_ms = result.warm_up.second_iteration_ms
-    quickest_ns = min([*times_ns, *([second_ms * 1e6] if second_ms else [])], default=0.0)
-    longest_ns = max(LEAST_NS, TIMES * quickest_ns * result.group)
+    quickest_ms = min([*times_ms, *([second_ms] if second_ms else [])], default=0.0)
+    longest_ns = max(LEAST_NS, TIMES * quickest_ms * 1e6 * result.group)
     at = 0
     for block in result.blocks:
         spans = block.iterations // result.group
-        found += _within(block, [time_ns * result.group for time_ns in times_ns[at : at + spans]], longest_ns)
+        if block.end_ns - block.start_ns > longest_ns:  # nearly every block is shorter: a night has millions of times
+            found += _within(block, [time_ms * 1e6 * result.group for time_ms in times_ms[at : at + spans]], longest_ns)
         at += spans
     return tuple(sorted(found))
 
