@@ -2,8 +2,9 @@
 
     windows of every GPU ─┬─ log rate ──────────────────────────────────────▶ raw course
                           └─ less the median of the OTHER GPUs' log rates in the
-                             same window and kind of work: what the room does to
-                             all of them is taken out ──────────────────────▶ relative course
+                             same window and kind of work, each less what it is
+                             usually faster: what the room does to all of them
+                             is taken out ──────────────────────────────────▶ relative course
     course: at most 40 bins, a median of each kind of work in each ▶ each kind less its level ▶ median over the kinds
             ▶ trend.movement: slope, and change of the last fifth against the first ── beyond its margin? ──▶ verdict
 
@@ -16,11 +17,15 @@ The change is judged, not the slope: after a step in the middle of the night hal
 counts when it ran over most of the time, so that one that ran only late is never compared with one that ran only early.
 A kind that slows alone (one precision, say) is judged too, and not lost in the median: by visits.py.
 
+GPUs of one product differ by some percent from the start, and the slowest are the hottest: they are the first to be
+taken out. Without what each is usually faster, the median of those that are left would jump.
+
 Both courses are judged. The relative one is the sharper: what the room does is not in it. The raw one has a wider
 margin, because the room is in it, and it alone shows what all GPUs lose alike, or one that has lost its siblings.
 """
 
 import enum
+import itertools
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -139,16 +144,26 @@ def _logs(rates: Mapping[str, Sequence[Window]]) -> tuple[dict[str, list[Window]
             if not window.rate > 0 or math.isinf(window.rate):
                 raise ValueError(f"a rate must be above zero and finite: window {window.number} of {gpu}, {window.key}")
             table[window.number, window.key][gpu].append(math.log(window.rate))
+    levels = {at: {gpu: median(values) for gpu, values in logs.items()} for at, logs in sorted(table.items())}
+    faster = _usually_faster(levels)
     raw: dict[str, list[Window]] = {gpu: [] for gpu in rates}
     relative: dict[str, list[Window]] = {gpu: [] for gpu in rates}
-    for (number, key), logs in sorted(table.items()):
-        levels = {gpu: median(values) for gpu, values in logs.items()}
-        for gpu, level in levels.items():
+    for (number, key), logs in levels.items():
+        for gpu, level in logs.items():
             raw[gpu].append(Window(number, key, level))
-            others = [other for name, other in levels.items() if name != gpu]
+            others = [other - faster[key, gpu, name] for name, other in logs.items() if name != gpu]
             if len(others) >= LEAST_SIBLINGS:
                 relative[gpu].append(Window(number, key, level - median(others)))
     return raw, relative
+
+
+def _usually_faster(levels: Mapping[tuple[int, str], Mapping[str, float]]) -> dict[tuple[str, str, str], float]:
+    """By kind of work, GPU and other: by how much the other is faster, the median over the windows of both."""
+    ahead: dict[tuple[str, str, str], list[float]] = defaultdict(list)
+    for (_, key), logs in levels.items():
+        for (gpu, level), (name, other) in itertools.permutations(logs.items(), 2):
+            ahead[key, gpu, name].append(other - level)
+    return {pair: median(values) for pair, values in ahead.items()}
 
 
 def _slowing(whole: Course | None, kinds: Mapping[str, Course]) -> bool:

@@ -2,12 +2,12 @@
 
     windows of one kind on one GPU ── parted where it paused ──▶ visits, a median each
     the last fifth of the visits, two at least, less the first ──▶ change, of each GPU
-    what is left of each GPU's visits ── pooled over the GPUs ──▶ intervals of all changes
+    what is left of each GPU's visits ── its variance, shrunk towards what all GPUs have ──▶ intervals of all changes
 
-So few visits have no variance of their own to speak of, but GPUs of one product that do the same work vary alike. What
-is left is what a line leaves, or one step where that leaves less: one that jumps must not hide behind its own jump. The
-best of several steps fits chance a little too: for five visits or more the variance comes out up to 15 % too small
-[sim].
+So few visits say little of a variance, but GPUs of one product that do the same work mostly vary alike; one that varies
+more, beside a busy host, keeps most of its own (pooled.py). What is left is what a line leaves, or one step where that
+leaves less: one that jumps must not hide behind its own jump. The best of several steps fits chance a little too: for
+five visits or more the variance comes out up to 15 % too small [sim].
 
 Visits lie minutes apart, over which what windows of ten seconds share is gone; what hangs together over hours widens
 the intervals from eight visits on, as in trend.py. Below that there is no telling.
@@ -20,7 +20,8 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean, median
 from typing import Final
 
-from orchestrator.stats import student, trend
+from orchestrator.stats import pooled, student, trend
+from orchestrator.stats.pooled import LEAST_VARIANCE, Variance
 from orchestrator.stats.trend import ENDS, Interval, Point
 from orchestrator.stats.windows import WINDOW_NS, Window
 
@@ -46,24 +47,28 @@ def visits(windows: Sequence[Window]) -> list[Point]:
 
 
 def changes(series: Mapping[str, Sequence[Point]], confidence: float) -> dict[str, Interval]:
-    """The change of each GPU, with its interval; those of fewer than four visits, and all where nothing is left, out.
+    """The change of each GPU, with its interval; those of fewer than four visits are left out.
 
     series: by GPU, the visits of one kind of work in order of time. confidence: of each end of each interval (0.975).
     """
     enough = {gpu: points for gpu, points in series.items() if len(points) >= LEAST_VISITS}
-    rests = [trend.rest(points, least=_AT_AN_END)[0] for points in enough.values()]
-    degrees = sum(len(own) - _FITTED for own in rests)
-    if not degrees:
+    if not enough:
         return {}
-    squares = math.fsum(value**2 for own in rests for value in own)
-    alike = [own for own in rests if len(own) >= _FOR_AUTOCORRELATION]
+    rests = {gpu: trend.rest(points, least=_AT_AN_END)[0] for gpu, points in enough.items()}
+    alike = [own for own in rests.values() if len(own) >= _FOR_AUTOCORRELATION]
     widened = trend.widening(alike) if alike else 1.0
-    quantile = student.quantile(confidence, degrees)
+    variances = pooled.shrunk([_variance(own) for own in rests.values()])
     found = {}
-    for gpu, points in enough.items():
+    for (gpu, points), variance in zip(enough.items(), variances, strict=True):
         at_an_end = max(_AT_AN_END, round(ENDS * len(points)))
         values = [point.value for point in points]
         change = fmean(values[-at_an_end:]) - fmean(values[:at_an_end])
-        reach = quantile * math.sqrt(squares / degrees * widened * 2 / at_an_end)
+        error = math.sqrt(variance.value * widened * 2 / at_an_end)
+        reach = student.quantile(confidence, variance.degrees) * error
         found[gpu] = Interval(change, change - reach, change + reach)
     return found
+
+
+def _variance(rest: Sequence[float]) -> Variance:
+    degrees = len(rest) - _FITTED
+    return Variance(max(math.fsum(value**2 for value in rest) / degrees, LEAST_VARIANCE), degrees)

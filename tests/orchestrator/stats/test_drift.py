@@ -162,6 +162,35 @@ def test_gpus_that_differ_from_the_start_are_steady() -> None:
     assert {one.verdict for one in found(rates).values()} == {Verdict.STEADY}
 
 
+def slower(share: float) -> Shape:
+    """From the beginning to the end."""
+    return lambda _hours: share
+
+
+def until_noon(night: dict[str, list[Window]], *gone: str) -> dict[str, list[Window]]:
+    """The night, some GPUs of which are taken out at half-time."""
+    half = max(one.number for windows in night.values() for one in windows) / 2
+    return {gpu: [one for one in own if one.number < half or gpu not in gone] for gpu, own in night.items()}
+
+
+def test_siblings_that_are_taken_out_leave_no_step_behind() -> None:
+    """The slowest of eight are the hottest, and the first to go: those that stay are as steady as they were."""
+    levels = [slower(share) for share in (0.034, 0.08, 0.069, 0.057, 0.046, 0.023, 0.011, 0.0)]
+    night = node(3, levels, windows=4 * AN_HOUR, kinds=TWELVE, rounds=12)
+    for one in found(until_noon(night, "gpu1", "gpu2")).values():
+        assert one.verdict is Verdict.STEADY
+        assert abs(change(one.relative).value) < 0.2
+
+
+def test_a_slow_one_does_not_hide_behind_siblings_that_are_taken_out() -> None:
+    """Not even behind the fastest, without whom its siblings look slower than before."""
+    siblings = [slower(share) for share in (0.0, 0.0, -0.03, -0.06, -0.05)]
+    night = node(4, (ramp(1.2), *siblings), windows=4 * AN_HOUR)
+    slow = found(until_noon(night, "gpu4", "gpu5"))["gpu0"]
+    assert slow.slows_against_siblings
+    assert -4.8 < change(slow.relative).value < -2.5
+
+
 def test_four_percent_over_a_night_is_found() -> None:
     """Of eight nights, in each the GPU that loses 0.5 % an hour is slowing, and no other; the trend is told."""
     for seed in range(8):
