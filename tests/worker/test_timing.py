@@ -146,6 +146,12 @@ def test_device_that_is_done_with_the_last_enqueue_waited_for_the_host(behind_ms
     assert launch_bound(CoarseClock(), [block(behind_ms)] * 3, 2.0) is expected
 
 
+@pytest.mark.parametrize(("behind_ms", "expected"), [(0.1, True), (38.2, False)])
+def test_a_full_queue_is_no_waiting_for_the_host(behind_ms: float, expected: bool) -> None:
+    """CUDA holds the host back when a thousand launches wait: of an iteration of 95 ms that may be less than half."""
+    assert launch_bound(CoarseClock(), [block(behind_ms)] * 3, 95.2) is expected
+
+
 def test_one_disturbed_block_does_not_decide() -> None:
     """The median block does."""
     assert launch_bound(CoarseClock(), [block(0.1), block(40.0), block(0.1)], 2.0) is True
