@@ -25,6 +25,7 @@ from orchestrator.merge import (
     making_up,
     memory_patterns,
     methods,
+    paces,
     tallies,
     waits,
     wrong_bits,
@@ -34,7 +35,6 @@ from orchestrator.merge.heat_soaks import Soaks
 from orchestrator.merge.injected import injected
 from orchestrator.merge.links import Accused, Attributed
 from orchestrator.merge.lost_launches import Lost
-from orchestrator.merge.paces import paces
 from orchestrator.merge.times import iso
 from orchestrator.merge.wrong_bits import Share, Uncounted
 from orchestrator.report.burn_in import BurnInReport, GpuBurnIn, PaceReport, ReasonReport
@@ -96,7 +96,7 @@ def burn_in(archive: Archive, evidence: Evidence, judged: HealthReport) -> BurnI
     uncounted = wrong_bits.uncounted(archive, evidence)
     soaks = heat_soaks.heat_soaks(archive, evidence, asked)
     launched = [(one.attempt, one.cell, one.evidence) for one in good]
-    rates = paces(archive.stored.devices, launched, evidence.devices, soaks)
+    rates = paces.paces(archive.stored.devices, launched, evidence.devices, soaks)
     lost = lost_launches.lost(archive, asked, evidence.damaged)
     done = frozenset((one.cell.id, one.attempt.start.round) for one in good)
     compared = compare.compare(list(_samples(good, uncounted)))
@@ -227,6 +227,7 @@ def _not_tested(night: _Night, device: Device, verified: Sequence[tuple[_Good, V
         for what, reason in seen.not_tested.items():
             found.setdefault(f"{name}: {what}", reason)
     found |= memory_patterns.not_tested([seen for _, seen in verified]) | methods.not_tested(by_cell)
+    found |= paces.not_tested(night.paces.get(device.uuid, {}))
     bits = {named(one.cell) for one, seen in verified if seen.digests or seen.losses}
     return found | compare.not_tested(device.uuid, night.compared, len(bits))
 

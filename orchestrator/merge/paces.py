@@ -61,12 +61,18 @@ def paces(
         shifts = _shifts(mine)
         rates = {uuid: list(_rates(uuid, mine, seen, soaks, shifts)) for uuid in uuids}
         for one in _over_time(rates):
-            found[one.gpu][OVER_TIME] = _drift(one, rates[one.gpu], _begin(mine, rates[one.gpu]))
+            waited = _waited_in([launch for launch in mine if launch[0].start.device == one.gpu])
+            found[one.gpu][OVER_TIME] = _drift(one, rates[one.gpu], _begin(mine, rates[one.gpu]), waited)
         warm = [one for one in mine if _is_warm(one, soaks)]
         for workload, title in _BESIDE.items():
             for uuid, told in _beside_siblings([one for one in warm if one[1].workload is workload]).items():
                 found[uuid][title] = told
     return found
+
+
+def not_tested(told: Mapping[str, Told]) -> dict[str, str]:
+    """What the rates of one device do not say → why not."""
+    return {f"speed {kind}": one.words for kind, one in told.items() if one.pace is Pace.UNTOLD}
 
 
 # ── what is left out ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -110,11 +116,14 @@ def _rates(
     soaks: Soaks,
     shifts: Mapping[str, int],
 ) -> Iterator[tuple[Window, Reading]]:
-    """The windows of a GPU that are judged, and what it was like in them; numbered by the clock of the first boot."""
+    """The windows of a GPU that are judged, and what it was like in them; numbered by the clock of the first boot.
+
+    None of launches that waited for the host: it may be busier in the evening.
+    """
     climates = seen[uuid].climates if uuid in seen else {}
     at = {(boot, one.number): one for boot, own in climates.items() for one in own}
     for attempt, _, evidence in mine:
-        if attempt.start.device != uuid:
+        if attempt.start.device != uuid or evidence.launch_bound:
             continue
         soak = soaks[uuid, attempt.segment]
         for window in evidence.rates:
@@ -128,6 +137,24 @@ def _rates(
                 capped=climate.capped,
             )
             yield replace(window, number=window.number + shifts[attempt.segment.boot_id]), reading
+
+
+def _waited(own: Sequence[Launched]) -> bool:
+    """Whether a GPU waited for the host in most of its launches of one kind."""
+    return sum(bool(evidence.launch_bound) for _, _, evidence in own) * 2 > len(own)
+
+
+def _waited_in(own: Sequence[Launched]) -> list[str]:
+    """The kinds of work in which one GPU did."""
+    kinds: dict[str, list[Launched]] = defaultdict(list)
+    for one in own:
+        kinds[kind_of_work(one[1], one[0].start.batch_size)].append(one)
+    return [name for name, launches in kinds.items() if _waited(launches)]
+
+
+def _aside(waited: Sequence[str]) -> str:
+    """What is not said of a GPU's rates, and why."""
+    return f"; nothing is said of {', '.join(waited)}: it waited for the host, whose doing that is" if waited else ""
 
 
 # ── over time ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -147,10 +174,10 @@ def _begin(mine: Sequence[Launched], rates: Rates) -> float:
     return segment.wall + (min(window.number for window, _ in rates) * WINDOW_NS - segment.monotonic_ns) / 1e9
 
 
-def _drift(one: Drift, rates: Rates, begin: float) -> Told:
+def _drift(one: Drift, rates: Rates, begin: float, waited: Sequence[str]) -> Told:
     pace = _PACES[one.verdict]
     why = _why_it_slowed(one, rates) if pace is Pace.SLOWER else None
-    return Told(pace, courses.in_words(one, begin), why, courses.by_reference(one))
+    return Told(pace, f"{courses.in_words(one, begin)}{_aside(waited)}", why, courses.by_reference(one))
 
 
 def _why_it_slowed(one: Drift, rates: Rates) -> Why | None:
@@ -173,37 +200,35 @@ def _told(why: Why) -> Why | None:
 
 def _beside_siblings(warm: Sequence[Launched]) -> dict[str, Told]:
     groups: dict[str, dict[str, list[Launched]]] = defaultdict(lambda: defaultdict(list))
-    bounds: dict[str, Bound] = {}
     for one in warm:
         attempt, cell, evidence = one
         counts = evidence.figures.means_ms.get("iteration") and not evidence.stalls  # a pause would be in the mean
         if counts:
             groups[kind_of_work(cell, attempt.start.batch_size)][attempt.start.device].append(one)
-    cells = []
-    for name, by_gpu in groups.items():
-        launched = [one for own in by_gpu.values() for one in own]
-        bounds[name] = _bound(launched)
-        rates = {uuid: [_rate(one) for one in own] for uuid, own in by_gpu.items()}
-        cells.append(SiblingCell(name=name, bound=bounds[name], rates=rates))
-    return {one.gpu: _sibling(one, groups) for one in siblings.judge(cells, margins.load().shares, asked=len(_BESIDE))}
+    cells = [
+        SiblingCell(
+            name=name,
+            bound=_bound([one for own in by_gpu.values() for one in own]),
+            rates={uuid: [_rate(one) for one in own] for uuid, own in by_gpu.items()},
+            waited=frozenset(uuid for uuid, own in by_gpu.items() if _waited(own)),
+        )
+        for name, by_gpu in groups.items()
+    ]
+    told = siblings.judge(cells, margins.load().shares, asked=len(_BESIDE))
+    return {one.gpu: _sibling(one, groups, [cell.name for cell in cells if one.gpu in cell.waited]) for one in told}
 
 
-def _sibling(one: Sibling, groups: Mapping[str, Mapping[str, Sequence[Launched]]]) -> Told:
-    words = one.why
+def _sibling(one: Sibling, groups: Mapping[str, Mapping[str, Sequence[Launched]]], waited: Sequence[str]) -> Told:
+    """waited: kinds of work in which it waited for the host, so that nothing is said of them."""
+    own = {name: by_gpu for name, by_gpu in groups.items() if name not in waited}
+    aside = _aside(waited) if one.alone else ""
+    words = f"{one.why}{aside}"
     if one.verdict is not siblings.Verdict.STRAGGLER:
         if not one.slow_cells:
             return Told(Pace.STEADY if one.verdict is siblings.Verdict.OK else Pace.UNTOLD, words)
         slow = (f"{name} at {effect.ratio:.1%} of theirs" for name, effect in one.slow_cells.items())
-        words = f"slower by more than the margin in {', '.join(slow)}"
-    if _waited(one.gpu, groups):
-        return Told(Pace.UNTOLD, f"{words}; but it waited for the host, whose doing that may be")
-    return Told(Pace.SLOWER, words, _why_it_is_slow(one, groups))
-
-
-def _waited(uuid: str, groups: Mapping[str, Mapping[str, Sequence[Launched]]]) -> bool:
-    """Whether a GPU waited for the host in most of its launches. Siblings may: they are as fast as that at least."""
-    own = [bool(evidence.launch_bound) for by_gpu in groups.values() for _, _, evidence in by_gpu.get(uuid, ())]
-    return sum(own) * 2 > len(own)
+        words = f"slower by more than the margin in {', '.join(slow)}{aside}"
+    return Told(Pace.SLOWER, words, _why_it_is_slow(one, own))
 
 
 def _why_it_is_slow(one: Sibling, groups: Mapping[str, Mapping[str, Sequence[Launched]]]) -> Why | None:

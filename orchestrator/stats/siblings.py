@@ -44,11 +44,16 @@ class Verdict(enum.StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class SiblingCell:
-    """A cell as identical GPUs ran it. rates: GPU → a rate for each launch, more is faster (of a time, its inverse)."""
+    """A cell as identical GPUs ran it. rates: GPU → a rate for each launch, more is faster (of a time, its inverse).
+
+    waited: GPUs that waited for the host. They are as fast as that at least, so that the others are held against them,
+    but they themselves against nobody.
+    """
 
     name: str
     bound: Bound
     rates: Mapping[str, Sequence[float]]
+    waited: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,6 +153,8 @@ def _parts(cells: Sequence[SiblingCell], margins: Mapping[Bound, float]) -> dict
         means = {gpu: fmean(values) for gpu, values in launches.items()}
         variance = max(own[index], middling)
         for gpu, values in launches.items():
+            if gpu in cell.waited:
+                continue
             others = [mean for other, mean in means.items() if other != gpu]
             fewest = min(len(rest) for other, rest in launches.items() if other != gpu)
             reference = (1.0 if len(others) % 2 else 0.5) / fewest
@@ -258,6 +265,9 @@ def _why(verdict: Verdict, effects: Mapping[Bound, Effect], slow: Mapping[str, E
 
 
 def _why_not(gpu: str, cells: Sequence[SiblingCell]) -> str:
-    if max(len(cell.rates) for cell in cells if gpu in cell.rates) < LEAST_GPUS:
+    mine = [cell for cell in cells if gpu in cell.rates]
+    if max(len(cell.rates) for cell in mine) < LEAST_GPUS:
         return "three GPUs or fewer: only against a baseline"
+    if all(gpu in cell.waited for cell in mine):
+        return "it waited for the host, whose doing its rate is"
     return "one launch: no verdict"

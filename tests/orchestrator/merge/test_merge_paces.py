@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -24,7 +24,7 @@ from orchestrator.stats.siblings import SiblingCell
 from orchestrator.stats.trend import Interval
 from orchestrator.stats.why_slower import Reading, Reason
 from orchestrator.stats.windows import Window
-from protocol.cell import Cell, Workload
+from protocol.cell import Cell, Device, Workload
 from tests.fakes.nights import Night, sound
 from tests.fakes.runs import SECOND_NS, gpus
 
@@ -138,6 +138,29 @@ def test_what_went_up_and_down_is_not_called_too_short(tmp_path: Path) -> None:
     assert (found.pace, found.text) == (Pace.UNTOLD, "too unsteady to tell whether it slows")
 
 
+Waits = Callable[[Cell, int], bool]
+"""Whether a GPU, by its number, waited for the host in a cell."""
+
+
+def waiting(monkeypatch: pytest.MonkeyPatch, waits: Waits) -> None:
+    """Have launches say that they did."""
+    judged, numbers = paces.paces, {gpu.uuid: place for place, gpu in enumerate(gpus(8))}
+
+    def said(devices: Sequence[Device], good: Sequence[Launched], *others: Any) -> dict[str, dict[str, Told]]:
+        launches = [
+            (attempt, cell, replace(evidence, launch_bound=waits(cell, numbers[attempt.start.device])))
+            for attempt, cell, evidence in good
+        ]
+        return judged(devices, launches, *others)
+
+    monkeypatch.setattr(paces, "paces", said)
+
+
+def training(cell: Cell) -> bool:
+    """Whether a cell is one."""
+    return cell.workload is Workload.REPLAY
+
+
 @pytest.mark.parametrize(
     ("waits", "expected"),
     [
@@ -149,22 +172,43 @@ def test_who_waits_for_the_host_is_not_called_slow(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waits: range, expected: Pace
 ) -> None:
     """But siblings that do are as fast as they look, at the least: one that is slower than they are is slow."""
-    uuids = {gpu.uuid for place, gpu in enumerate(gpus(4)) if place in waits}
-    judged = paces._beside_siblings
-
-    def waiting(warm: Sequence[Launched]) -> dict[str, Told]:
-        return judged(
-            [
-                (attempt, cell, replace(evidence, launch_bound=attempt.start.device in uuids))
-                for attempt, cell, evidence in warm
-            ]
-        )
-
-    monkeypatch.setattr(paces, "_beside_siblings", waiting)
-    night = a_night(tmp_path, lambda cell, gpu, _hours: 0.8 if gpu == 0 and cell.workload is Workload.REPLAY else 1.0)
+    waiting(monkeypatch, lambda _, gpu: gpu in waits)
+    night = a_night(tmp_path, lambda cell, gpu, _hours: 0.8 if gpu == 0 and training(cell) else 1.0)
     found = pace(night[0], f"{BESIDE} in training")
     assert found.pace is expected
     assert ("waited for the host" in found.text) == (expected is Pace.UNTOLD)
+    assert (f"speed {BESIDE} in training" in night[0].not_tested) == (expected is Pace.UNTOLD)
+
+
+@pytest.mark.parametrize(("slow", "expected"), [("bert-base", Pace.SLOWER), ("vae", Pace.STEADY)])
+def test_waiting_in_one_model_excuses_nothing_in_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slow: str, expected: Pace
+) -> None:
+    """Each kind of work for itself: what waited for the host is left out of both, and named."""
+    waiting(monkeypatch, lambda cell, _: training(cell) and cell.model != "bert-base")
+    night = a_night(tmp_path, lambda cell, gpu, _hours: 0.8 if gpu == 1 and cell.model == slow else 1.0)
+    found = pace(night[1], f"{BESIDE} in training")
+    assert found.pace is expected
+    assert "nothing is said of replay" in found.text
+    assert "vae" in found.text.partition("nothing is said of")[2]
+    assert [gpu.verdict for gpu in night[:1] + night[2:]] == [Verdict.PASS] * 3
+    assert night[1].verdict is (Verdict.WARN if expected is Pace.SLOWER else Verdict.PASS)
+
+
+def test_a_host_that_is_busier_in_the_evening_is_no_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work that waits for it is slower then on all GPUs, which says nothing of them."""
+    waiting(monkeypatch, lambda cell, _: cell.model == "vae")
+    night = a_night(tmp_path, lambda cell, _gpu, hours: 0.85 if cell.model == "vae" and hours > 0.55 else 1.0)
+    assert [gpu.verdict for gpu in night] == [Verdict.PASS] * 4
+    assert "nothing is said of replay vae" in pace(night[0], OVER_TIME).text
+
+
+def test_speed_that_nothing_was_held_against_is_named_as_not_tested(tmp_path: Path) -> None:
+    """Of two GPUs, one may be at half its rate all night: PASS says so."""
+    first, second = a_night(tmp_path, lambda _cell, gpu, _hours: 0.5 if gpu == 1 else 1.0, count=2)
+    assert first.verdict is second.verdict is Verdict.PASS
+    for kind in (BESIDE, f"{BESIDE} in checks of truth", f"{BESIDE} in training"):
+        assert second.not_tested[f"speed {kind}"] == "three GPUs or fewer: only against a baseline"
 
 
 def test_the_reason_comes_from_a_kind_of_work_that_slows() -> None:
