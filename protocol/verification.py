@@ -14,6 +14,8 @@ KEPT_ELEMENTS: Final = 16
 """Of a mismatch, with their bits."""
 REPLAY_STEPS: Final = 8
 """Training steps of one replay."""
+BEFORE_SENT: Final = "its own numbers, before they were sent"
+"""What is wrong already there explains what others receive of it in the same iteration."""
 LEAST_REPLAYS: Final = 2
 """Of a launch, however long they take: the second can be compared with the first. Estimates of time count them too."""
 

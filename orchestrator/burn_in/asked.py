@@ -14,6 +14,7 @@ from orchestrator.configuration.catalogue import Catalogue
 from orchestrator.configuration.resolved import BurnIn, Configuration
 from orchestrator.configuration.yaml_schema import did_you_mean, listed
 from orchestrator.errors import ConfigError
+from orchestrator.stats.siblings import LEAST_GPUS
 from protocol.cell import Device, DeviceKind, Mode, ModelSpec
 from protocol.messages import LoadSteps, Measurement
 
@@ -135,12 +136,19 @@ def with_injections(configuration: Configuration, texts: Sequence[str], devices:
     if configuration.burn_in is None:
         raise ConfigError("--inject: faults are brought about in a burn-in alone; add --burn-in, or see `selftest`")
     parsed = tuple(injections.parse(text, devices) for text in texts)
+    names = {device.uuid: device.name for device in devices}
     cpus = {device.uuid: device.label for device in devices if device.kind is DeviceKind.CPU}
     for one in parsed:
         if one.device in cpus and one.hot_c is not None:
             raise ConfigError(f"--inject hot: {cpus[one.device]} has no temperature that is read; choose a GPU")
         if one.device in cpus and one.slow_percent:
             raise ConfigError(f"--inject slow: nobody judges the rates of {cpus[one.device]}; choose a GPU")
+        alike = sum(device.name == names[one.device] for device in devices)
+        if one.slow_percent and alike < LEAST_GPUS:
+            raise ConfigError(
+                f"--inject slow: a GPU that is slow from the beginning on is found beside {LEAST_GPUS - 1} others of "
+                f"its kind at the least, and this run has {alike - 1}. Add GPUs, or choose another fault"
+            )
     for device in devices:
         injections.require_one_of_each(parsed, device)
     burn_in = msgspec.structs.replace(configuration.burn_in, injections=parsed)

@@ -1,6 +1,7 @@
 """Whose fault wrong bits are that were found on the way from one device to another. Pure.
 
-    a device's own numbers were wrong before it sent them ──▶ that device, and whatever others received of them follows
+    a device's own numbers were wrong before it sent them ──▶ that device, and what others received of these follows
+    it had anything else wrong by itself ───────────────────▶ that device: it explains its copies; the others are open
     copies between that device and others, in any launch ───▶ that device: it explains them too; the others are open
     the same of one that another check has proven faulty ───▶ likewise
     copies between one device and several others ───────────▶ that device: it explains them all; the others are open
@@ -20,7 +21,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from protocol.verification import Mismatch, Verification
+from protocol.verification import BEFORE_SENT, Mismatch, Verification
 
 _Pairs = frozenset[frozenset[str]]
 """Two devices each, between which a copy was wrong, whichever of them sent it."""
@@ -95,9 +96,19 @@ def _copies(seen: Mapping[str, Verification]) -> dict[tuple[str, str], list[Mism
             sender = one.sender
             if one.of_all or sender is None or sender == receiver:
                 continue
-            if sender not in seen or not any(_own(sender, seen[sender])):
+            if sender not in seen or not _was_wrong_before(seen[sender], one.iteration):
                 found[sender, receiver].append(one)
     return found
+
+
+def _was_wrong_before(sent: Verification, iteration: int) -> bool:
+    """Whether a device's numbers were wrong in an iteration before it sent them.
+
+    Of one that errs so often that not all details are kept, those behind the last of them are taken for more of it.
+    """
+    wrong = [one.iteration for one in sent.kept if one.what == BEFORE_SENT]
+    more = bool(wrong) and sent.mismatches > len(sent.kept)
+    return iteration in wrong or (more and iteration > sent.kept[-1].iteration)
 
 
 def _of_copy(mismatch: Mismatch, ends: tuple[str, str], culprits: Collection[str]) -> Iterator[Blamed]:

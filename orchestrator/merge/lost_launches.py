@@ -1,13 +1,16 @@
 """Launches of a burn-in that came to no result, and what they say of a device. Pure.
 
-    failed by itself ────────────────────────────────┬─ nobody made up for it ──▶ UNKNOWN
-    ended with the run or its time                   ├─ another launch did ─────▶ WARN
-     ├─ it should have been over for long: it hung ──┘
+    it hung ────────────────────────────────────────────────────────────────────▶ UNKNOWN
+    failed by itself otherwise ──────────────────────┬─ nobody made up for it ──▶ UNKNOWN
+                                                     └─ another launch did ─────▶ WARN
+    ended with the run or its time
+     ├─ it should have been over for long ───────────────────────────────────────▶ it hung
      └─ before that ─────────────────────────────────────────────────────────────▶ no finding
     its result file was damaged or deleted since ────┬─ nobody made up for it ──▶ UNKNOWN
     the host, or somebody on it, ended it ───────────┴─ another launch did ─────▶ no finding
 
-Of the last, whether the time was served says the rest.
+Of the last, whether the time was served says the rest. What hangs once may hang again, and nothing makes up for that: a
+retry that went well does not, as for wrong bits.
 """
 
 from collections import defaultdict
@@ -105,17 +108,23 @@ def made_up(launches: Sequence[Lost], done: Collection[tuple[str, int]], device:
     Of several devices it is the one that is blamed, else all of them. What comes from outside says nothing of it, and
     stands among the report's failures alone.
     """
-    for attempt, cell, failure in launches:
-        start, blamed = attempt.start, failure.device or device.uuid
+    for one in launches:
+        attempt, cell, failure = one
+        blamed = failure.device or device.uuid
         ours = device.uuid in cell.devices and blamed == device.uuid
-        if ours and (start.cell, start.round) in done and failure.category not in _FROM_OUTSIDE:
+        if ours and _is_made_up(one, done) and failure.category not in _FROM_OUTSIDE:
             yield _told(attempt, cell, failure)
 
 
 def _not_made_up(launches: Sequence[Lost], done: Collection[tuple[str, int]], device: Device) -> Iterator[Lost]:
     for one in launches:
-        if device.uuid in one.cell.devices and (one.attempt.start.cell, one.attempt.start.round) not in done:
+        if device.uuid in one.cell.devices and not _is_made_up(one, done):
             yield one
+
+
+def _is_made_up(one: Lost, done: Collection[tuple[str, int]]) -> bool:
+    start = one.attempt.start
+    return one.failure.category is not Category.DEADLINE and (start.cell, start.round) in done
 
 
 def _told(attempt: Attempt, cell: Cell, failure: Failure) -> str:

@@ -31,11 +31,6 @@ class Uncounted:
     seen: Mapping[str, Verification]
 
     @property
-    def any_wrong(self) -> bool:
-        """Whether it found anything wrong, on any of its devices."""
-        return any(one.mismatches for one in self.seen.values())
-
-    @property
     def cut_off(self) -> bool:
         """Whether it ended before it had a result: then nothing is known of it but what was wrong."""
         return not any(one.checks for one in self.seen.values())

@@ -87,6 +87,7 @@ class Night(FakeRun):
         cells = {cell.id: cell for cell in stored.plan.cells}
         assert stored.configuration.burn_in is not None
         cell_s = round(stored.configuration.burn_in.cell_s[stored.devices[0].kind])
+        at = {device.uuid: place for place, device in enumerate(stored.devices)}
         slots = zip(*(stored.plan.order[device.uuid] for device in stored.devices), strict=True)
         for queue in itertools.islice(slots, first, last):
             begin_ns = self.now_ns + self._start_s * SECOND_NS
@@ -95,7 +96,9 @@ class Night(FakeRun):
                 cell = cells[cell_id]
                 if stored.devices[place].uuid != cell.devices[0]:
                     continue  # the first of several devices speaks for all
-                found = (verified or {}).get((place, cell.workload, number), sound(cell))
+                found = {
+                    uuid: (verified or {}).get((at[uuid], cell.workload, number), sound(cell)) for uuid in cell.devices
+                }
                 share = rate(place, self.hours) if rate_in is None else rate_in(cell, place, self.hours)
                 self._launch(cell, number, cell_s, share, found)
             self._at(begin_ns + cell_s * SECOND_NS)
@@ -105,8 +108,8 @@ class Night(FakeRun):
         self._wall_s += (at_ns - self.now_ns) / 1e9
         self.now_ns = at_ns
 
-    def _launch(self, cell: Cell, number: int, cell_s: int, rate: float, found: Verification) -> None:
-        """Blocks of a second, of ten iterations each; a slow device does the same in more time."""
+    def _launch(self, cell: Cell, number: int, cell_s: int, rate: float, found: Mapping[str, Verification]) -> None:
+        """Blocks of a second, of ten iterations each; a slow device does the same in more time. found: by device."""
         self.measured(
             cell,
             number=number,
@@ -114,8 +117,8 @@ class Night(FakeRun):
             blocks=round(cell_s * rate),
             iterations=10,
             flops_per_iteration=1e12 if cell.workload is not Workload.MEMORY else None,
-            verification=found,
-            others={uuid: sound(cell) for uuid in cell.devices[1:]},
+            verification=found[cell.devices[0]],
+            others={uuid: found[uuid] for uuid in cell.devices[1:]},
         )
 
     def climate(

@@ -25,7 +25,7 @@ from protocol.cell import Cell
 from protocol.failure import Phase
 from protocol.messages import Assign
 from protocol.result import Result, StopReason
-from protocol.verification import Verification
+from protocol.verification import BEFORE_SENT, Verification
 from worker import devices
 from worker.gang import Gang
 from worker.measure import Work
@@ -185,7 +185,7 @@ class LinksTest:
         gang, size = self._gang, self._gang.size
         own = self._sent[gang.rank] ^ self._key
         shift = self._number % _SHIFTS
-        self._check("its own numbers, before they were sent", self._outgoing, own)
+        self._check(BEFORE_SENT, self._outgoing, own)
         self._check("its own numbers, before they were added", self._adding, self._added + shift)
         for rank, incoming in self._incoming.items():
             sender = gang.devices[rank]

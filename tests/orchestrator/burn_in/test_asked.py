@@ -11,10 +11,10 @@ from orchestrator.burn_in import asked, injections, levels, plan
 from orchestrator.burn_in.injections import Asked
 from orchestrator.configuration.resolved import Configuration
 from orchestrator.errors import ConfigError
-from protocol.cell import DeviceKind, Mode, Workload
+from protocol.cell import Device, DeviceKind, Mode, Workload
 from tests.fakes.configurations import configuration, shipped_catalogue
 from tests.fakes.nvml import ROOT
-from tests.fakes.runs import FakeRun, gpus
+from tests.fakes.runs import FakeRun, cpus, gpus
 
 TABLE = levels.load()
 
@@ -136,7 +136,7 @@ def test_what_is_compared_works_on_the_same_numbers(tmp_path: Path) -> None:
 
 def test_injections_are_parsed_and_taint_the_run(tmp_path: Path) -> None:
     """Rounds count from 1 on the command line; the second device is meant by its number or its UUID."""
-    devices = fake(tmp_path / "devices").stored.devices
+    devices = gpus(4)
     second = devices[1]
     clean = configured(tmp_path)
     for name in (str(second.gpu_id), second.uuid):
@@ -187,6 +187,13 @@ def test_injections_that_make_no_sense(tmp_path: Path, text: str) -> None:
     """Refused, with the forms there are."""
     with pytest.raises(ConfigError, match="--inject"):
         asked.with_injections(configured(tmp_path), [text], fake(tmp_path).stored.devices)
+
+
+@pytest.mark.parametrize(("devices", "others"), [(gpus(1), 0), (gpus(3), 2), ((*gpus(3), *cpus(1)), 2)])
+def test_a_slow_gpu_needs_three_others_to_be_found(tmp_path: Path, devices: tuple[Device, ...], others: int) -> None:
+    """It is slow from the first launch on: by itself nothing shows it."""
+    with pytest.raises(ConfigError, match=f"3 others of its kind at the least, and this run has {others}"):
+        asked.with_injections(configured(tmp_path), ["slow:0:10"], devices)
 
 
 def test_a_fault_says_what_it_does(tmp_path: Path) -> None:

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from orchestrator.burn_in import blame
 from orchestrator.burn_in.blame import Blamed, blamed
-from protocol.verification import Mismatch, Verification
+from protocol.verification import BEFORE_SENT, Mismatch, Verification
 from tests.fakes.findings import mismatch
 
-OWN = "own"
+OWN = BEFORE_SENT
+OTHER = "copy to the host and back"
 SUM = "sum"
 DEVICES = ("a", "b", "c")
 EIGHT = tuple("abcdefgh")
@@ -30,6 +31,12 @@ def seen(devices: tuple[str, ...], *wrong: tuple[str, str]) -> dict[str, Verific
         device: Verification(key=(), method="m", checks=9, mismatches=len(own), kept=tuple(own))
         for device, own in found.items()
     }
+
+
+def with_iterations(found: Verification, iteration: int) -> Verification:
+    """The same, seen then."""
+    kept = tuple(msgspec.structs.replace(one, iteration=iteration) for one in found.kept)
+    return msgspec.structs.replace(found, kept=kept)
 
 
 def night(*launches: Mapping[str, Verification], proven: str = "") -> list[Blamed]:
@@ -192,6 +199,36 @@ def test_a_sum_stands_beside_a_copy_that_is_probably_not_the_devices_own() -> No
     """Both may be: neither hides the other."""
     found = night(seen(DEVICES, ("a", "b"), ("c", "b"), ("a", SUM)))
     assert [(one.mismatch.of_all, one.doubtful) for one in found if one.device == "a"] == [(False, True), (True, True)]
+
+
+@pytest.mark.parametrize(
+    ("own", "copy", "unknown"),
+    [
+        ((OWN, 3), 3, ""),
+        ((OWN, 3), 900, "a"),
+        ((OTHER, 3), 3, "a"),
+    ],
+)
+def test_only_what_was_wrong_before_it_was_sent_clears_who_received_it(
+    own: tuple[str, int], copy: int, unknown: str
+) -> None:
+    """And then alone: another copy of a faulty device may have gone wrong on its way, or at its other end."""
+    what, iteration = own
+    launch = seen(DEVICES, ("b", what), ("a", "b"))
+    launch["b"] = with_iterations(launch["b"], iteration)
+    launch["a"] = with_iterations(launch["a"], copy)
+    found = night(launch)
+    assert (guilty(found), doubtful(found)) == ({"b"}, {*unknown})
+
+
+def test_a_device_that_errs_all_the_time_explains_what_no_details_are_kept_of() -> None:
+    """Of a hundred mismatches the first are kept, and others received all of them."""
+    launch = seen(DEVICES, ("b", OWN), ("a", "b"))
+    launch["b"] = msgspec.structs.replace(with_iterations(launch["b"], 7), mismatches=100)
+    for iteration, unknown in ((3, {"a"}), (7, set()), (60, set())):
+        launch["a"] = with_iterations(launch["a"], iteration)
+        found = night(launch)
+        assert (guilty(found), doubtful(found)) == ({"b"}, unknown)
 
 
 def test_a_transfer_to_the_host_is_the_devices_own() -> None:

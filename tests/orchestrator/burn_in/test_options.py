@@ -119,9 +119,9 @@ def test_a_cpu_device_cannot_be_slow() -> None:
 def test_a_device_has_one_fault_of_a_kind(faults: tuple[str, str]) -> None:
     """One alone of two would happen; of two devices each has its own."""
     with pytest.raises(ConfigError, match=f"--inject {faults[0].partition(':')[0]}: there are 2 of them"):
-        asked.with_injections(burn_in(), faults, gpus(2))
+        asked.with_injections(burn_in(), faults, gpus(4))
     other = faults[1].replace(":0:", ":1:", 1)
-    assert asked.with_injections(burn_in(), [faults[0], other], gpus(2)).tainted
+    assert asked.with_injections(burn_in(), [faults[0], other], gpus(4)).tainted
 
 
 def test_a_round_that_never_comes_is_refused() -> None:

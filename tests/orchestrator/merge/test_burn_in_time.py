@@ -121,6 +121,19 @@ def test_what_the_run_ended_long_after_it_should_have_been_over_hung(
     assert first.served_seconds - second.served_seconds == pytest.approx(0 if hung else 3 + 20, abs=1)
 
 
+def test_nothing_makes_up_for_a_launch_that_hung(tmp_path: Path) -> None:
+    """`resume` measures it again, and that goes well: what hung once may hang again."""
+    night = ten_minutes(tmp_path)
+    work_but_one(night)
+    ended(night, 40)
+    night.segment()
+    cell = soak(night)
+    night.measured(cell, number=LAST, forward_ms=100.0, blocks=3, iterations=10, verification=sound(cell))
+    first, second = finished(night)
+    assert (first.verdict, second.verdict) == (Verdict.UNKNOWN, Verdict.PASS), texts(first) + texts(second)
+    assert "deadline exceeded: still at work after 40 s" in texts(first)
+
+
 def test_what_others_took_as_long_for_is_slow(tmp_path: Path) -> None:
     """On a busy host, where the same check has come to its end after half of that."""
     night = ten_minutes(tmp_path)

@@ -7,7 +7,9 @@ import msgspec
 import pytest
 
 from orchestrator.burn_in.injections import Asked
+from orchestrator.burn_in.known import Pace
 from orchestrator.configuration.resolved import Configuration
+from orchestrator.merge.paces import OVER_TIME
 from orchestrator.report.as_text import to_text
 from orchestrator.report.burn_in import Fate, InjectedReport
 from protocol.cell import Device, Workload
@@ -81,6 +83,21 @@ def test_flipped_bits_that_every_check_found_are_found(tmp_path: Path) -> None:
     assert (fault.found, fault.outcome) == (True, f"brought about in {launches} launches, found in {launches}")
 
 
+def test_a_flip_that_only_another_one_shows_is_not_found(tmp_path: Path) -> None:
+    """Links are one launch of all: what the other device has flipped there is no proof for this one."""
+    night = Tainted(tmp_path, cpus(2), "10m", {"round": 1, "flip_bits": 1})
+    wrong = {
+        (place, cell.workload, 1): msgspec.structs.replace(sound(cell), mismatches=1, kept=(mismatch(),))
+        for place in (0, 1)
+        for cell in night.stored.plan.cells
+        if place == 0 or cell.workload is not Workload.LINKS
+    }
+    night.work(verified=wrong)
+    fault = outcome(night)
+    assert fault.fate is Fate.IN_PART
+    assert "not in transfers between devices" in fault.outcome
+
+
 def test_a_round_that_never_came_brought_nothing_about(tmp_path: Path) -> None:
     """There is nothing that could have been found."""
     night = Tainted(tmp_path, cpus(1), "10m", {"round": 4, "flip_bits": 1})
@@ -93,8 +110,8 @@ def test_a_round_that_never_came_brought_nothing_about(tmp_path: Path) -> None:
     ("devices", "rate", "found", "words"),
     [
         (gpus(4), lambda gpu, _hours: 0.9 if gpu == 3 else 1.0, True, "found beside its siblings"),
-        (gpus(4), same, False, "not found: over the night"),
-        (cpus(1), same, False, "not found: rates of a CPU device are not judged"),
+        (gpus(4), same, False, "not found: beside its siblings: 100.0% of its siblings' rate"),
+        (cpus(1), same, False, "not found: no rate of it was judged"),
     ],
 )
 def test_a_slowed_device_is_found_by_its_rates(
@@ -106,6 +123,19 @@ def test_a_slowed_device_is_found_by_its_rates(
     fault = outcome(night)
     assert fault.found is found
     assert words in fault.outcome
+
+
+def test_what_all_lose_over_the_night_is_not_the_doing_of_one_that_is_slow(tmp_path: Path) -> None:
+    """It would be slow from the first launch on: a room that warms says nothing of that."""
+    night = Tainted(tmp_path, gpus(4), "1h", {"slow_percent": 11.0})
+    night.work(rate=lambda _gpu, hours: 1 - 0.1 * hours)
+    night.finish()
+    made = night.report().burn_in
+    assert made is not None
+    assert any(one.kind == OVER_TIME and one.pace is Pace.SLOWER for one in made.gpus[3].paces)
+    (fault,) = made.injected
+    assert fault.fate is Fate.MISSED
+    assert "not found: beside its siblings: 100.0%" in fault.outcome
 
 
 @pytest.mark.parametrize("ended", [True, False])

@@ -17,7 +17,7 @@ from protocol import codec, floats
 from protocol.cell import Cell, Workload
 from protocol.failure import Category, Phase
 from protocol.result import Result
-from protocol.verification import Mismatch, Verification
+from protocol.verification import BEFORE_SENT, Mismatch, Verification
 from tests.fakes import findings
 from tests.fakes.nights import Night, sound
 from tests.fakes.runs import cpus, gpus
@@ -28,7 +28,7 @@ FIRST, SECOND, THIRD = (device.uuid for device in DEVICES)
 
 def mismatch(sender: str | None, *, of_all: bool = False) -> Mismatch:
     """One that a device has found in what came to it, or in its own numbers."""
-    what = "its own numbers" if sender is None else f"copy from {sender}"
+    what = BEFORE_SENT if sender is None else f"copy from {sender}"
     return findings.mismatch(what=what, bits=2, sender=sender, of_all=of_all)
 
 
