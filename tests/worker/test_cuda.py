@@ -342,6 +342,7 @@ from worker.timing import CudaClock
 
 asked = Measurement(relative_half_width=0.02, block_s=0.05, warm_up_cap_s=1, min_s=0.2, max_s=1)
 small, large = torch.ones(8, device="cuda"), torch.randn(4096, 4096, device="cuda")
+wide = torch.ones(1 << 24, device="cuda")
 
 def tiny():
     small.add_(1)
@@ -350,11 +351,15 @@ def many_tiny():
     for _ in range(600):
         small.add_(1)
 
+def many_heavy():
+    for _ in range(3000):
+        wide.add_(1)
+
 def heavy():
     torch.mm(large, large)
 
 answers = {}
-for step in (tiny, many_tiny, heavy):
+for step in (tiny, many_tiny, many_heavy, heavy):
     work, clock, stage = measure.Work({"forward": step}), CudaClock(), Listener().stage
     _, iteration_ms = measure.warm_up(work, clock, asked, stage)
     result = measure.measured(work, clock, asked, stage, iteration_ms)
@@ -364,11 +369,15 @@ print(json.dumps(answers))
 
 
 def test_launch_bound_and_groups_on_a_gpu() -> None:
-    """Tiny kernels wait for the host, a large product does not; what is far below a millisecond is timed in groups."""
+    """Tiny kernels wait for the host, a large product does not, nor do more kernels than CUDA lets wait.
+
+    What is far below a millisecond is timed in groups.
+    """
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT], stdout=subprocess.PIPE, text=True, check=True, timeout=120, cwd=ROOT
     )
     answers = json.loads(done.stdout)
     assert answers["tiny"]["group"] > 1
     assert answers["many_tiny"] == {"group": 1, "launch_bound": True}
+    assert answers["many_heavy"] == {"group": 1, "launch_bound": False}
     assert answers["heavy"] == {"group": 1, "launch_bound": False}
