@@ -21,7 +21,7 @@ from orchestrator.configuration.resolved import StoredRun
 from orchestrator.deciding import recovery
 from orchestrator.deciding.budget import Budget
 from orchestrator.deciding.slots import RunState
-from orchestrator.disk import archive, lock, places, reporting, run_files, taking_up, unfinished
+from orchestrator.disk import archive, lock, other_stack, places, reporting, run_files, taking_up, unfinished
 from orchestrator.disk.journal import Journal, read, temporary
 from orchestrator.disk.records import Beside, End, Finished, Header, Record, Segment, Spawned, Start
 from orchestrator.errors import StorageError
@@ -75,8 +75,9 @@ def execute(
         signals.spare(math.inf)
         changed = _settings(stored)
         _take_over(stored, paths, journal, driver, changed)
-        for name, value in changed:
-            display.tell(Notice(level="warning", message=settings.words(name, value)))
+        before = archive.load(paths, stored)
+        for words in (*(settings.words(*one) for one in changed), *other_stack.warnings(before, driver)):
+            display.tell(Notice(level="warning", message=words))
         try:
             _work(stored, paths, journal, signals, display, gone=gone)
         except ZygoteError as error:

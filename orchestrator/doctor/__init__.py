@@ -48,6 +48,6 @@ def examine(runs_folder: str, gpu_ids: str = "all") -> Iterator[Finding]:
     facts = gpus.look(gpu_ids) if gpus.named(gpu_ids) else None
     if facts is not None:
         yield from gpus.judge(facts)
-    yield from software.judge(software.torch_cuda(), None if facts is None else facts.inventory.cuda_driver_version)
+    yield from software.judge(libraries.torch_cuda(), None if facts is None else facts.inventory.cuda_driver_version)
     yield from software.judge_libraries(libraries.missing(catalogue.load().models))
     yield from machine.judge(machine.look(runs_folder), gpus=0 if facts is None else len(facts.chosen))

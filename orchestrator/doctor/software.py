@@ -1,44 +1,15 @@
-"""torch: whether it is there, made for CUDA, and for one that this driver serves; what models need beside it.
+"""torch: whether it is there, made for CUDA, and for one that this driver serves; what models need beside it."""
 
-Read from its files, not imported.
-"""
-
-import re
 from collections.abc import Iterator
-from importlib.machinery import PathFinder
-from pathlib import Path
 from typing import Final
-
-import msgspec
 
 from orchestrator import HOW_TO_INSTALL
 from orchestrator.doctor import Finding, Level, said
 from orchestrator.machine import libraries
+from orchestrator.machine.libraries import Torch
 
-_CUDA: Final = re.compile(r"^cuda\b[^=\n]*=\s*(?:'([0-9.]+)'|None)", re.MULTILINE)
-_VERSION: Final = re.compile(r"^__version__\s*=\s*'([^']+)'", re.MULTILINE)
 _DRIVERS: Final = {11: "450", 12: "525", 13: "580"}
 """The first driver of each CUDA (NVIDIA's table of minor version compatibility): within one, any serves."""
-
-
-class Torch(msgspec.Struct, frozen=True, kw_only=True):
-    """torch as installed. cuda: what it was made for, "13.0"; None for a build without CUDA."""
-
-    version: str
-    cuda: str | None
-
-
-def torch_cuda(search: list[str] | None = None) -> Torch | None:
-    """What torch says of itself in torch/version.py; None where it is not installed. search: instead of sys.path."""
-    spec = PathFinder.find_spec("torch", search)
-    if spec is None or spec.origin is None:
-        return None
-    try:
-        text = Path(spec.origin).with_name("version.py").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return None
-    version, cuda = _VERSION.search(text), _CUDA.search(text)
-    return Torch(version=version[1] if version else "of unknown version", cuda=cuda[1] if cuda else None)
 
 
 def judge(torch: Torch | None, driver_cuda: str | None) -> Iterator[Finding]:

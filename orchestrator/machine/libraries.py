@@ -1,12 +1,16 @@
-"""Whether a library is missing that models are built with, and that is no dependency of gpubench (docs/adr/0004).
+"""Which torch is installed, and whether a library is missing that models are built with (docs/adr/0004).
 
 Where one is, the models that need it fail by name, each of their launches. Looked up as files, nothing is imported.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from importlib.machinery import PathFinder
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from orchestrator.configuration.yaml_schema import listed
 from orchestrator.errors import ConfigError
@@ -16,6 +20,28 @@ HOW_TO_INSTALL_MODELS: Final = "README.md says how to install what models need b
 _LIBRARIES: Final = ("torchvision", "transformers")
 _BEHIND: Final = {"worker.models.huggingface": "transformers"}
 """Modules of ours that stand for a library."""
+_CUDA: Final = re.compile(r"^cuda\b[^=\n]*=\s*(?:'([0-9.]+)'|None)", re.MULTILINE)
+_VERSION: Final = re.compile(r"^__version__\s*=\s*'([^']+)'", re.MULTILINE)
+
+
+class Torch(msgspec.Struct, frozen=True, kw_only=True):
+    """torch as installed. cuda: what it was made for, "13.0"; None for a build without CUDA."""
+
+    version: str
+    cuda: str | None
+
+
+def torch_cuda(search: list[str] | None = None) -> Torch | None:
+    """What torch says of itself in torch/version.py; None where it is not installed. search: instead of sys.path."""
+    spec = PathFinder.find_spec("torch", search)
+    if spec is None or spec.origin is None:
+        return None
+    try:
+        text = Path(spec.origin).with_name("version.py").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    version, cuda = _VERSION.search(text), _CUDA.search(text)
+    return Torch(version=version[1] if version else "of unknown version", cuda=cuda[1] if cuda else None)
 
 
 def asked_for(cells: Iterable[Cell], models: Iterable[ModelSpec]) -> list[ModelSpec]:

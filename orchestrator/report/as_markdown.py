@@ -13,6 +13,7 @@ from typing import Final
 
 from orchestrator.configuration.naming import counted
 from orchestrator.deciding.stopping import how_it_ended
+from orchestrator.report import mixed_stack
 from orchestrator.report.cells import LoadMetrics
 from orchestrator.report.lines import WITHOUT_BATCH, Line, lines, memory_mb, time_ms
 from orchestrator.report.markup import escaped, table
@@ -52,8 +53,7 @@ def _head(report: Report) -> Iterator[str]:
     yield escaped(f"Run {data.run_id} on {data.hostname}, {date:%Y-%m-%d %H:%M} UTC, {took}; {_stack(report)}.")
     yield ""
     yield from (f"- {escaped(reason)}" for reason in verdict.reasons)
-    if data.stood_still:
-        yield f"- {data.stood_still}"
+    yield from (f"- {note}" for note in (mixed_stack.words(data), data.stood_still) if note)
     if data.running:
         yield "- The run still goes on: what has no result has not been measured yet."
     yield ""

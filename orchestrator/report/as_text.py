@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from orchestrator.configuration.presets import TRIAGE
-from orchestrator.report import layout
+from orchestrator.report import layout, mixed_stack
 from orchestrator.report.model import (
     BestThroughput,
     CellCounts,
@@ -79,8 +79,8 @@ def _head(report: Report) -> Iterator[str]:
         yield from layout.wrap("The run still goes on: what has no result here has not been measured yet.")
     if resumed := _resumed(data):
         yield f"Resumed: {resumed} {'time' if resumed == 1 else 'times'}"
-    if data.stood_still:
-        yield from layout.wrap(f"Note: {data.stood_still}.")
+    for note in filter(None, (mixed_stack.words(data), data.stood_still)):
+        yield from layout.wrap(f"Note: {note}.")
     if setup.allow_busy:
         yield from layout.wrap("Busy GPUs were allowed: other processes may have slowed what was measured.")
     yield ""

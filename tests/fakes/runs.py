@@ -202,7 +202,12 @@ class FakeRun:
     # ── what happens ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def segment(
-        self, *, boot_id: str | None = None, now_ns: int | None = None, settings: tuple[tuple[str, str], ...] = ()
+        self,
+        *,
+        boot_id: str | None = None,
+        now_ns: int | None = None,
+        settings: tuple[tuple[str, str], ...] = (),
+        driver_version: str | None = None,
     ) -> None:
         """A process takes the run over, a second later; with another boot, monotonic time begins anew."""
         self._pass(SECOND_NS)
@@ -212,7 +217,7 @@ class FakeRun:
         self._journal.append(
             Segment(
                 boot_id=self.boot_id,
-                driver_version=self.stored.devices[0].driver_version,
+                driver_version=driver_version or self.stored.devices[0].driver_version,
                 tool_version=self.stored.tool_version,
                 pid=4711,
                 wall=self._wall_s,

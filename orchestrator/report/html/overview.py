@@ -6,6 +6,7 @@ from typing import Final
 
 from orchestrator.configuration.naming import counted
 from orchestrator.health.verdict import Verdict
+from orchestrator.report import mixed_stack
 from orchestrator.report.health import DeviceHealth, NodeHealth
 from orchestrator.report.html.plots import Bars, Kind, Series
 from orchestrator.report.html.view import Badge, Card, Chart, Entry, Section, Table, Tone, numbers, table, texts
@@ -87,8 +88,8 @@ def notices(report: Report) -> Iterator[str]:
         yield "The run still goes on: what has no result here has not been measured yet."
     if report.test_configuration.allow_busy:
         yield "Busy GPUs were allowed: other processes may have slowed what was measured."
-    if report.metadata.stood_still:
-        yield f"Note: {report.metadata.stood_still}."
+    for note in filter(None, (mixed_stack.words(report.metadata), report.metadata.stood_still)):
+        yield f"Note: {note}."
     for one in report.metadata.settings:
         yield f"Changed by the environment: {one.name}={one.value}: {one.effect}"
     if report.metadata.telemetry_note:

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.doctor import Level, gpus, software
-from orchestrator.doctor.software import Torch
+from orchestrator.machine import libraries
+from orchestrator.machine.libraries import Torch
 from orchestrator.machine.seen import Inventory, NvmlStatus
 from orchestrator.machine.settings import EFFECTS
 from protocol.exit_codes import ExitCode
@@ -218,5 +219,5 @@ def test_torch_is_read_and_not_imported(tmp_path: Path, text: str, expected: Tor
     (tmp_path / "torch").mkdir()
     (tmp_path / "torch" / "__init__.py").write_text("raise RuntimeError('imported')\n")
     (tmp_path / "torch" / "version.py").write_text(text)
-    assert software.torch_cuda([str(tmp_path)]) == expected
-    assert software.torch_cuda([str(tmp_path / "nowhere")]) is None
+    assert libraries.torch_cuda([str(tmp_path)]) == expected
+    assert libraries.torch_cuda([str(tmp_path / "nowhere")]) is None

@@ -103,7 +103,9 @@ def test_whatever_was_found_fits_one_page(quick: Report, data: st.DataObject) ->
         for gpu in night.gpus
     )
     changed = replace(night, gpus=judged_gpus, tainted=draw(st.booleans()))
-    lines_of(found(quick, changed, draw(several), draw(several), [*quick.gpu_info]))
+    report = found(quick, changed, draw(several), draw(several), [*quick.gpu_info])
+    stacks = dict.fromkeys(("pytorch_version", "cuda_version", "python_version"), draw(st.sampled_from(["2", "2, 3"])))
+    lines_of(replace(report, metadata=replace(report.metadata, **stacks)))
 
 
 def test_the_worst_of_nights_fits_one_page(quick: Report) -> None:

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from orchestrator.configuration.resolved import Configuration
+from orchestrator.report.as_markdown import to_markdown
 from orchestrator.report.as_text import to_text
 from orchestrator.report.html import overview
 from protocol.cell import Workload
@@ -32,6 +33,26 @@ def test_the_head_says_which_iterations_were_fixed(
     run = FakeRun(tmp_path, iterations=iterations, warm_up_iterations=warm_up)
     text = " ".join(to_text(run.report()).split())
     assert f"Measured: profile quick, {words}" in text
+
+
+def test_launches_on_several_stacks_are_not_compared_in_silence(tmp_path: Path) -> None:
+    """In text, page and Markdown, before any figure, and the verdict is what it was; nothing where all ran on one."""
+    run = FakeRun(tmp_path, batch_sizes=(1, 8))
+    ran_on = result(run.cell(batch_size=1)).environment
+    run.measured(run.cell(batch_size=1))
+    run.segment(driver_version="999.1")
+    run.measured(run.cell(batch_size=8), environment=msgspec.structs.replace(ran_on, torch="2.9.1", cuda="12.8"))
+    run.finish()
+    report = run.report()
+    words = "launches of this run differ in PyTorch, CUDA, driver: their figures are not comparable with each other"
+    text = " ".join(to_text(report).split())
+    assert text.index(f"Note: {words}.") < text.index("Model Performance Summary")
+    assert f"Note: {words}." in list(overview.notices(report))
+    assert f"- {words}" in to_markdown(report).splitlines()
+    assert report.verdict.exit_code == 0
+    alike = FakeRun(tmp_path / "alike")
+    alike.everything()
+    assert "differ in" not in to_text(alike.report())
 
 
 class Quick(FakeRun):
