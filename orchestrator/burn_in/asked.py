@@ -52,6 +52,11 @@ def seconds(text: str) -> float:
     """The duration that `text` says: "8h", "30m", "90s", "1h30m". Raises ConfigError."""
     span = f"from {SHORTEST_S:g}s to {LONGEST_S / 86_400:g}d"
     if _DURATION.fullmatch(text) is None:
+        meant = "".join(text.lower().split())
+        if _DURATION.fullmatch(meant) is not None:
+            raise ConfigError(
+                f"--burn-in {text}: a duration is written in lower case and without blanks. Did you mean {meant}?"
+            )
         raise ConfigError(
             f"--burn-in {text}: expected a duration with units (s, m, h or d), {span}, such as 10m, 8h or 1h30m"
         )

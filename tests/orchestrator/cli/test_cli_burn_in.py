@@ -11,6 +11,7 @@ from orchestrator.burn_in import asked, levels
 from orchestrator.burn_in import plan as burn_in_plan
 from orchestrator.cli.dry_run import describe
 from orchestrator.configuration import catalogue
+from orchestrator.errors import ConfigError
 from tests.fakes.configurations import configuration
 from tests.fakes.runs import gpus
 
@@ -99,6 +100,16 @@ def test_a_dry_run_shows_what_was_asked_for(invoke: Invoke, options: tuple[str, 
     assert shown.exit_code == 0
     assert words in shown.output
     assert (" steps " in shown.output) is ("--steps" in options)
+
+
+@pytest.mark.parametrize(("text", "meant"), [("8H", "8h"), ("1h 30m", "1h30m"), (" 1D 2H", "1d2h")])
+def test_a_duration_with_blanks_or_capitals_is_told_as_it_is_written(text: str, meant: str) -> None:
+    """It has units, so that is not what it is told to lack."""
+    with pytest.raises(ConfigError) as refused:
+        asked.seconds(text)
+    assert str(refused.value) == (
+        f"--burn-in {text}: a duration is written in lower case and without blanks. Did you mean {meant}?"
+    )
 
 
 @pytest.mark.parametrize(
