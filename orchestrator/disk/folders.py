@@ -180,7 +180,16 @@ def in_order(runs: Path) -> list[Path]:
 
 
 def require_ours(paths: RunPaths) -> None:
-    """Make sure that the run can be gone on with. Raises RunFolderError for the run of another user."""
+    """Make sure that the run can be gone on with.
+
+    Raises RunFolderError for the run of another user, and on a file system that is read-only.
+    """
+    if os.statvfs(paths.folder).f_flag & os.ST_RDONLY:
+        raise RunFolderError(
+            f"{paths.folder}: cannot be written: {os.strerror(errno.EROFS)}. Resume the run where it can be written, "
+            f"or a copy of its folder; `gpubench-orchestrate report {paths.folder} -o FILE` makes the report of what "
+            "was measured."
+        )
     for path in (paths.folder, paths.journal, paths.lock):
         if path.exists() and not os.access(path, os.W_OK, effective_ids=True):
             raise RunFolderError(

@@ -2,6 +2,9 @@
 
 import errno
 import os
+import shutil
+import subprocess
+import sys
 import tempfile
 from datetime import datetime
 from pathlib import Path
@@ -13,8 +16,11 @@ from orchestrator.configuration import resolve as config
 from orchestrator.configuration.resolved import ReportFormat
 from orchestrator.disk import folders
 from orchestrator.errors import ConfigError, RunFolderError, StorageError
+from protocol.exit_codes import ExitCode
+from tests.fakes import faults
 from tests.fakes.commands import python
 from tests.fakes.configurations import DEFAULTS
+from tests.fakes.node import ROOT
 
 
 def test_weights_are_kept_where_caches_are(tmp_path: Path) -> None:
@@ -196,3 +202,20 @@ except errors.RunFolderError as error:
     told = python("-c", source, cwd=tmp_path)
     run.chmod(0o755)
     assert message in told.stdout, told.stderr
+
+
+def test_a_run_on_a_file_system_that_is_read_only_is_refused_for_that(tmp_path: Path) -> None:
+    """Also to root, and to whoever began it, of whom nothing else is wrong; with what can be done there."""
+    run = tmp_path / "run"
+    faults.prepare(run, faults.model("good"))
+    script = f'mount --bind {run} {run} && mount -o remount,bind,ro {run} && exec "$@"'
+    unshared = ("unshare", "--mount", "sh", "-c", script, "sh")
+    if shutil.which("unshare") is None or subprocess.run([*unshared, "true"], check=False).returncode:
+        pytest.skip("mounts cannot be made here (no CAP_SYS_ADMIN)")
+    command = (*unshared, sys.executable, "-m", "orchestrator", "resume", str(run))
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+    assert ended.returncode == ExitCode.USAGE
+    assert ended.stderr == (
+        f"error: {run}: cannot be written: Read-only file system. Resume the run where it can be written, or a copy of "
+        f"its folder; `gpubench-orchestrate report {run} -o FILE` makes the report of what was measured.\n"
+    )
