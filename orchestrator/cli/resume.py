@@ -6,6 +6,7 @@ import click
 
 from orchestrator.cli.ending import announced
 from orchestrator.cli.program import MeasuringCommand
+from orchestrator.cli.run import command as new_run
 from orchestrator.cli.shared_options import (
     DisplayParams,
     HistoryParams,
@@ -23,7 +24,21 @@ Examples:
 """
 
 
-@click.command("resume", cls=MeasuringCommand, short_help="Go on with a run.", epilog=EXAMPLES)
+class _Resume(MeasuringCommand):
+    """Tells an option that a new run alone takes from one that is mistyped."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the words. Raises click.UsageError."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            if not any(error.option_name in (*one.opts, *one.secondary_opts) for one in new_run.params):
+                raise
+            words = "belongs to a new run: a resume goes on with what the run was begun with, and changes nothing of it"
+            raise click.BadOptionUsage(error.option_name, f"{error.option_name} {words}.", ctx) from error
+
+
+@click.command("resume", cls=_Resume, short_help="Go on with a run.", epilog=EXAMPLES)
 @which_run
 @history_options
 @display_options

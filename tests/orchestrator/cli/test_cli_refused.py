@@ -98,3 +98,29 @@ def test_what_another_machine_or_another_option_would_make_right_may_stand(
     (tmp_path / "night.yaml").write_text(text + "\n")
     ended = invoke("run", "--gpu-ids", "cpu:0", "--config", "night.yaml", "--dry-run", *options.split())
     assert ended.exit_code == ExitCode.PASSED, ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        (("--burn-in", "60s"), "--burn-in"),
+        (("--profile=quick",), "--profile"),
+        (("--gpu-ids", "cpu:0"), "--gpu-ids"),
+        (("run", "-m", "lstm"), "-m"),
+        (("--no-monitor-gpu",), "--no-monitor-gpu"),
+    ],
+)
+def test_an_option_of_a_new_run_is_not_guessed_at_in_a_resume(
+    invoke: Invoke, words: tuple[str, ...], option: str
+) -> None:
+    """Whoever wants a night to be longer learns that a resume changes nothing of it, not that the word is unknown."""
+    ended = invoke("resume", *words)
+    assert ended.exit_code == ExitCode.USAGE
+    assert ended.stderr.startswith(
+        f"error: {option} belongs to a new run: a resume goes on with what the run was begun with, and changes nothing "
+    )
+
+
+def test_an_option_that_no_run_has_is_guessed_at_in_a_resume_too(invoke: Invoke) -> None:
+    """It was mistyped."""
+    assert "there is no option --on-finis. Did you mean --on-finish" in invoke("resume", "--on-finis", "x").stderr
