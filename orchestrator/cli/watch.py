@@ -42,7 +42,7 @@ def command(context: click.Context, /, run: str | None, runs_folder: str) -> Non
     """Tell what happens in RUN until it is over; without it, in the newest one.
 
     RUN is the folder of a run, its id or a unique beginning of it, or @last, @last~1 and so on: the newest runs.
-    Ends with the exit code that its report has. Ctrl-C leaves; the run goes on.
+    Ends with the exit code that its report has. Ctrl-C leaves, with exit code 4; the run goes on.
     """
     from orchestrator.disk import named, reporting, run_files
     from orchestrator.disk.status import GOES_ON, Standing
