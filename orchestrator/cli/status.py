@@ -57,6 +57,20 @@ def _launches(status: "Status") -> str:
     return f"{status.measured}{total} measured, {status.failed} failed{dropped}{share}{left}"
 
 
+def _damaged(status: "Status") -> str:
+    """Which result files are gone, and what to do."""
+    from orchestrator.terminal.wording import clean
+
+    are, them = ("is", "it") if len(status.lost) == 1 else ("are", "them")
+    resumes = f"`gpubench-orchestrate resume {status.folder}` measures {them} again"
+    judged = f"`gpubench-orchestrate report {status.folder}` says whether a burn-in still has time to measure again"
+    return (
+        f"Damaged   {counted(len(status.lost), 'result file')} that the journal promises {are} missing: "
+        f"{clean(', '.join(status.lost[:SHOWN_LOST]))}{', …' if len(status.lost) > SHOWN_LOST else ''}. "
+        f"Put {them} back, or {judged if status.planned is None else resumes}"
+    )
+
+
 def describe(status: "Status") -> str:
     """The same for people, and what they may do next."""
     from orchestrator.disk.status import STOPPING, WHAT_NEXT, Standing
@@ -91,14 +105,7 @@ def describe(status: "Status") -> str:
     lines += [f"Report    {path}" for path in shown]
     writes = f"`gpubench-orchestrate resume {status.folder}` writes what is missing"
     lines += [f"Missing   of its report: {clean(', '.join(status.unwritten))}; {writes}"] if status.unwritten else []
-    if status.lost:
-        night, resumes = status.planned is None, f"`gpubench-orchestrate resume {status.folder}` measures them again"
-        judged = f"`gpubench-orchestrate report {status.folder}` says whether a burn-in still has time to measure again"
-        lines.append(
-            f"Damaged   {counted(len(status.lost), 'result file')} that the journal promises not there: "
-            f"{clean(', '.join(status.lost[:SHOWN_LOST]))}{', …' if len(status.lost) > SHOWN_LOST else ''}. "
-            f"Put them back, or {judged if night else resumes}"
-        )
+    lines += [_damaged(status)] if status.lost else []
     if status.outcome is not None:
         told = status.outcome
         named = told.report if not shown else None  # the one in the run's folder is the same once more

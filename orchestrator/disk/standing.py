@@ -180,7 +180,7 @@ def _filled(status: Status, run: Archive, now_ns: int) -> Status:
     ]
     return msgspec.structs.replace(
         status,
-        reason="" if run.finished is None else run.finished.reason,
+        reason="" if run.finished is None or goes_on else run.finished.reason,
         started=run.header.created,
         measured=len(measured),
         failed=len(failed),

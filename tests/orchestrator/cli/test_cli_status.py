@@ -147,6 +147,9 @@ def test_a_stop_that_was_asked_for_is_told(tmp_path: Path) -> None:
     run.segment()
     assert not look(run).stops_now
     assert look(run).stop_asked_s is None
+    run._journal.append(StopAsked(at_ns=asked_ns))
+    run.finish(interrupted=True, reason="stopped on request")  # its process still writes the reports
+    assert describe(look(run)).splitlines()[0] == first
 
 
 def test_a_run_that_is_over_has_its_verdict(tmp_path: Path) -> None:
@@ -208,14 +211,19 @@ def test_a_report_that_cannot_tell_the_verdict_is_named(
 
 
 def test_results_that_are_gone_are_named(tmp_path: Path) -> None:
-    """A run that is over is not sound where a promised file is not there."""
+    """A run that is over is not sound where promised files are not there. What is said of one and of several reads."""
     run = reported(tmp_path / "run")
     assert look(run).lost == ()
     [file] = run.paths.folder.glob("launches/*/*/result.msgpack")
     file.unlink()
     told = look(run)
     assert told.lost == (str(file),)
-    assert f"Damaged   1 result file that the journal promises not there: {file}. Put" in describe(told)
+    words = f"Damaged   1 result file that the journal promises is missing: {file}. Put it back, or `gpubench"
+    assert words in describe(told)
+    assert f"resume {run.paths.folder}` measures it again" in describe(told)
+    two = describe(msgspec.structs.replace(told, lost=(str(file), "other.msgpack")))
+    assert f"2 result files that the journal promises are missing: {file}, other.msgpack. Put them back, or" in two
+    assert "measures them again" in two
 
 
 def test_a_process_that_is_halted_does_not_run(tmp_path: Path) -> None:
