@@ -67,9 +67,18 @@ class Announcer:
         )
 
     def show(
-        self, state: RunState, live: Mapping[str, Live], samples: Mapping[str, Sample], limited: Time | None, note: str
+        self,
+        state: RunState,
+        live: Mapping[str, Live],
+        samples: Mapping[str, Sample],
+        *,
+        limited: Time | None,
+        stops_s: float | None,
+        note: str,
     ) -> None:
-        """Where the run stands. limited: how it stands in its time, None where that has no limit."""
+        """Where the run stands. limited: how it stands in its time, None where that has no limit. stops_s, note: as in
+        progress.snapshot.
+        """
         now = time.monotonic()
         if now >= self._counted + COUNT_EVERY_S or not live:
             self._counted, self._cells = now, progress.cells(state)
@@ -84,6 +93,7 @@ class Announcer:
                 launch_s={device: total_s / number for device, (number, total_s) in self._durations.items()},
                 expected_s=self._expected_s,
                 limited=limited,
+                stops_s=stops_s,
                 rounds=self._rounds,
                 stands=self._cells,
                 note=note,

@@ -6,6 +6,7 @@
 It decides nothing either: state.py says what is next, launches.py how one launch goes on, stopping.py when to end them.
 """
 
+import math
 import os
 import time
 from collections.abc import Iterable, Sequence
@@ -211,10 +212,15 @@ class Conductor:
                 self.carry_out(self.fleet.stop(stopping.out_of_time(), now, immediately=True, grace_s=0))
                 self._keep_to_the_budget()
 
-    def show(self, note: str) -> None:
-        """Let the display show where the run stands. note: for devices that have nothing to do yet."""
-        limited = None if self._budget is None else self._budget.time(time.monotonic())
-        self._announcer.show(self.state, self.fleet.live, self.circumstances.samples, limited, note)
+    def show(self, note: str, over_by: float = math.inf) -> None:
+        """Let the display show where the run stands. note: for devices that have nothing to do yet. over_by: from when
+        on nothing is waited for, on the monotonic clock.
+        """
+        now = time.monotonic()
+        limited = None if self._budget is None else self._budget.time(now)
+        stops_s = None if over_by == math.inf else over_by - now
+        samples = self.circumstances.samples
+        self._announcer.show(self.state, self.fleet.live, samples, limited=limited, stops_s=stops_s, note=note)
 
     def _launch(self, following: NextLaunch) -> None:
         self.recorder.started(following)

@@ -294,7 +294,8 @@ class Loop:
             self._conductor.tell("warning", f"the host's clock has jumped by {by_s:+,.0f} s; no deadline depends on it")
 
     def _show(self) -> None:
-        self._conductor.show("loading the frameworks" if self._waiting_for_zygote() else "")
+        note = "loading the frameworks" if self._waiting_for_zygote() else ""
+        self._conductor.show(note, self._stopping.over_by)
 
     def _watch(self, thing: object) -> None:
         self._poller.register(thing, zmq.POLLIN)

@@ -66,6 +66,7 @@ def snapshot(
     launch_s: Mapping[str, float],
     expected_s: Mapping[str, float],
     limited: Time | None,
+    stops_s: float | None,
     rounds: bool,
     stands: Mapping[SlotStatus, int],
     note: str,
@@ -73,16 +74,16 @@ def snapshot(
     """The whole run at one moment. named: alike(all cells). launch_s: mean duration of ended launches, by device.
 
     What waits of a skipped model needs no launch any more: it counts as done and failed before its turn comes.
-    expected_s: what a launch of each cell was estimated to take. limited: None without a time limit. rounds: of a
-    burn-in, which has them until its time is up: what is dropped of them at its end was never to be done.
-    stands: cells(state), which need not be the newest. note: what launches wait for, before which no time can be told.
+    expected_s: what a launch of each cell was estimated to take. limited: None without a time limit. stops_s: as in
+    eta. rounds: of a burn-in, which has them until its time is up: what is dropped of them at its end was never to be
+    done. stands: cells(state), which need not be the newest. note: what launches wait for, before which nobody knows
+    how long they take.
     """
     by_device = {one.device.uuid: one for one in live.values()}
     in_vain = sum(state.in_vain.values())
     done = state.settled + in_vain
     total = None if rounds else len(state.slots)
-    left_s = None if limited is None else max(limited.left_s, 0.0)
-    eta_s = None if note else left_s if rounds else _eta_s(state, launch_s, expected_s, left_s)
+    through_s = through(None if note or rounds else _launches_s(state, launch_s, expected_s), total, limited)
     return Snapshot(
         devices=tuple(
             _line(device, state, by_device.get(device.uuid), samples.get(device.uuid), named=named, note=note)
@@ -90,24 +91,46 @@ def snapshot(
         ),
         done=done - state.tally[SlotStatus.DROPPED] if rounds else done,
         total=total,
-        share=share(done, total, limited, eta_s),
+        share=share(done, total, limited, through_s),
         failed=state.tally[SlotStatus.FAILED] + state.tally[SlotStatus.SKIPPED] + in_vain,
         elapsed_s=elapsed_s,
-        eta_s=eta_s,
+        eta_s=eta(through_s, stops_s),
         cells=stands,
     )
 
 
-def share(done: int, total: int | None, limited: Time | None, eta_s: float | None) -> float:
+def through(launches_s: float | None, total: int | None, limited: Time | None) -> float | None:
+    """Seconds until a run has nothing more to measure, if nobody stops it; None where that cannot be told.
+
+    launches_s: what those that are left take, None where that cannot be told. A limit alone says little of a plan that
+    may be through long before it; of a burn-in, which has rounds until its time is up, all. total: None of that.
+    """
+    left_s = None if limited is None else max(limited.left_s, 0.0)
+    if total is None or launches_s is None:
+        return left_s if total is None else None
+    return launches_s if left_s is None else min(launches_s, left_s)
+
+
+def eta(through_s: float | None, stops_s: float | None) -> float | None:
+    """Seconds until nothing is measured any more. What is told by the run itself and from outside; reports come after.
+
+    stops_s: until a stop that was asked for ends what still runs, maybe less than nothing; None where nobody has asked.
+    """
+    if stops_s is None:
+        return through_s
+    return max(stops_s, 0.0) if through_s is None else min(through_s, max(stops_s, 0.0))
+
+
+def share(done: int, total: int | None, limited: Time | None, through_s: float | None) -> float:
     """How much of a run is over, from 0 to 1: of its time where that has a limit, else of its launches.
 
     Under a limit launches say little: a burn-in has rounds until its time is up, and a preset drops what does not fit.
-    eta_s: such a run may be through before its time is up; None where that cannot be told. total: None of a burn-in.
+    through_s: such a run may be so before its time is up; None where that cannot be told. total: None of a burn-in.
     """
     if limited is None or done == total:
         return done / total if total else 1.0
     spent_s, left_s = max(limited.spent_s, 0.0), max(limited.left_s, 0.0)
-    whole_s = spent_s + (left_s if eta_s is None else min(eta_s, left_s))
+    whole_s = spent_s + (left_s if through_s is None else min(through_s, left_s))
     return spent_s / whole_s if whole_s else 1.0
 
 
@@ -231,10 +254,8 @@ def _line(
     )
 
 
-def _eta_s(
-    state: RunState, launch_s: Mapping[str, float], expected_s: Mapping[str, float], left_s: float | None
-) -> float | None:
-    """Seconds until the slowest device is through, or the time limit is reached.
+def _launches_s(state: RunState, launch_s: Mapping[str, float], expected_s: Mapping[str, float]) -> float:
+    """Seconds until the slowest device is through.
 
     Where fewer may work at once than there are devices, those take turns, and the work of all is shared among so many.
     Before a device has ended a launch, its launches are taken to last as estimated.
@@ -246,8 +267,7 @@ def _eta_s(
     }
     alone_s = {uuid: time_s * _alone(state, uuid) for uuid, time_s in times.items()}
     together_s = [time_s - alone_s[uuid] for uuid, time_s in times.items()]
-    whole_s = sum(alone_s.values()) + max(max(together_s, default=0.0), sum(together_s) / state.most)
-    return whole_s if left_s is None else min(whole_s, max(left_s, 0.0))
+    return sum(alone_s.values()) + max(max(together_s, default=0.0), sum(together_s) / state.most)
 
 
 def _alone(state: RunState, uuid: str) -> float:

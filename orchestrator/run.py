@@ -17,7 +17,7 @@ import psutil
 
 from orchestrator import TOOL_VERSION
 from orchestrator.burn_in import injections
-from orchestrator.configuration.resolved import StoredRun
+from orchestrator.configuration.resolved import Isolation, StoredRun
 from orchestrator.deciding import recovery
 from orchestrator.deciding.budget import Budget
 from orchestrator.deciding.slots import RunState
@@ -175,7 +175,8 @@ def _budget(stored: StoredRun, records: tuple[Record, ...]) -> Budget | None:
         return None
     limit_s, now = configuration.time_limit_s, time.monotonic()
     if configuration.burn_in is not None and sum(isinstance(record, Segment) for record in records) > 1:
-        return Budget(configuration, stored.devices, limit_s, now - _newest(records).served_s, starts=now)
+        starts = now if configuration.isolation is Isolation.FORK else None  # else each launch imports for itself
+        return Budget(configuration, stored.devices, limit_s, now - _newest(records).served_s, starts=starts)
     return Budget(configuration, stored.devices, limit_s, now - host.age_s())
 
 

@@ -37,7 +37,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """The whole run, now.
 
     done, total, failed: launches; of a burn-in, which goes on until its time is up, total is None. share: of the run
-    that is over, from 0 to 1. eta_s is None until it can be told. cells: how many stand where, some seconds ago.
+    that is over, from 0 to 1. eta_s: until nothing is measured any more, None until that can be told. cells: how many
+    stand where, some seconds ago.
     """
 
     devices: tuple[DeviceLine, ...]

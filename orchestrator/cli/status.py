@@ -89,7 +89,7 @@ def describe(status: "Status") -> str:
     if status.limit_s is not None:
         # Of a run that stops, the limit says nothing any more: when that ends is told with its launches.
         rest = "" if status.limit_left_s is None or stops else f"; {duration(status.limit_left_s)} of that left"
-        lines.append(f"Limit     {status.preset or 'it'} ends within {status.limit_s:g} s{rest}")
+        lines.append(f"Limit     {status.preset or 'it'} ends within {status.limit_s:g} s, reports included{rest}")
     lines.append(f"Launches  {_launches(status)}")
     if status.importing_s is not None:
         lines.append(f"Now       starting: importing torch and the models, for {duration(status.importing_s)}")

@@ -46,10 +46,18 @@ def closing_s(duration_s: float) -> float:
 
 
 class Time(NamedTuple):
-    """Of a run that has a limit: what of it has gone by, and what is left."""
+    """Of a run that has a limit: what of it has gone by, and what is left until nothing is measured any more."""
 
     spent_s: float
     left_s: float
+
+
+def time_after(configuration: Configuration, limit_s: float, spent_s: float) -> Time:
+    """How a run stands in its time after `spent_s` of it, as the run itself and who looks at it from outside tell it.
+
+    The last of the limit is for its reports. What is left may be less than nothing.
+    """
+    return Time(spent_s, limit_s - _kept_s(configuration) - spent_s)
 
 
 class Budget:
@@ -72,7 +80,7 @@ class Budget:
     ) -> None:
         self.limit_s = limit_s
         self._began = began
-        self._closing_s = CLOSING_S if configuration.burn_in is None else closing_s(configuration.burn_in.duration_s)
+        self._closing_s = _kept_s(configuration)
         self.ends = began + limit_s - self._closing_s
         self.latest = self.ends + PATIENCE_S
         self._starts = starts
@@ -104,8 +112,9 @@ class Budget:
         return overhead * estimate.launch_s(cell, self._configuration, device, self._scale(cell))
 
     def time(self, now: float) -> Time:
-        """Where the run stands in its time. What is left may be less than nothing."""
-        return Time(now - self._began, self.ends - now)
+        """Where the run stands in its time, which stands still while the end is put off."""
+        counted = now if self._starts is None else min(self._starts, now)
+        return time_after(self._configuration, self.limit_s, counted - self._began)
 
     def measured(self, result: Result) -> None:
         """A launch has a result: how long its iterations take against the estimate."""
@@ -216,6 +225,11 @@ class Budget:
         if left_s <= 0:
             return f"dropped to keep {limit}: no time was left"
         return f"dropped to keep {limit}: it would have taken {estimate.about(expected_s)}, {left_s:.0f} s were left"
+
+
+def _kept_s(configuration: Configuration) -> float:
+    """What is kept at the end of a run that has a limit."""
+    return CLOSING_S if configuration.burn_in is None else closing_s(configuration.burn_in.duration_s)
 
 
 def _keys(cell: Cell) -> tuple[tuple[str, ...], ...]:

@@ -19,13 +19,14 @@ import msgspec
 
 from orchestrator import progress
 from orchestrator.configuration.resolved import Isolation, StoredRun
+from orchestrator.deciding import budget
 from orchestrator.deciding.budget import Time
 from orchestrator.deciding.slots import scopes
 from orchestrator.deciding.stopping import GENTLE_GRACE_S, GENTLE_S
 from orchestrator.disk import archive, bounded, concluded, journal, lock, places
 from orchestrator.disk.archive import Archive, Attempt
 from orchestrator.disk.known_results import require_known
-from orchestrator.disk.records import End, Record, Segment, StopAsked, ZygoteStarted
+from orchestrator.disk.records import End, Record, Segment, Start, StopAsked, ZygoteStarted
 from orchestrator.disk.status import GOES_ON, Standing, Status, Work
 from orchestrator.machine import host
 from orchestrator.progress import Alike
@@ -67,7 +68,7 @@ def look(stored: StoredRun, paths: RunPaths) -> tuple[Status, tuple[Attempt, ...
         planned=None if stored.configuration.burn_in is not None else stored.plan.launches + added,
         preset=stored.configuration.preset,
         limit_s=stored.configuration.time_limit_s,
-        limit_left_s=None if limited is None else max(limited.left_s, 0.0),
+        limit_left_s=_limit_left_s(stored, limited),
         reports=tuple(str(path) for path in places.shown(stored, paths)),
     )
     if run is None:
@@ -86,11 +87,27 @@ def look(stored: StoredRun, paths: RunPaths) -> tuple[Status, tuple[Attempt, ...
         outcome, why = (found, "") if isinstance(found, concluded.Outcome) else (None, found)
         unwritten = tuple(str(path) for path in places.unwritten(stored, paths))
         status = msgspec.structs.replace(status, outcome=outcome, no_outcome=why, unwritten=unwritten)
-    status = _filled(status, run, now_ns)
-    if status.standing in GOES_ON and (limited is not None or status.limit_s is None):
-        share = progress.share(status.settled, status.planned, limited, status.eta_s)
-        status = msgspec.structs.replace(status, share=share)
+    status, settled = _filled(status, run, now_ns)
+    if status.standing in GOES_ON:
+        status = _timed(status, run, settled, limited)
     return status, run.attempts
+
+
+def _timed(status: Status, run: Archive, settled: Collection[Slot], limited: Time | None) -> Status:
+    """The status of a run that goes on, with how far it is: as the run itself tells it."""
+    through_s = progress.through(None if status.planned is None else _launches_s(run, settled), status.planned, limited)
+    if status.standing is Standing.RUNNING:
+        status = msgspec.structs.replace(status, eta_s=progress.eta(through_s, _stops_s(status)))
+    if limited is None and status.limit_s is not None:
+        return status
+    return msgspec.structs.replace(status, share=progress.share(len(settled), status.planned, limited, through_s))
+
+
+def _stops_s(status: Status) -> float | None:
+    """Seconds until the stop that was asked for ends what runs; None where nobody has asked."""
+    if status.stop_asked_s is None:
+        return None
+    return (0.0 if status.stops_now else GENTLE_S + GENTLE_GRACE_S) - status.stop_asked_s
 
 
 def _standing(run: Archive | None, alive: lock.Life | None, holder: lock.Holder | None) -> Standing:
@@ -114,20 +131,30 @@ def _lost(run: Archive) -> Iterator[str]:
 
 
 def _time(stored: StoredRun, holder: lock.Holder | None, records: Sequence[Record]) -> Time | None:
-    """How the process that works on the run stands in its time, by which it has to be over; None where it has no limit.
+    """How the process that works on the run stands in its time; None where it has no limit.
 
-    As that process counts it: a `resume` has all of it anew, but for a burn-in, where it goes on with what was served.
+    As that process counts it: a `resume` has all of it anew, but for a burn-in, where it goes on with what was served,
+    from the first launch on.
     """
     limit_s = stored.configuration.time_limit_s
     if limit_s is None or holder is None:
         return None
-    segments = [record for record in records if isinstance(record, Segment)]
+    segments = [place for place, record in enumerate(records) if isinstance(record, Segment)]
     if stored.configuration.burn_in is not None and len(segments) > 1:
-        newest = segments[-1]
-        spent_s = newest.served_s + (time.monotonic_ns() - newest.monotonic_ns) / 1e9
+        newest = records[segments[-1]]
+        assert isinstance(newest, Segment)
+        now_ns = time.monotonic_ns()
+        starts = (record.at_ns for record in records[segments[-1] :] if isinstance(record, Start))
+        spent_s = newest.served_s + (now_ns - next(starts, now_ns)) / 1e9
     else:
         spent_s = host.age_s(holder.pid)
-    return Time(spent_s, limit_s - spent_s)
+    return budget.time_after(stored.configuration, limit_s, spent_s)
+
+
+def _limit_left_s(stored: StoredRun, limited: Time | None) -> float | None:
+    """Seconds until the run is over, reports included."""
+    limit_s = stored.configuration.time_limit_s
+    return None if limited is None or limit_s is None else max(limit_s - limited.spent_s, 0.0)
 
 
 def stops_asked(records: Sequence[Record]) -> tuple[int, ...]:
@@ -157,8 +184,8 @@ def _importing_s(stored: StoredRun, records: Sequence[Record], now_ns: int) -> f
     return None
 
 
-def _filled(status: Status, run: Archive, now_ns: int) -> Status:
-    """The status with what the journal tells. now_ns: on the monotonic clock of this boot."""
+def _filled(status: Status, run: Archive, now_ns: int) -> tuple[Status, Collection[Slot]]:
+    """The status with what the journal tells, and what is settled. now_ns: on the monotonic clock of this boot."""
     labels = {device.uuid: device.label for device in run.stored.devices}
     named = progress.alike(run.stored.plan.cells)
     last = {(attempt.start.cell, attempt.start.round): attempt for attempt in run.attempts}
@@ -178,7 +205,7 @@ def _filled(status: Status, run: Archive, now_ns: int) -> Status:
         and one.failure.category not in again
         and (one.start.cell, one.start.round) not in measured | ended
     ]
-    return msgspec.structs.replace(
+    filled = msgspec.structs.replace(
         status,
         reason="" if run.finished is None or goes_on else run.finished.reason,
         started=run.header.created,
@@ -188,12 +215,10 @@ def _filled(status: Status, run: Archive, now_ns: int) -> Status:
         settled=len(settled),
         skipped=dict(run.skipped),
         working=tuple(_work(attempt, run, labels, named, now_ns) for attempt in current) if goes_on else (),
-        eta_s=_within(status, None if status.planned is None else _eta_s(run, settled))
-        if status.standing is Standing.RUNNING
-        else None,
         taken_out={labels[uuid]: reason for uuid, reason in run.taken_out.items()},
         last_failure=_failure_words(failures[-1], last, run, labels, named) if failures else "",
     )
+    return filled, settled
 
 
 def _is_stopped(attempt: Attempt) -> bool:
@@ -223,7 +248,7 @@ def _failure_words(
     return f"{where}: {attempt.failure.category}: {attempt.failure.message}{again}"
 
 
-def _eta_s(run: Archive, settled: Collection[Slot]) -> float | None:
+def _launches_s(run: Archive, settled: Collection[Slot]) -> float | None:
     """Seconds until the slowest device is through, by the mean of its launches. What is tried again comes on top."""
     devices = {cell.id: cell.devices for cell in run.stored.plan.cells}
     left: dict[str, list[Slot]] = defaultdict(list)
@@ -247,17 +272,3 @@ def _slots(run: Archive) -> Iterator[Slot]:
     """Every launch that is planned, or was added."""
     yield from run.stored.plan.slots
     yield from run.added
-
-
-def _within(status: Status, eta_s: float | None) -> float | None:
-    """What is left to be waited for: the limit and a stop end the run before its plan does.
-
-    A limit alone says little of a plan that may be through long before it; of a burn-in, which has no end else, all.
-    """
-    if eta_s is None and status.planned is not None and status.stop_asked_s is None:
-        return None
-    bounds = [eta_s, status.limit_left_s]
-    if status.stop_asked_s is not None:
-        patience_s = 0.0 if status.stops_now else GENTLE_S + GENTLE_GRACE_S
-        bounds.append(max(patience_s - status.stop_asked_s, 0.0))
-    return min((bound for bound in bounds if bound is not None), default=None)

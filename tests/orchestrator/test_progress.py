@@ -161,6 +161,7 @@ def snapshot(
     launch_s: float | Mapping[str, float] | None = None,
     left_s: float | None = None,
     spent_s: float = 3.0,
+    stops_s: float | None = None,
     rounds: bool = False,
     devices: tuple[Device, ...] = (DEVICE,),
     note: str = "",
@@ -180,6 +181,7 @@ def snapshot(
         launch_s=took_s,
         expected_s=dict.fromkeys(state.cells, 2.0),
         limited=None if left_s is None else Time(spent_s, left_s),
+        stops_s=stops_s,
         rounds=rounds,
         stands=progress.cells(state),
         note=note,
@@ -221,6 +223,18 @@ def test_the_rounds_of_a_burn_in_have_no_end_but_its_time() -> None:
     assert progress_line(seen).startswith("100% of the time, 1 launch, 0 failed, ETA 0:00")
     assert total_line(seen, 79, ascii_only=True).startswith("100% of the time, 1 launch  ####")
     assert snapshot(state, {}).done == 2
+
+
+@pytest.mark.parametrize("rounds", [False, True])
+def test_a_stop_that_was_asked_for_ends_a_run_before_its_time(rounds: bool) -> None:
+    """What is over of its time is told as ever; also of one whose launches take a time that nobody knows."""
+    state, _ = begun(batch_sizes=(1, 2, 4))
+    night = {"spent_s": 30.0, "left_s": 90.0, "rounds": rounds, "launch_s": 500.0}
+    stopping = snapshot(state, {}, stops_s=16.0, **night)
+    assert (stopping.share, stopping.eta_s) == (0.25, 16.0)
+    assert snapshot(state, {}, stops_s=-1.0, **night).eta_s == 0.0
+    assert snapshot(state, {}, stops_s=200.0, **night).eta_s == 90.0
+    assert snapshot(state, {}, stops_s=16.0, note="loading").eta_s == 16.0
 
 
 PAIR = (cpu(0), cpu(1))

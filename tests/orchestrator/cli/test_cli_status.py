@@ -11,16 +11,18 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from orchestrator import report
+from orchestrator import progress, report
 from orchestrator.cli.status import describe
 from orchestrator.cli.watch import _snapshot
 from orchestrator.configuration.resolved import BurnIn, Isolation, ReportFormat
+from orchestrator.deciding.budget import CLOSING_S, Budget, closing_s
 from orchestrator.deciding.stopping import GENTLE_GRACE_S, GENTLE_S
 from orchestrator.disk import reporting, run_files, standing
 from orchestrator.disk.journal import Journal
-from orchestrator.disk.records import Dropped, Segment, StopAsked, ZygoteStarted
+from orchestrator.disk.records import Dropped, Segment, Start, StopAsked, ZygoteStarted
 from orchestrator.disk.status import Standing
 from orchestrator.machine import host
+from protocol.cell import Cell
 from protocol.failure import Category
 from tests.fakes.runs import FakeRun, gpus
 from tests.fakes.standings import held_by, look, reported
@@ -71,9 +73,11 @@ def test_a_limit_bounds_what_is_left(tmp_path: Path) -> None:
         process.kill()
     assert status.limit_left_s is not None
     assert 60 - after_s <= status.limit_left_s <= 60 - before_s
-    assert status.eta_s == status.limit_left_s
-    assert status.share == pytest.approx(after_s / 60, abs=0.05)
-    told = "ends within 60 s; 0:50 of that left\n.* 1 of 399 .* 0 failed; [0-9]% of the time is over; about 0:40 left"
+    assert status.eta_s == pytest.approx(status.limit_left_s - CLOSING_S), "and then the reports are written"
+    assert status.share == pytest.approx(after_s / 54, abs=0.05)
+    told = (
+        "ends within 60 s, reports included; 0:50 of that left\n.* 1 of 399 .*; [0-9]% of the time .*; about 0:40 left"
+    )
     assert re.search(told, describe(msgspec.structs.replace(status, limit_left_s=50.0, eta_s=40.0)))
     assert (look(run).limit_s, look(run).limit_left_s, look(run).eta_s) == (60, None, None)
 
@@ -85,10 +89,17 @@ def burning(run: FakeRun, duration_s: float) -> None:
     run_files.store(msgspec.structs.replace(run.stored, configuration=configuration), run.paths)
 
 
+def first_launch(cell: Cell, at_ns: int) -> Start:
+    """Of a segment, before which it imports."""
+    return Start(
+        launch=9, cell=cell.id, round=0, attempt=2, batch_size=cell.batch_size, device=cell.devices[0], at_ns=at_ns
+    )
+
+
 def test_of_a_burn_in_the_time_is_told_and_no_number_of_launches(tmp_path: Path) -> None:
     """Its plan has more rounds than fit: neither how many there are nor those that were dropped say anything.
 
-    What it served before a `resume` counts.
+    What it served before a `resume` counts, and nothing while that imports.
     """
     run = FakeRun(tmp_path / "run", devices=gpus(1), batch_sizes=(1, 8, 32))
     burning(run, 600.0)
@@ -98,19 +109,46 @@ def test_of_a_burn_in_the_time_is_told_and_no_number_of_launches(tmp_path: Path)
     held_by(run)
     first = look(run)
     with Journal(run.paths.journal) as resumed:
-        at_ns = time.monotonic_ns() - 20 * 10**9
-        resumed.append(Segment(**TAKEN_UP, monotonic_ns=at_ns))
-        resumed.append(Dropped(cell=run.cell(batch_size=32).id, round=0, at_ns=at_ns, reason="no time was left"))
+        at_ns, cell = time.monotonic_ns() - 20 * 10**9, run.cell(batch_size=32)
+        resumed.append(Segment(**TAKEN_UP, monotonic_ns=at_ns - 40 * 10**9))
+        importing = look(run)
+        resumed.append(first_launch(cell, at_ns))
+        resumed.append(Dropped(cell=cell.id, round=0, at_ns=at_ns, reason="no time was left"))
     status = look(run)
     assert first.limit_left_s == pytest.approx(600.0 - host.age_s(), abs=5.0)
+    assert (importing.limit_left_s, importing.eta_s) == (500.0, pytest.approx(500.0 - closing_s(600.0)))
     assert status.limit_left_s == pytest.approx(500.0 - 20.0, abs=5.0)
-    assert status.share == pytest.approx(0.2, abs=0.01)
+    assert status.share == pytest.approx(120 / (600 - closing_s(600.0)), abs=0.01)
     assert (status.planned, status.dropped) == (None, 1)
     told = msgspec.structs.replace(status, share=0.57, eta_s=26.0)
     assert "Launches  1 measured, 1 failed; 57% of the time is over; about 0:26 left\n" in describe(told)
     assert status.share is not None
     shown = _snapshot(run_files.load(run.paths), status, status.share)
     assert (shown.done, shown.total, shown.share) == (2, None, status.share)
+
+
+@pytest.mark.parametrize("taken_up", [False, True])
+def test_from_outside_a_burn_in_stands_where_it_says_itself(tmp_path: Path, taken_up: bool) -> None:
+    """Its own share and time left are those of `status`, also where it was gone on with."""
+    run = FakeRun(tmp_path / "run", devices=gpus(1), batch_sizes=(1,))
+    burning(run, 600.0)
+    stored = run_files.load(run.paths)
+    run.measured(run.cell())
+    held_by(run)
+    began = time.monotonic() - host.age_s()
+    if taken_up:
+        began = time.monotonic() - 30
+        with Journal(run.paths.journal) as resumed:
+            resumed.append(Segment(**TAKEN_UP, monotonic_ns=round(began * 1e9)))
+            resumed.append(first_launch(run.cell(), round((began + 20) * 1e9)))
+    starts = began if taken_up else None
+    budget = Budget(stored.configuration, stored.devices, 600.0, began - 100 * taken_up, starts=starts)
+    budget.first_launch_can_begin(began + 20)
+    limited, status = budget.time(time.monotonic()), look(run)
+    shown = progress.through(None, None, limited)
+    assert shown is not None
+    assert status.eta_s == pytest.approx(progress.eta(shown, None), abs=2)
+    assert status.share == pytest.approx(progress.share(0, None, limited, shown), abs=0.005)
 
 
 def test_a_stop_that_was_asked_for_is_told(tmp_path: Path) -> None:
@@ -138,7 +176,7 @@ def test_a_stop_that_was_asked_for_is_told(tmp_path: Path) -> None:
     assert once_more.eta_s == 0
     limit = {"preset": "triage", "limit_s": 600.0, "limit_left_s": 572.0, "share": 0.72, "eta_s": 10.0}
     told = describe(msgspec.structs.replace(status, **limit))
-    assert "\nLimit     triage ends within 600 s\n" in told, "and no word of 9:32"
+    assert "\nLimit     triage ends within 600 s, reports included\n" in told, "and no word of 9:32"
     assert "0 failed; about 0:10 left\n" in told
     told = describe(msgspec.structs.replace(once_more, stop_asked_s=5.0))
     assert "Stopping  for 0:05: nothing new begins, asked once more, what runs is ended now" in told

@@ -338,6 +338,7 @@ def test_a_resume_has_what_is_missing_and_its_start_costs_nothing(tmp_path: Path
     now = time.monotonic()
     assert new.ends - now == pytest.approx(600 - closing_s(600) - host.age_s(), abs=1)
     assert resumed.ends - now == pytest.approx(600 - 321 - closing_s(600), abs=1)
+    assert resumed.time(now + 30).spent_s == pytest.approx(321, abs=1), "it stands still"
     assert new.first_launch_can_begin(now + 30) == 0
     assert resumed.first_launch_can_begin(now + 30) == pytest.approx(30, abs=1)
     assert resumed.first_launch_can_begin(now + 90) == 0  # another zygote, in place of one that died
