@@ -63,20 +63,6 @@ def parse(text: str, devices: Sequence[Device]) -> Asked:
     )
 
 
-def require_planned(asked: Sequence[Asked], device: Device, rounds: int, possible: float) -> None:
-    """Raises ConfigError for a fault of a round that this device will never come to: it would prove nothing.
-
-    rounds: that are planned; possible: that there is time for, as estimated, which --dry-run shows too.
-    """
-    for one in asked:
-        if one.device == device.uuid and one.round is not None and one.round >= rounds:
-            raise ConfigError(
-                f"--inject flip: there is no round {one.round + 1} on {device.label}: {rounds} are planned, with "
-                f"time for about {possible:.{int(possible < 10)}f} of them. Choose an earlier one, or a longer "
-                "--burn-in"
-            )
-
-
 def require_one_of_each(asked: Sequence[Asked], device: Device) -> None:
     """Raises ConfigError for several faults of a kind on a device, flips in the same round: one alone would happen."""
     mine = [one for one in asked if one.device == device.uuid]

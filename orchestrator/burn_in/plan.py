@@ -13,10 +13,9 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from orchestrator.burn_in import injections
+from orchestrator.burn_in import rounds
 from orchestrator.burn_in.levels import BurnInTable
 from orchestrator.configuration.resolved import Configuration, Plan
-from orchestrator.deciding.budget import Budget
 from orchestrator.planning import estimate
 from orchestrator.planning.plan import cell_seed, modes_of, rounds_of
 from protocol.cell import Cell, Device, DeviceKind, Mode, Precision, Workload
@@ -38,21 +37,16 @@ def make(configuration: Configuration, devices: Sequence[Device], table: BurnInT
     (mode,) = modes_of(configuration, devices)
     cells: dict[str, Cell] = {}
     order: dict[str, tuple[tuple[str, int], ...]] = {}
-    planned: dict[str, int] = {}
     for device in devices:
         mine = [*_cells(configuration, device, table, mode), *_links(configuration, device, devices, table, mode)]
         cells |= {cell.id: cell for cell in mine}
-        rounds = planned[device.uuid] = math.ceil(asked.duration_s / _round_s(mine, configuration, device, devices))
-        orders = rounds_of(len(mine), rounds, configuration.seed, first=0)
+        many = math.ceil(asked.duration_s / _round_s(mine, configuration, device, devices))
+        orders = rounds_of(len(mine), many, configuration.seed, first=0)
         order[device.uuid] = tuple(
             (mine[which].id, number) for number, positions in enumerate(orders) for which in positions
         )
     made = Plan(cells=tuple(cells.values()), order=order)
-    if asked.injections:
-        budget = Budget(configuration, devices, asked.duration_s, began=0.0)
-        for device in devices:
-            possible = budget.rounds(made, device)
-            injections.require_planned(asked.injections, device, planned[device.uuid], possible)
+    rounds.require_planned(made, configuration, devices)
     return made
 
 

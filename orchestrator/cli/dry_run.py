@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-from orchestrator.burn_in import injections
+from orchestrator.burn_in import injections, rounds
 from orchestrator.burn_in.asked import written
 from orchestrator.cli import left_out
 from orchestrator.cli.program import table
@@ -119,13 +119,14 @@ def _tables(plan: Plan, configuration: Configuration, devices: Sequence[Device])
     lines: list[str] = []
     for rows, group in alike.items():
         first = [cells[cell_id] for cell_id, number in plan.order[group[0].uuid] if number == 0]
+        how, launches = _how(plan, configuration, devices, group, first)
         numbered = [
-            (str(number), *row, *([cell.mode] if len(modes) > 1 else []), _about(cell, configuration, group, devices))
-            for number, (row, cell) in enumerate(zip(rows, first, strict=True), start=1)
+            (str(number), *row, *([cell.mode] if len(modes) > 1 else []), launch)
+            for number, (row, cell, launch) in enumerate(zip(rows, first, launches, strict=True), start=1)
         ]
         lines += [
             *_devices(group, len(devices), modes),
-            *_rounds(plan, configuration, devices, group[0]),
+            *how,
             "",
             table(header, numbered, numbers=frozenset({0, 4, 5, len(header) - 1})),
             "",
@@ -178,19 +179,28 @@ def _devices(devices: Sequence[Device], of: int, modes: Sequence[Mode]) -> list[
     return [*_folded([f"{len(devices)} of {of} devices, at work {how}, run the cells below:"]), *shown]
 
 
-def _rounds(plan: Plan, configuration: Configuration, devices: Sequence[Device], one: Device) -> list[str]:
-    """How the cells of the table are run; of a burn-in how often there is time for that, on a device like this one."""
+def _how(
+    plan: Plan,
+    configuration: Configuration,
+    devices: Sequence[Device],
+    group: Sequence[Device],
+    first: Sequence[Cell],
+) -> tuple[list[str], list[str]]:
+    """How the cells of the table are run, and what a launch of each takes on the slowest of a group of the devices.
+
+    first: the first round, of one of the group.
+    """
     asked = configuration.burn_in
     if asked is None:
-        return [f"Profile {configuration.profile}, seed {configuration.seed}, {_launches(configuration.launches)}"]
-    cells = {cell.id: cell for cell in plan.cells}
-    mine = [cells[cell_id] for cell_id, number in plan.order[one.uuid] if number == 0]
-    budget = Budget(configuration, devices, asked.duration_s, began=0.0)
-    round_s, rounds = sum(map(budget.expected_s, mine)), budget.rounds(plan, one)
+        words = f"Profile {configuration.profile}, seed {configuration.seed}, {_launches(configuration.launches)}"
+        return [words], [_about(cell, configuration, group, devices) for cell in first]
+    each = max((rounds.of(plan, configuration, devices, device) for device in group), key=lambda one: one.round_s)
     words = f"Burn-in of {written(asked.duration_s)}, level {asked.level}, seed {configuration.seed}:"
-    cell_s = f"{asked.cell_s[one.kind]:.3g} s"
-    each = f"{estimate.about(round_s)} each, with time for about {rounds:.{int(rounds < 10)}f} of them"
-    return [words, *_folded([f"rounds of {len(mine)} cells of {cell_s}, {each}; this is the first:"])]
+    cell_s = f"{asked.cell_s[group[0].kind]:.3g} s"
+    told = f"about {rounds.round_in_words(each.round_s)} each with their starts"
+    often = f"with time for about {rounds.how_many(each.possible)} of them"
+    lines = [words, *_folded([f"rounds of {len(first)} cells of {cell_s}, {told}, {often}; this is the first:"])]
+    return lines, [rounds.in_words(launch_s) for launch_s in each.launches_s]
 
 
 def _launches(launches: int) -> str:

@@ -61,7 +61,7 @@ def measure(context: click.Context, params: RunParams, preset: str | None = None
 
 def _measure(context: click.Context, params: RunParams, preset: str | None, ending: Ending) -> ExitCode:
     from orchestrator import hooks
-    from orchestrator.burn_in import asked, levels, room
+    from orchestrator.burn_in import asked, levels, room, rounds
     from orchestrator.burn_in import plan as burn_in_plan
     from orchestrator.cli import on_cores, too_long, without_effect
     from orchestrator.cli.running import work
@@ -96,6 +96,7 @@ def _measure(context: click.Context, params: RunParams, preset: str | None, endi
         *models_file.notes(models.wrong),
         *libraries.sentences(libraries.missing(libraries.asked_for(planned.cells, configuration.models))),
         *room.notes(planned, configuration, devices, levels.load()),
+        *rounds.notes(planned, configuration, devices),
         *too_long.sentences(planned, configuration, devices),
         *on_cores.sentences(devices, cores.usable_cores(), Path(configuration.runs_folder)),
         *(unrecorded := recording.refused(configuration)),

@@ -178,7 +178,7 @@ class Budget:
         What works alone makes all others wait, which have launches of their own to make like that.
         """
         cells = {cell.id: cell for cell in plan.cells}
-        left_s = self.limit_s - self._closing_s - estimate.shared_start_s(self._configuration, [device])
+        left_s = self.for_launches_s(device)
         fitting: list[Slot] = []
         for cell_id, number in plan.order[device.uuid]:
             expected_s = self.expected_s(cells[cell_id])
@@ -187,9 +187,9 @@ class Budget:
                 fitting.append((cell_id, number))
         return tuple(fitting)
 
-    def rounds(self, plan: Plan, device: Device) -> float:
-        """How many rounds of a burn-in there is time for."""
-        return len(self.forecast(plan, device)) / sum(number == 0 for _, number in plan.order[device.uuid])
+    def for_launches_s(self, device: Device) -> float:
+        """Seconds of the limit that a device has for its launches: all but the start and what is kept at the end."""
+        return self.limit_s - self._closing_s - estimate.shared_start_s(self._configuration, [device])
 
     def _scale(self, cell: Cell) -> float:
         """How much longer than estimated the iterations of `cell` take, by what its relatives on this device took.

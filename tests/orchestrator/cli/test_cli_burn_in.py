@@ -63,6 +63,29 @@ def test_a_round_that_is_not_planned_is_refused_with_how_many_there_is_time_for(
     (planned, possible) = re.findall(r"(\d+) are planned, with time for about ([\d.]+) of them", refused)[0]
     assert possible == shown
     assert float(possible) <= int(planned) < 2 * float(possible)
+    assert f"Choose one of the rounds 1 to {int(float(possible))}, or a longer --burn-in" in refused
+
+
+@pytest.mark.parametrize("duration", ["60s", "1h", "8h"])
+@pytest.mark.parametrize("devices", ["cpu:0", "cpu:0,cpu:1"])
+def test_the_figures_of_a_dry_run_add_up(invoke: Invoke, duration: str, devices: str) -> None:
+    """The column of launches to the length of a round, and so many rounds to no more than the duration."""
+    shown = invoke("--burn-in", duration, "--gpu-ids", devices, "--dry-run").output
+    told = re.search(r"about (?:(\d+) min ?)?(?:([\d.]+) s)? each.* about ([\d.]+) of them", " ".join(shown.split()))
+    assert told is not None
+    round_s = 60 * float(told[1] or 0) + float(told[2] or 0)
+    launches_s = re.findall(r"^ ?\d+  .* ([\d.]+) s$", shown, re.MULTILINE)
+    assert round_s == pytest.approx(sum(map(float, launches_s)), abs=0.51)
+    assert 0.8 * asked.seconds(duration) < float(told[3]) * round_s + 10 <= asked.seconds(duration)
+
+
+def test_a_fault_without_time_has_a_note(invoke: Invoke) -> None:
+    """It is planned in a spare round, which is probably not reached."""
+    short = ("--burn-in", "60s", *NIGHT[2:])
+    (last,) = re.findall(r"(\d+) are planned", " ".join(invoke(*short, "--inject", "flip:1:99").output.split()))
+    shown = " ".join(invoke(*short, "--inject", f"flip:1:{last}").output.split())
+    assert re.search(rf"Note: --inject flip: there is time for .*, so that round {last} is probably not reached", shown)
+    assert "Note:" not in invoke(*short, "--inject", "flip:1:2").output
 
 
 def test_a_dry_run_says_what_has_no_room(invoke: Invoke) -> None:
