@@ -183,7 +183,7 @@ def test_nobody_is_sent_to_a_resume_that_measures_nothing(invoke: Callable[..., 
     reporting.write(night.stored, night.paths)
     file_of(night, night.archive().attempts[AT]).unlink()
     told = invoke("status", folder)
-    assert f"Put them back, or `gpubench-orchestrate report {folder}` says whether a burn-in still has" in told.stdout
+    assert f"Put it back, or `gpubench-orchestrate report {folder}` says whether a burn-in still has" in told.stdout
     made = invoke("report", folder)
     assert made.exit_code == ExitCode.INCOMPLETE
     assert made.stderr.rstrip().endswith("says which, and the verdict of each GPU what to do")
