@@ -16,7 +16,7 @@ from orchestrator.merge import batch_scans, health
 from orchestrator.merge.ledgers import overhead_ms
 from orchestrator.merge.results import outcome_word, report_attempt
 from orchestrator.merge.whose import Fault
-from orchestrator.report.burn_in import BurnInReport
+from orchestrator.report.burn_in import BurnInReport, Fate
 from orchestrator.report.cells import Measured, ModelResult, PhaseMetrics
 from orchestrator.report.comparisons import Standing
 from orchestrator.report.health import HealthReport
@@ -127,7 +127,8 @@ def verdict(
     slow: how each GPU stands beside its siblings; a straggler is said, and changes no exit code.
     counts: those of the summary.
     """
-    reasons: list[str] = [TAINTED] if archive.stored.configuration.tainted else []
+    reasons = [] if evidence.goes_on else [*_unproven(night)]
+    reasons += [TAINTED] if archive.stored.configuration.tainted else []
     reasons.extend(_without_end(archive, evidence))
     if counts.missing:
         why = "not measured yet" if evidence.goes_on else "not finished"
@@ -169,6 +170,14 @@ def verdict(
         reasons.append(f"{counted(more, 'launch was', 'launches were')} added because a GPU was SUSPECT")
     word = _WORDS.get(code, "incomplete")
     return Verdict(exit_code=int(code), word=word, meaning=MEANING[code], reasons=tuple(reasons))
+
+
+def _unproven(night: BurnInReport | None) -> Iterator[str]:
+    """Faults of a night that is over which nothing can have found."""
+    fates = [] if night is None else [one.fate for one in night.injected]
+    if undone := fates.count(Fate.UNDONE):
+        found = f"{undone} of {counted(len(fates), 'fault')} never brought about, so nothing proves that checks find "
+        yield f"{found}{'it' if undone == 1 else 'them'}: burn in for longer, or name an earlier round"
 
 
 def _of_the_night(night: BurnInReport | None, word: HealthVerdict, labels: Mapping[str, str]) -> Iterator[str]:

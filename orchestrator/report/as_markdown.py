@@ -22,6 +22,7 @@ from orchestrator.report.numbers import NOT_AVAILABLE, duration, number, share, 
 from orchestrator.report.text_burn_in import asked, meaning
 from orchestrator.report.text_gpus import label
 from orchestrator.report.text_held_against import actual, cell, cost_row, gravity, left_out, names, priced
+from orchestrator.report.text_injected import injected
 from orchestrator.report.text_night import answer
 from orchestrator.report.text_spread import UNITS, by_devices, cell_names
 from orchestrator.report.text_stragglers import MEANS_OF_LAUNCHES
@@ -235,6 +236,9 @@ def _burn_in(report: Report, names: Mapping[str, str]) -> Iterator[str]:
             for gpu in night.gpus
         ),
     )
+    if night.injected:
+        yield from (f"- {escaped(f'injected: {line}')}" for line in injected(night))
+        yield ""
 
 
 def _failures(report: Report, names: Mapping[str, str]) -> Iterator[str]:

@@ -14,12 +14,13 @@ from orchestrator.configuration.naming import counted
 from orchestrator.health.judges import Action
 from orchestrator.health.verdict import GRAVEST_FIRST
 from orchestrator.report import layout, text_health
-from orchestrator.report.burn_in import BurnInReport, CheckReport, Fate, GpuBurnIn, ReasonReport
+from orchestrator.report.burn_in import BurnInReport, CheckReport, GpuBurnIn, ReasonReport
 from orchestrator.report.model import Report
 from orchestrator.report.numbers import duration
 from orchestrator.report.one_page import Paragraph, Rank, is_whole, on_one_page
 from orchestrator.report.text_failures import out_of_time
 from orchestrator.report.text_gpus import groups, label_of, labels
+from orchestrator.report.text_injected import injected, proven
 from protocol.cell import Workload
 
 SHOWN_REASONS: Final = 3
@@ -130,7 +131,7 @@ def columns_of(night: BurnInReport, report: Report) -> Iterator[tuple[str, ...]]
 def meaning(night: BurnInReport) -> str:
     """How far the verdicts may be taken."""
     if night.tainted:
-        return f"Faults were injected on purpose{_found(night)}: this says nothing about the GPUs."
+        return f"Faults were injected on purpose{proven(night)}: this says nothing about the GPUs."
     return "PASS says that no error was seen in the checks below, never that there is none."
 
 
@@ -224,24 +225,6 @@ def _without_result(report: Report) -> Iterator[str]:
         yield f"launches ended by the time limit: {ended}"
     if failed := len(report.failures) - ended:
         yield f"launches without a result: {failed}; where their logs are is in the JSON report"
-
-
-def injected(night: BurnInReport) -> Iterator[str]:
-    """The faults that were brought about on purpose, those that were not found first; what became of each comes first.
-
-    A line that is cut off has lost how often, never whether.
-    """
-    told = [(one.fate or (Fate.FOUND if one.found else Fate.MISSED), one) for one in night.injected]
-    for fate, one in sorted(told, key=lambda pair: list(Fate).index(pair[0])):
-        yield f"{fate.upper()}: {one.fault}: {one.outcome}"
-
-
-def _found(night: BurnInReport) -> str:
-    """How many faults were found: on every page, also where there is no line for each of them."""
-    asked, found = len(night.injected), sum(one.found for one in night.injected)
-    if not asked:
-        return ""
-    return f", {found} of {asked} found" if found == asked else f", NOT ALL FOUND: {found} of {asked}"
 
 
 def evidence(night: BurnInReport) -> Iterator[str]:

@@ -4,6 +4,7 @@ from orchestrator.configuration.naming import counted
 from orchestrator.report.burn_in import BurnInReport
 from orchestrator.report.model import Report
 from orchestrator.report.text_gpus import labels
+from orchestrator.report.text_injected import proven
 
 
 def answer(night: BurnInReport, report: Report) -> str:
@@ -13,4 +14,4 @@ def answer(night: BurnInReport, report: Report) -> str:
     kind = "GPU" if all(device.kind == "cuda" for device in report.gpu_info) else "device"
     count = len(night.gpus)
     who = f"{count} of {counted(count, kind)}" if len(devices) == count else f"{labels(devices)} of {count}"
-    return f"{night.verdict}: {who}" + (", with faults injected on purpose" if night.tainted else "")
+    return f"{night.verdict}: {who}" + (f", with faults injected{proven(night)}" if night.tainted else "")

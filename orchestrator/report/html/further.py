@@ -24,9 +24,10 @@ from orchestrator.report.html.view import (
 from orchestrator.report.model import Report
 from orchestrator.report.numbers import number
 from orchestrator.report.parts import LaunchLedger
-from orchestrator.report.text_burn_in import asked, columns_of, evidence, gravest_first, injected, meaning, not_tested
+from orchestrator.report.text_burn_in import asked, columns_of, evidence, gravest_first, meaning, not_tested
 from orchestrator.report.text_gpus import label_of
 from orchestrator.report.text_held_against import actual, cell, cost_row, gravity, names, priced
+from orchestrator.report.text_injected import injected
 from orchestrator.report.text_time import entry, launch_cost, ledgers_of, zygote
 
 _MET: Final = {Met.MET: Tone.GOOD, Met.MISSED: Tone.BAD, Met.NOT_MEASURED: Tone.WARN}

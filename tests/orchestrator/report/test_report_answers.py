@@ -113,7 +113,7 @@ def test_an_answer_says_that_faults_were_injected(tmp_path: Path) -> None:
     report = burnt_in(tmp_path)
     assert report.burn_in is not None
     tainted = msgspec.structs.replace(report.burn_in, tainted=True)
-    assert answer(tainted, report) == "PASS: 2 of 2 GPUs, with faults injected on purpose"
+    assert answer(tainted, report) == "PASS: 2 of 2 GPUs, with faults injected"
 
 
 def test_what_no_device_has_is_no_column(tmp_path: Path) -> None:
