@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from orchestrator.configuration.resolved import ReportFormat, StoredRun
+    from orchestrator.report.model import Report
     from protocol.cell import ModelSpec
     from protocol.paths import RunPaths
 
@@ -70,9 +71,9 @@ def command(
     """Make the reports of RUN again from what was measured.
 
     RUN is the folder of a run, its id or a unique beginning of it, or @last, @last~1 and so on: the newest runs.
-    The run may still go on, or have died: then the report says so, and its verdict is INCOMPLETE. The run itself is not
-    disturbed: its journal and its results are read, and nothing else of it is touched. While it goes on, its folder is
-    its own: without -o, the report is printed as text.
+    The run may still go on, or have died: then the report says so, and its verdict is INCOMPLETE, unless something was
+    found against the hardware. The run itself is not disturbed: its journal and its results are read, and nothing else
+    of it is touched. While it goes on, its folder is its own: without -o, the report is printed as text.
 
     It ends with 0 when they are made, whatever the run came to, but with 4 where results that the run had are missing
     or damaged by now. With --thresholds it ends as the report says: with 1 where one is missed, with 4 where one could
@@ -122,8 +123,7 @@ def command(
             "written there; -o FILE writes this one"
         )
     if made.metadata.running:
-        missing = counted(made.summary.cells.missing, "cell")
-        complain(f"note: the run still goes on; {missing} of {made.summary.cells.planned} not measured yet")
+        complain(f"note: the run still goes on; {_to_come(made)}")
     if damaged := sum(one.outcome == DAMAGED for one in made.failures):
         resumes = f"`gpubench-orchestrate resume {paths.folder}` measures again"
         complain(
@@ -138,6 +138,15 @@ def command(
         context.exit(made.verdict.exit_code)
     if damaged:
         context.exit(ExitCode.INCOMPLETE)
+
+
+def _to_come(made: "Report") -> str:
+    """How far a run that still goes on has come; a burn-in is not over because each cell was measured once."""
+    cells, night = made.summary.cells, made.burn_in is not None
+    less = "at least once, with rounds still to be done" if night else "by fewer launches than planned"
+    left = {"not measured yet": cells.missing, f"measured {less}": cells.short_of_launches}
+    told = [f"{counted(number, 'cell')} of {cells.planned} {what}" for what, number in left.items() if number]
+    return "; ".join(told) or "all that is planned so far was done"
 
 
 def _models(stored: "StoredRun") -> "Iterator[ModelSpec]":

@@ -20,8 +20,9 @@ from protocol.messages import Deadlines
 from protocol.paths import RunPaths
 from tests.fakes import faults
 from tests.fakes.commands import python
+from tests.fakes.nights import Night
 from tests.fakes.node import Node
-from tests.fakes.runs import FakeRun
+from tests.fakes.runs import FakeRun, cpus
 
 LONG = Deadlines(start=20, import_=20, build=20, warm_up=200, measure=20, finish=20)
 
@@ -153,3 +154,20 @@ def test_a_run_is_complete_only_once_that_was_written(tmp_path: Path) -> None:
     assert again.wait() == 0, again.output
     assert again.report()["verdict"]["word"] == "complete"
     assert len(again.archive().attempts) == 1
+
+
+@pytest.mark.parametrize(
+    ("launches", "words"),
+    [
+        (4, "2 cells of 6 not measured yet; 4 cells of 6 measured at least once, with rounds still to be done"),
+        (15, "6 cells of 6 measured at least once, with rounds still to be done"),
+        (None, "all that is planned so far was done"),
+    ],
+)
+def test_what_is_to_come_of_a_burn_in_is_told(tmp_path: Path, launches: int | None, words: str) -> None:
+    """A night in which each cell has a result is not over."""
+    night = Night(tmp_path / "run", cpus(1), "10m")
+    night.work(last=launches)
+    night.paths.lock.write_bytes(msgspec.json.encode(lock.myself()))
+    shown = CliRunner().invoke(orchestrate, ["report", str(night.paths.folder), "-o", str(tmp_path / "so-far.txt")])
+    assert (shown.exit_code, shown.stderr) == (0, f"note: the run still goes on; {words}\n")
