@@ -164,7 +164,8 @@ class InjectedReport(Part, frozen=True, kw_only=True):
 class BurnInReport(Part, frozen=True, kw_only=True):
     """The night. verdict: that of the worst GPU. injected: faults that were asked for; empty for a real night.
 
-    wrong_transfers: between devices, each counted once; it may count against both of its ends.
+    wrong_transfers: copies, sums and numbers of a device before it sent or added them, each counted once, where it was
+    found: a copy may count against both of its ends, and what follows from others counts against none.
     """
 
     level: str

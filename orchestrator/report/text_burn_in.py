@@ -234,15 +234,15 @@ def evidence(night: BurnInReport) -> Iterator[str]:
         wrong = sum(check.mismatches for check in told)
         transfers = night.wrong_transfers if kind == Workload.LINKS else wrong
         checks = sum(check.checks for check in told)
-        launches = _launches(kind, told, night)
         found = f", {wrong:,} wrong" if wrong or transfers else _bound(told)
-        if transfers != wrong:  # a copy may count against both ends, a sum that another one explains: none
-            found += f" by device ({counted(transfers, 'wrong transfer')})"
+        if transfers != wrong:  # a copy may count against both ends, what follows from another one against none
+            follow = ", some of which follow from others" if transfers > wrong else ""
+            found += f" by device ({counted(transfers, 'wrong transfer')}{follow})"
         shares = [check.covered_share for check in told if check.covered_share is not None]
         moved = sum(check.verified_bytes for check in told) / 1e9
         least = "at least " if len(set(shares)) > 1 else ""
         covered = f", {moved:,.1f} GB, {least}{100 * min(shares):.0f} % of it covered" if shares else ""
-        yield f"{kind}: {checks:,} checks in {counted(launches, 'launch', 'launches')}{covered}{found}"
+        yield f"{kind}: {checks:,} checks in {_launches(kind, told, night)}{covered}{found}"
     yield from _links(night)
 
 
@@ -277,11 +277,10 @@ def _joined(names: Sequence[str]) -> str:
     return begin + ", ".join(name.removeprefix(begin) for name in names)
 
 
-def _launches(kind: str, told: Sequence[CheckReport], night: BurnInReport) -> int:
-    """One of links is the same launch for all its devices."""
-    if kind == Workload.LINKS:
-        return sum(one.launches for one in night.links)
-    return sum(check.launches for check in told)
+def _launches(kind: str, told: Sequence[CheckReport], night: BurnInReport) -> str:
+    """How many there were. One of links is the same launch for all its devices."""
+    launches = [one.launches for one in (night.links if kind == Workload.LINKS else told)]
+    return counted(sum(launches), "launch", "launches")
 
 
 def _links(night: BurnInReport) -> Iterator[str]:

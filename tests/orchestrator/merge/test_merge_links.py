@@ -13,6 +13,7 @@ from orchestrator.disk.archive import Attempt, ResultFileError
 from orchestrator.health.verdict import Verdict
 from orchestrator.report.as_text import to_text
 from orchestrator.report.burn_in import BurnInReport, GpuBurnIn
+from orchestrator.report.text_burn_in import evidence
 from protocol import codec, floats
 from protocol.cell import Cell, Workload
 from protocol.failure import Category, Phase
@@ -110,10 +111,12 @@ def test_every_device_has_what_it_verified(tmp_path: Path) -> None:
 
 
 def test_a_device_is_blamed_for_what_others_received_from_it(tmp_path: Path) -> None:
-    """Not those who received it."""
+    """Not those who received it; the copies are wrong transfers all the same, and the report says why they are more."""
     seen = {SECOND: (mismatch(None),), FIRST: (mismatch(SECOND),), THIRD: (mismatch(SECOND),)}
     night = a_night(tmp_path, seen)
     assert wrong(night) == {SECOND: 1}
+    told = "links: 3,000 checks in 1 launch, 1 wrong by device (3 wrong transfers, some of which follow from others)"
+    assert told in evidence(night)
     first, second, _ = night.gpus
     assert second.verdict is Verdict.FAIL
     assert "transfers between devices in fp32, round 1" in reasons(second)
