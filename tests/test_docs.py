@@ -10,6 +10,7 @@ import yaml
 from orchestrator.configuration import catalogue
 from orchestrator.deciding.policy import POLICY, RUN, retries
 from orchestrator.planning.probes import is_probe
+from orchestrator.report.text_burn_in import COLUMNS
 from protocol.exit_codes import MEANING
 from tests.fakes.commands import ALL_COMMANDS
 
@@ -88,6 +89,13 @@ def test_the_table_of_models_is_the_catalogue() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     table = text.partition("<!-- models: begin -->\n")[2].partition("\n<!-- models: end -->")[0]
     assert table == "\n".join(rows)
+
+
+def test_every_column_of_a_burn_in_is_explained() -> None:
+    """docs/burn-in.md has a row for each column of its table, in their order."""
+    text = (ROOT / "docs" / "burn-in.md").read_text(encoding="utf-8")
+    table = text.partition("<!-- columns: begin -->\n")[2].partition("\n<!-- columns: end -->")[0]
+    assert tuple(line.split(" | ")[0].removeprefix("| ") for line in table.splitlines()[2:]) == COLUMNS
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/failures.md"])

@@ -24,7 +24,7 @@ from orchestrator.report.text_injected import injected, proven
 from protocol.cell import Workload
 
 SHOWN_REASONS: Final = 3
-_HEADER: Final = ("GPU", "Verdict", "Load", "Rounds", "Checks", "Wrong", "FLOP", "Max C", "W")
+COLUMNS: Final = ("GPU", "Verdict", "Load", "Rounds", "Checks", "Wrong", "FLOP", "Max C", "W")
 _LEAST_NEEDED: Final = ("FLOP", "Rounds")
 """Columns that are left out where a row would not fit on a line: what they say is in the JSON report."""
 _PAGE: Final = 60
@@ -124,7 +124,7 @@ def _table(night: BurnInReport, report: Report) -> list[str]:
 
 def columns_of(night: BurnInReport, report: Report) -> Iterator[tuple[str, ...]]:
     """What a column is called and what it says of each device; what none has (a CPU no temperature) is no column."""
-    every = zip(_HEADER, *(_row(gpu, report) for gpu in night.gpus), strict=True)
+    every = zip(COLUMNS, *(_row(gpu, report) for gpu in night.gpus), strict=True)
     return (column for column in every if any(column[1:]))
 
 
@@ -136,7 +136,7 @@ def meaning(night: BurnInReport) -> str:
 
 
 def _row(gpu: GpuBurnIn, report: Report) -> tuple[str, ...]:
-    """What one device did, in the columns of _HEADER."""
+    """What one device did, in the columns of COLUMNS."""
     operations = sum(check.verified_operations for check in gpu.checks)
     return (
         label_of(gpu.gpu_uuid, report),
