@@ -16,6 +16,8 @@ REPLAY_STEPS: Final = 8
 """Training steps of one replay."""
 BEFORE_SENT: Final = "its own numbers, before they were sent"
 """What is wrong already there explains what others receive of it in the same iteration."""
+WARMING_UP: Final = ", while warming up"
+"""Ends what is said of a mismatch that was seen before the measurement: iterations of both count from 0."""
 LEAST_REPLAYS: Final = 2
 """Of a launch, however long they take: the second can be compared with the first. Estimates of time count them too."""
 

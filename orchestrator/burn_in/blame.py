@@ -21,7 +21,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from protocol.verification import BEFORE_SENT, Mismatch, Verification
+from protocol.verification import BEFORE_SENT, WARMING_UP, Mismatch, Verification
 
 _Pairs = frozenset[frozenset[str]]
 """Two devices each, between which a copy was wrong, whichever of them sent it."""
@@ -96,19 +96,24 @@ def _copies(seen: Mapping[str, Verification]) -> dict[tuple[str, str], list[Mism
             sender = one.sender
             if one.of_all or sender is None or sender == receiver:
                 continue
-            if sender not in seen or not _was_wrong_before(seen[sender], one.iteration):
+            if sender not in seen or not _was_wrong_before(seen[sender], one):
                 found[sender, receiver].append(one)
     return found
 
 
-def _was_wrong_before(sent: Verification, iteration: int) -> bool:
-    """Whether a device's numbers were wrong in an iteration before it sent them.
+def _was_wrong_before(sent: Verification, copy: Mismatch) -> bool:
+    """Whether a device's numbers were wrong before it sent them, in the iteration of a copy.
 
     Of one that errs so often that not all details are kept, those behind the last of them are taken for more of it.
     """
-    wrong = [one.iteration for one in sent.kept if one.what == BEFORE_SENT]
+    wrong = [_when(one) for one in sent.kept if one.what.startswith(BEFORE_SENT)]
     more = bool(wrong) and sent.mismatches > len(sent.kept)
-    return iteration in wrong or (more and iteration > sent.kept[-1].iteration)
+    return _when(copy) in wrong or (more and _when(copy) > _when(sent.kept[-1]))
+
+
+def _when(one: Mismatch) -> tuple[bool, int]:
+    """Whether it was measured by then, and the iteration: in order of time."""
+    return not one.what.endswith(WARMING_UP), one.iteration
 
 
 def _of_copy(mismatch: Mismatch, ends: tuple[str, str], culprits: Collection[str]) -> Iterator[Blamed]:

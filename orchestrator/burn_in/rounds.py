@@ -65,10 +65,10 @@ def require_planned(plan: Plan, configuration: Configuration, devices: Sequence[
     for number, device in _flipped(configuration, devices):
         planned = 1 + max(last for _, last in plan.order[device.uuid])
         if number >= planned:
-            possible = of(plan, configuration, devices, device).possible
+            possible, are = of(plan, configuration, devices, device).possible, "is" if planned == 1 else "are"
             raise ConfigError(
-                f"--inject flip: there is no round {number + 1} on {device.label}: {planned} are planned, with time "
-                f"for about {how_many(possible)} of them. {_to_choose(possible)}"
+                f"--inject flip: there is no round {number + 1} on {device.label}: {planned} {are} planned, with "
+                f"time for about {how_many(possible)}. {_to_choose(possible)}"
             )
 
 
@@ -94,8 +94,13 @@ def _flipped(configuration: Configuration, devices: Sequence[Device]) -> Iterato
 
 def _to_choose(possible: float) -> str:
     """What to do about a fault, where there is time for so many rounds."""
-    whole = max(int(possible), 1)
-    return f"Choose {'round 1' if whole == 1 else f'one of the rounds 1 to {whole}'}, or a longer --burn-in"
+    match int(possible):
+        case 0:
+            return "Choose a longer --burn-in"
+        case 1:
+            return "Choose round 1, or a longer --burn-in"
+        case whole:
+            return f"Choose one of the rounds 1 to {whole}, or a longer --burn-in"
 
 
 def _shown_s(seconds: float) -> float:

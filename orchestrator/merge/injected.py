@@ -64,9 +64,17 @@ def _flipped(mine: Sequence[Launched], more: int, device: str) -> tuple[Fate, st
 
 
 def _shows(seen: Mapping[str, Verification], device: str) -> bool:
-    """Whether a device found anything wrong, or others in what it sent them. What others have flipped is their own."""
-    others = (one for found in seen.values() for one in found.kept if one.sender == device)
-    return (device in seen and seen[device].mismatches > 0) or any(others)
+    """Whether a device found anything of its own wrong, or others in what it sent them.
+
+    What others sent to it, and sums over all, may be wrong by a flip of theirs.
+    """
+    if device in seen and seen[device].mismatches > len(seen[device].kept):
+        return True  # what no details are kept of
+    return any(
+        one.sender == device or (found_by == device and one.sender is None and not one.of_all)
+        for found_by, found in seen.items()
+        for one in found.kept
+    )
 
 
 def _slowed(mine: Sequence[Launched], paces: Mapping[str, Told]) -> tuple[Fate, str]:

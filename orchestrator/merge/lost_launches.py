@@ -1,6 +1,6 @@
 """Launches of a burn-in that came to no result, and what they say of a device. Pure.
 
-    it hung ────────────────────────────────────────────────────────────────────▶ UNKNOWN
+    it hung, at work on the device ─────────────────────────────────────────────▶ UNKNOWN
     failed by itself otherwise ──────────────────────┬─ nobody made up for it ──▶ UNKNOWN
                                                      └─ another launch did ─────▶ WARN
     ended with the run or its time
@@ -21,6 +21,7 @@ from typing import Final, NamedTuple
 from orchestrator.burn_in.known import named
 from orchestrator.burn_in.served import AT_WORK
 from orchestrator.configuration.resolved import BurnIn
+from orchestrator.deciding.policy import BEFORE_DEVICE
 from orchestrator.disk.archive import Archive, Attempt
 from orchestrator.merge.times import iso
 from protocol.cell import Cell, Device
@@ -66,7 +67,8 @@ def lost(archive: Archive, asked: BurnIn, damaged: Mapping[int, str] = _NONE) ->
         cell, failure = cells[attempt.start.cell], attempt.failure
         if failure is not None and failure.category in _WITH_THE_RUN:
             planned_s = HUNG_CELLS * asked.cell_s[kinds[cell.devices[0]]] + HUNG_S
-            failure = _hung(attempt, max(planned_s, _AS_OTHERS * longest_s[named(cell)]))
+            still_s = _stood_still_s(attempt, archive)
+            failure = _hung(attempt, still_s, max(planned_s, _AS_OTHERS * longest_s[named(cell)]))
         if attempt.start.launch in damaged:
             words = damaged[attempt.start.launch]
             failure = Failure(category=Category.RESULT_LOST, message=words, phase=Phase.FINISH)
@@ -123,8 +125,10 @@ def _not_made_up(launches: Sequence[Lost], done: Collection[tuple[str, int]], de
 
 
 def _is_made_up(one: Lost, done: Collection[tuple[str, int]]) -> bool:
-    start = one.attempt.start
-    return one.failure.category is not Category.DEADLINE and (start.cell, start.round) in done
+    start, failure = one.attempt.start, one.failure
+    excused = failure.stopped is True or failure.phase in BEFORE_DEVICE
+    hung = failure.category is Category.DEADLINE and not excused
+    return not hung and (start.cell, start.round) in done
 
 
 def _told(attempt: Attempt, cell: Cell, failure: Failure) -> str:
@@ -144,9 +148,17 @@ def _longest_s(attempts: Sequence[Attempt], cells: Mapping[str, Cell]) -> Mappin
     return found
 
 
-def _hung(attempt: Attempt, most_s: float) -> Failure | None:
+def _stood_still_s(attempt: Attempt, archive: Archive) -> float:
+    """For how long the orchestrator did not go on during a launch: its machine was paused, and no deadline went on."""
+    begin_ns, end_ns = attempt.start.at_ns, attempt.start.at_ns + (attempt.lasted_ms or 0.0) * 1e6
+    stood = archive.stood_still[archive.segments.index(attempt.segment)]
+    return sum(max(min(one.at_ns, end_ns) - max(one.at_ns - one.seconds * 1e9, begin_ns), 0.0) / 1e9 for one in stood)
+
+
+def _hung(attempt: Attempt, still_s: float, most_s: float) -> Failure | None:
     """What a launch that was ended with the run is, had it been at work for longer than that; None had it not."""
-    if attempt.failure is None or attempt.lasted_ms is None or attempt.lasted_ms <= most_s * 1000:
+    if attempt.failure is None or attempt.lasted_ms is None or attempt.lasted_ms / 1000 - still_s <= most_s:
         return None
-    words = f"still at work after {attempt.lasted_ms / 1000:.0f} s, when the run ended it; {most_s:.0f} s are enough"
+    at_work_s = attempt.lasted_ms / 1000 - still_s
+    words = f"still at work after {at_work_s:.0f} s, when the run ended it; {most_s:.0f} s are enough"
     return Failure(category=Category.DEADLINE, message=words, phase=attempt.failure.phase)

@@ -144,6 +144,11 @@ def _waited(own: Sequence[Launched]) -> bool:
     return sum(bool(evidence.launch_bound) for _, _, evidence in own) * 2 > len(own)
 
 
+def _at_work(own: Sequence[Launched]) -> Sequence[Launched]:
+    """The launches of a kind that say how fast a GPU is; of one that waited in most all: it is that fast at least."""
+    return own if _waited(own) else [one for one in own if not one[2].launch_bound]
+
+
 def _waited_in(own: Sequence[Launched]) -> list[str]:
     """The kinds of work in which one GPU did."""
     kinds: dict[str, list[Launched]] = defaultdict(list)
@@ -176,6 +181,8 @@ def _begin(mine: Sequence[Launched], rates: Rates) -> float:
 
 def _drift(one: Drift, rates: Rates, begin: float, waited: Sequence[str]) -> Told:
     pace = _PACES[one.verdict]
+    if waited and not rates:
+        return Told(pace, "it waited for the host in all of its work", courses=courses.by_reference(one))
     why = _why_it_slowed(one, rates) if pace is Pace.SLOWER else None
     return Told(pace, f"{courses.in_words(one, begin)}{_aside(waited)}", why, courses.by_reference(one))
 
@@ -209,7 +216,7 @@ def _beside_siblings(warm: Sequence[Launched]) -> dict[str, Told]:
         SiblingCell(
             name=name,
             bound=_bound([one for own in by_gpu.values() for one in own]),
-            rates={uuid: [_rate(one) for one in own] for uuid, own in by_gpu.items()},
+            rates={uuid: [_rate(one) for one in _at_work(own)] for uuid, own in by_gpu.items()},
             waited=frozenset(uuid for uuid, own in by_gpu.items() if _waited(own)),
         )
         for name, by_gpu in groups.items()

@@ -176,8 +176,11 @@ def _unproven(night: BurnInReport | None) -> Iterator[str]:
     """Faults of a night that is over which nothing can have found."""
     fates = [] if night is None else [one.fate for one in night.injected]
     if undone := fates.count(Fate.UNDONE):
-        found = f"{undone} of {counted(len(fates), 'fault')} never brought about, so nothing proves that checks find "
-        yield f"{found}{'it' if undone == 1 else 'them'}: burn in for longer, or name an earlier round"
+        it = "it" if undone == 1 else "them"
+        yield (
+            f"{undone} of {counted(len(fates), 'fault')} never brought about, so nothing proves that checks find {it}: "
+            f"inject {it} into a burn-in that comes to {it}"
+        )
 
 
 def _of_the_night(night: BurnInReport | None, word: HealthVerdict, labels: Mapping[str, str]) -> Iterator[str]:

@@ -27,6 +27,7 @@ margin, because the room is in it, and it alone shows what all GPUs lose alike, 
 import enum
 import itertools
 import math
+from array import array
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -145,25 +146,45 @@ def _logs(rates: Mapping[str, Sequence[Window]]) -> tuple[dict[str, list[Window]
                 raise ValueError(f"a rate must be above zero and finite: window {window.number} of {gpu}, {window.key}")
             table[window.number, window.key][gpu].append(math.log(window.rate))
     levels = {at: {gpu: median(values) for gpu, values in logs.items()} for at, logs in sorted(table.items())}
-    faster = _usually_faster(levels)
+    faster = {key: _usually_faster(of_kind) for key, of_kind in _by_kind(levels).items()}
     raw: dict[str, list[Window]] = {gpu: [] for gpu in rates}
     relative: dict[str, list[Window]] = {gpu: [] for gpu in rates}
     for (number, key), logs in levels.items():
         for gpu, level in logs.items():
             raw[gpu].append(Window(number, key, level))
-            others = [other - faster[key, gpu, name] for name, other in logs.items() if name != gpu]
+            usual = faster[key]
+            others = [other - usual[gpu, name] for name, other in logs.items() if (gpu, name) in usual]
             if len(others) >= LEAST_SIBLINGS:
                 relative[gpu].append(Window(number, key, level - median(others)))
     return raw, relative
 
 
-def _usually_faster(levels: Mapping[tuple[int, str], Mapping[str, float]]) -> dict[tuple[str, str, str], float]:
-    """By kind of work, GPU and other: by how much the other is faster, the median over the windows of both."""
-    ahead: dict[tuple[str, str, str], list[float]] = defaultdict(list)
-    for (_, key), logs in levels.items():
-        for (gpu, level), (name, other) in itertools.permutations(logs.items(), 2):
-            ahead[key, gpu, name].append(other - level)
-    return {pair: median(values) for pair, values in ahead.items()}
+def _by_kind(levels: Mapping[tuple[int, str], Mapping[str, float]]) -> dict[str, dict[int, Mapping[str, float]]]:
+    """By kind of work, its windows by number, in order."""
+    found: dict[str, dict[int, Mapping[str, float]]] = defaultdict(dict)
+    for (number, key), logs in levels.items():
+        found[key][number] = logs
+    return found
+
+
+def _usually_faster(windows: Mapping[int, Mapping[str, float]]) -> dict[tuple[str, str], float]:
+    """By GPU and other: by how much the other is faster in one kind of work, the median over the windows of both.
+
+    Only of those that were beside each other for most of the GPU's time: of fewer windows it would take with it what
+    the GPU has lost by then.
+    """
+    ahead: dict[tuple[str, str], array[float]] = defaultdict(lambda: array("d"))
+    spans: dict[tuple[str, str], tuple[int, int]] = {}
+    for number, logs in windows.items():
+        for (gpu, level), (name, other) in itertools.product(logs.items(), repeat=2):
+            ahead[gpu, name].append(other - level)
+            spans[gpu, name] = spans.get((gpu, name), (number, number))[0], number
+    lasted = {pair: last - first + 1 for pair, (first, last) in spans.items()}
+    return {
+        (gpu, name): median(values)
+        for (gpu, name), values in ahead.items()
+        if gpu != name and lasted[gpu, name] >= _LEAST_SPAN * lasted[gpu, gpu]
+    }
 
 
 def _slowing(whole: Course | None, kinds: Mapping[str, Course]) -> bool:

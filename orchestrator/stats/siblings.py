@@ -46,8 +46,8 @@ class Verdict(enum.StrEnum):
 class SiblingCell:
     """A cell as identical GPUs ran it. rates: GPU → a rate for each launch, more is faster (of a time, its inverse).
 
-    waited: GPUs that waited for the host. They are as fast as that at least, so that the others are held against them,
-    but they themselves against nobody.
+    waited: GPUs that waited for the host. They are as fast as that at least: who is slower than they are is slow, and
+    who is not may be slow all the same. They themselves are held against nobody.
     """
 
     name: str
@@ -158,6 +158,7 @@ def _parts(cells: Sequence[SiblingCell], margins: Mapping[Bound, float]) -> dict
             others = [mean for other, mean in means.items() if other != gpu]
             fewest = min(len(rest) for other, rest in launches.items() if other != gpu)
             reference = (1.0 if len(others) % 2 else 0.5) / fewest
+            at_work = sum(other != gpu and other not in cell.waited for other in means)
             part = _Part(
                 cell=cell,
                 log_ratio=means[gpu] - median(others),
@@ -166,7 +167,8 @@ def _parts(cells: Sequence[SiblingCell], margins: Mapping[Bound, float]) -> dict
                 launches=len(values),
                 margin=margins[cell.bound],
             )
-            parts.setdefault(gpu, []).append(part)
+            if at_work >= LEAST_GPUS - 1 or part.log_ratio < math.log1p(-part.margin):
+                parts.setdefault(gpu, []).append(part)
     return parts
 
 
@@ -265,9 +267,11 @@ def _why(verdict: Verdict, effects: Mapping[Bound, Effect], slow: Mapping[str, E
 
 
 def _why_not(gpu: str, cells: Sequence[SiblingCell]) -> str:
-    mine = [cell for cell in cells if gpu in cell.rates]
-    if max(len(cell.rates) for cell in mine) < LEAST_GPUS:
+    mine = [cell for cell in cells if gpu in cell.rates and len(cell.rates) >= LEAST_GPUS]
+    if not mine:
         return "three GPUs or fewer: only against a baseline"
     if all(gpu in cell.waited for cell in mine):
         return "it waited for the host, whose doing its rate is"
+    if any(cell.waited for cell in mine):
+        return "too few of its siblings had work that did not wait for the host"
     return "one launch: no verdict"

@@ -22,7 +22,7 @@ import torch
 
 from protocol.failure import Phase
 from protocol.messages import Assign
-from protocol.verification import Verification
+from protocol.verification import WARMING_UP, Verification
 from worker import timing
 from worker.measure import Work
 from worker.stage import Stage
@@ -32,7 +32,6 @@ from worker.verify.flips import Flips
 from worker.verify.kept import Kept
 from worker.verify.products import Products, flops, outputs_for
 
-_WARMING_UP: Final = ", while warming up"
 _BEFORE: Final = ", before warming up"
 _COSTED: Final = 5
 """Products of which making and verifying are timed apart, before the warm-up, as far as there are outputs for them."""
@@ -86,7 +85,7 @@ class Watch:
         for slot, verdict in enumerate(self._verdicts[: len(self._made)].tolist()):
             made = self._made[slot]
             if verdict != self._products.verdict(made.pair):
-                when = _WARMING_UP if phase is Phase.WARM_UP else ""
+                when = WARMING_UP if phase is Phase.WARM_UP else ""
                 self._wrong(made, self.outputs[slot], verdict=verdict, when=when)
         self._done[phase] += len(self._made)
 

@@ -25,7 +25,7 @@ from protocol.cell import Cell
 from protocol.failure import Phase
 from protocol.messages import Assign
 from protocol.result import Result, StopReason
-from protocol.verification import BEFORE_SENT, Verification
+from protocol.verification import BEFORE_SENT, WARMING_UP, Verification
 from worker import devices
 from worker.gang import Gang
 from worker.measure import Work
@@ -214,7 +214,7 @@ class LinksTest:
         if self._again is not None:
             self._again[what] += 1
             return
-        told = what if self._stage.phase is Phase.MEASURE else f"{what}, while warming up"
+        told = what if self._stage.phase is Phase.MEASURE else f"{what}{WARMING_UP}"
         at = self._kept.seen(told, self._done[self._stage.phase], sender=sender, of_all=of_all)
         if at is None:
             return

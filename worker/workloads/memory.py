@@ -31,6 +31,7 @@ from protocol.messages import Assign
 from protocol.result import Result
 from protocol.verification import (
     KEPT_ELEMENTS,
+    WARMING_UP,
     Element,
     Injection,
     MemoryShare,
@@ -177,7 +178,7 @@ class _Checked:
     @property
     def what(self) -> str:
         """In words."""
-        content, phase = self.visit.content, "" if self.phase is Phase.MEASURE else ", while warming up"
+        content, phase = self.visit.content, "" if self.phase is Phase.MEASURE else WARMING_UP
         return f"memory, {content.pattern}{' inverted' if content.complement else ''}{phase}"
 
 

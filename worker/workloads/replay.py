@@ -38,7 +38,7 @@ from protocol.cell import Precision
 from protocol.failure import Phase
 from protocol.messages import Assign
 from protocol.result import Result
-from protocol.verification import KEPT_ELEMENTS, LEAST_REPLAYS, REPLAY_STEPS, Mismatch, Verification
+from protocol.verification import KEPT_ELEMENTS, LEAST_REPLAYS, REPLAY_STEPS, WARMING_UP, Mismatch, Verification
 from worker import devices, finite, flops
 from worker.errors import UnsuitableModelError
 from worker.measure import Work
@@ -199,7 +199,7 @@ class Replays:
             self._checks += known
         else:
             self._checks += wrong + 1
-            phase = "" if self._phase is Phase.MEASURE else ", while warming up"
+            phase = "" if self._phase is Phase.MEASURE else WARMING_UP
             at = self._kept.seen(f"step {wrong} of a replay{phase}", self._done + wrong)
             if at is not None:
                 self._kept.examined(at, self._examined(wrong, outcomes[wrong], phase))

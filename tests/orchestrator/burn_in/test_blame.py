@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from orchestrator.burn_in import blame
 from orchestrator.burn_in.blame import Blamed, blamed
-from protocol.verification import BEFORE_SENT, Mismatch, Verification
+from protocol.verification import BEFORE_SENT, WARMING_UP, Mismatch, Verification
 from tests.fakes.findings import mismatch
 
 OWN = BEFORE_SENT
@@ -217,6 +217,17 @@ def test_only_what_was_wrong_before_it_was_sent_clears_who_received_it(
     launch = seen(DEVICES, ("b", what), ("a", "b"))
     launch["b"] = with_iterations(launch["b"], iteration)
     launch["a"] = with_iterations(launch["a"], copy)
+    found = night(launch)
+    assert (guilty(found), doubtful(found)) == ({"b"}, {*unknown})
+
+
+@pytest.mark.parametrize(("sent", "copied", "unknown"), [(True, True, ""), (True, False, "a"), (False, True, "a")])
+def test_iterations_of_warming_up_are_others(sent: bool, copied: bool, unknown: str) -> None:
+    """They count from 0 as those of the measurement do. sent, copied: whether it was while warming up."""
+    b, a = (OWN + WARMING_UP * sent, f"copy from b{WARMING_UP * copied}")
+    launch = seen(DEVICES, ("b", b))
+    copy = mismatch(what=a, sender="b")
+    launch["a"] = msgspec.structs.replace(launch["a"], mismatches=1, kept=(copy,))
     found = night(launch)
     assert (guilty(found), doubtful(found)) == ({"b"}, {*unknown})
 

@@ -14,11 +14,15 @@ TABLE = levels.load()
 
 
 def planned(
-    duration: str, devices: tuple[Device, ...], *faults: str, isolation: Isolation = Isolation.FORK
+    duration: str,
+    devices: tuple[Device, ...],
+    *faults: str,
+    isolation: Isolation = Isolation.FORK,
+    level: str | None = None,
 ) -> tuple[Plan, Configuration]:
     """A burn-in, and what it was made of."""
     base = configuration(probes=shipped_catalogue().probes, isolation=isolation)
-    night = asked.configured(base, duration, None, shipped_catalogue(), TABLE)
+    night = asked.configured(base, duration, level, shipped_catalogue(), TABLE)
     night = asked.with_injections(night, faults, devices)
     return plan.make(night, devices, TABLE), night
 
@@ -66,7 +70,15 @@ def test_a_fault_in_a_round_that_has_probably_no_time_has_a_note() -> None:
     assert told[1] == told[4] == ""
     assert "there is time for about 4.1 rounds on cpu:1, so that round 5 is probably not gone through" in told[5]
     assert "round 6 is probably not reached, and may prove nothing. Choose one of the rounds 1 to 4, or" in told[6]
-    with pytest.raises(
-        ConfigError, match=r"6 are planned, .* about 4\.1 of them\. Choose one of the rounds 1 to 4, or"
-    ):
+    with pytest.raises(ConfigError, match=r"6 are planned, .* about 4\.1\. Choose one of the rounds 1 to 4, or"):
         planned("60s", devices, "flip:1:7")
+
+
+def test_no_round_is_named_where_there_is_time_for_none() -> None:
+    """Then a longer burn-in alone helps."""
+    devices = cpus(2)
+    (told,) = rounds.notes(*planned("30s", devices, "flip:1:1", level="full"), devices)
+    assert "round 1 is probably not gone through to its end" in told
+    assert told.endswith("and may prove nothing. Choose a longer --burn-in")
+    with pytest.raises(ConfigError, match=r"1 is planned, with time for about 0\.\d\. Choose a longer --burn-in"):
+        planned("30s", devices, "flip:1:2", level="full")

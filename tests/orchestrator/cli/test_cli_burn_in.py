@@ -60,7 +60,7 @@ def test_a_round_that_is_not_planned_is_refused_with_how_many_there_is_time_for(
     short = ("--burn-in", "60s", *NIGHT[2:])
     (shown,) = re.findall(r"with time for about ([\d.]+) of them", " ".join(invoke(*short).output.split()))
     refused = " ".join(invoke(*short, "--inject", "flip:1:99").output.split())
-    (planned, possible) = re.findall(r"(\d+) are planned, with time for about ([\d.]+) of them", refused)[0]
+    (planned, possible) = re.findall(r"(\d+) are planned, with time for about ([\d.]+)\.", refused)[0]
     assert possible == shown
     assert float(possible) <= int(planned) < 2 * float(possible)
     assert f"Choose one of the rounds 1 to {int(float(possible))}, or a longer --burn-in" in refused

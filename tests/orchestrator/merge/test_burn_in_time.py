@@ -13,7 +13,7 @@ from orchestrator.deciding import stopping
 from orchestrator.disk import evidence, journal
 from orchestrator.disk.archive import Attempt, assemble
 from orchestrator.disk.evidence import LaunchEvidence
-from orchestrator.disk.records import Beside, End, Foreign, Left, Segment, Start
+from orchestrator.disk.records import Beside, End, Foreign, Left, Segment, Start, StoodStill
 from orchestrator.health.verdict import Verdict
 from orchestrator.merge import loads, waits
 from orchestrator.merge.times import iso
@@ -132,6 +132,31 @@ def test_nothing_makes_up_for_a_launch_that_hung(tmp_path: Path) -> None:
     first, second = finished(night)
     assert (first.verdict, second.verdict) == (Verdict.UNKNOWN, Verdict.PASS), texts(first) + texts(second)
     assert "deadline exceeded: still at work after 40 s" in texts(first)
+
+
+def test_what_stood_still_with_the_whole_run_did_not_hang(tmp_path: Path) -> None:
+    """A batch system had suspended it: no deadline went on, and nothing is a finding on any device."""
+    night = ten_minutes(tmp_path)
+    work_but_one(night)
+    ended(night, 40)
+    night._journal.append(StoodStill(at_ns=night.now_ns, seconds=38.0))
+    night.segment()
+    cell = soak(night)
+    night.measured(cell, number=LAST, forward_ms=100.0, blocks=3, iterations=10, verification=sound(cell))
+    first, _ = finished(night)
+    assert "deadline exceeded" not in texts(first)
+
+
+@pytest.mark.parametrize(("phase", "stopped"), [(Phase.IMPORT, False), (Phase.MEASURE, True)])
+def test_a_deadline_that_was_not_missed_at_work_is_made_up_for(tmp_path: Path, phase: Phase, stopped: bool) -> None:
+    """Nothing had touched the device yet, or somebody had stopped the process."""
+    night = ten_minutes(tmp_path)
+    work_but_one(night)
+    night.failed(soak(night), Category.DEADLINE, number=LAST, phase=phase, lasted_s=5, stopped=stopped)
+    cell = soak(night)
+    night.measured(cell, number=LAST, forward_ms=100.0, blocks=3, iterations=10, verification=sound(cell))
+    first, _ = finished(night)
+    assert first.verdict is Verdict.WARN, texts(first)
 
 
 def test_what_others_took_as_long_for_is_slow(tmp_path: Path) -> None:

@@ -101,6 +101,21 @@ def test_a_flip_that_only_another_one_shows_is_not_found(tmp_path: Path) -> None
     assert "not in transfers between devices" in fault.outcome
 
 
+def test_what_another_one_sent_is_no_flip_of_ones_own(tmp_path: Path) -> None:
+    """Both had one: of this device's own numbers nothing was found wrong."""
+    night = Tainted(tmp_path, cpus(2), "10m", {"round": 1, "flip_bits": 1})
+    sender = night.stored.devices[0].uuid
+    links = (mismatch(what=f"copy from {sender}", sender=sender), mismatch(what="sum over all devices", of_all=True))
+    wrong = {}
+    for cell in night.stored.plan.cells:
+        kept = links if cell.workload is Workload.LINKS else (mismatch(),)
+        wrong[1, cell.workload, 1] = msgspec.structs.replace(sound(cell), mismatches=len(kept), kept=kept)
+    night.work(verified=wrong)
+    fault = outcome(night)
+    assert fault.fate is Fate.IN_PART
+    assert "not in transfers between devices" in fault.outcome
+
+
 def test_a_round_that_never_came_brought_nothing_about(tmp_path: Path) -> None:
     """There is nothing that could have been found, which the run's verdict says; not while it may still come."""
     night = Tainted(tmp_path, cpus(1), "10m", {"round": 4, "flip_bits": 1})
@@ -109,7 +124,7 @@ def test_a_round_that_never_came_brought_nothing_about(tmp_path: Path) -> None:
     assert not any("never brought about" in reason for reason in so_far.verdict.reasons)
     fault = outcome(night)
     assert (fault.fate, fault.outcome) == (Fate.UNDONE, "not brought about: no launch of that round has a result")
-    why = "1 of 1 fault never brought about, so nothing proves that checks find it: burn in for longer, or name an"
+    why = "1 of 1 fault never brought about, so nothing proves that checks find it: inject it into a burn-in that comes"
     assert any(reason.startswith(why) for reason in night.report().verdict.reasons)
 
 

@@ -1,7 +1,7 @@
 """merge/paces.py and courses.py: what a night's rates say of each GPU, by itself and beside its siblings."""
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -142,14 +142,15 @@ Waits = Callable[[Cell, int], bool]
 """Whether a GPU, by its number, waited for the host in a cell."""
 
 
-def waiting(monkeypatch: pytest.MonkeyPatch, waits: Waits) -> None:
-    """Have launches say that they did."""
+def waiting(monkeypatch: pytest.MonkeyPatch, waits: Waits, rounds: Collection[int] = range(99)) -> None:
+    """Have launches of these rounds say that they did."""
     judged, numbers = paces.paces, {gpu.uuid: place for place, gpu in enumerate(gpus(8))}
 
     def said(devices: Sequence[Device], good: Sequence[Launched], *others: Any) -> dict[str, dict[str, Told]]:
         launches = [
-            (attempt, cell, replace(evidence, launch_bound=waits(cell, numbers[attempt.start.device])))
+            (attempt, cell, replace(evidence, launch_bound=waits(cell, numbers[attempt.start.device]) and late))
             for attempt, cell, evidence in good
+            for late in [attempt.start.round in rounds]
         ]
         return judged(devices, launches, *others)
 
@@ -193,6 +194,25 @@ def test_waiting_in_one_model_excuses_nothing_in_another(
     assert "vae" in found.text.partition("nothing is said of")[2]
     assert [gpu.verdict for gpu in night[:1] + night[2:]] == [Verdict.PASS] * 3
     assert night[1].verdict is (Verdict.WARN if expected is Pace.SLOWER else Verdict.PASS)
+
+
+def test_launches_that_waited_are_left_out_where_most_did_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They took as long as the host did: the others say how fast the GPU is."""
+    waiting(monkeypatch, lambda cell, gpu: training(cell) and gpu == 3, rounds=(2,))
+    quarter = 0.5  # hours after which the third round of four begins
+    night = a_night(
+        tmp_path, lambda cell, gpu, hours: 0.6 if gpu == 3 and training(cell) and quarter < hours < 0.75 else 1.0
+    )
+    assert pace(night[3], f"{BESIDE} in training").pace is Pace.STEADY
+    assert [gpu.verdict for gpu in night] == [Verdict.PASS] * 4
+
+
+def test_who_waited_in_all_of_its_work_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No longer night would tell."""
+    waiting(monkeypatch, lambda _cell, gpu: gpu == 2)
+    night = a_night(tmp_path, lambda *_: 1.0)
+    assert night[2].not_tested[f"speed {OVER_TIME}"] == "it waited for the host in all of its work"
+    assert f"speed {OVER_TIME}" not in night[0].not_tested
 
 
 def test_a_host_that_is_busier_in_the_evening_is_no_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

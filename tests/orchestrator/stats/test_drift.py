@@ -182,6 +182,17 @@ def test_siblings_that_are_taken_out_leave_no_step_behind() -> None:
         assert abs(change(one.relative).value) < 0.2
 
 
+def test_a_loss_does_not_hide_behind_siblings_that_came_with_it() -> None:
+    """Three were there until half-time, three from then on: beside neither of them can it be told; by itself it is."""
+    night = node(5, (ramp(2.0), *(steady,) * 6), windows=4 * AN_HOUR)
+    half = 2 * AN_HOUR
+    for gpu in range(1, 7):
+        night[f"gpu{gpu}"] = [one for one in night[f"gpu{gpu}"] if (one.number < half) == (gpu < 4)]
+    slow = found(night)["gpu0"]
+    assert slow.relative is None
+    assert slow.verdict is Verdict.SLOWING
+
+
 def test_a_slow_one_does_not_hide_behind_siblings_that_are_taken_out() -> None:
     """Not even behind the fastest, without whom its siblings look slower than before."""
     siblings = [slower(share) for share in (0.0, 0.0, -0.03, -0.06, -0.05)]

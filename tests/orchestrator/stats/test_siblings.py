@@ -211,6 +211,36 @@ def test_three_gpus_get_no_verdict() -> None:
     assert found[0].why == "three GPUs or fewer: only against a baseline"
 
 
+def waiting(cells: Sequence[SiblingCell], *gpus: str) -> list[SiblingCell]:
+    """The same, in which some GPUs waited for the host."""
+    return [SiblingCell(name=one.name, bound=one.bound, rates=one.rates, waited=frozenset(gpus)) for one in cells]
+
+
+def test_siblings_that_waited_show_who_is_slow_and_not_who_is_sound() -> None:
+    """They are as fast as they look at the least: beside them being faster proves nothing."""
+    others = [f"gpu{place}" for place in range(1, 8)]
+    slow = judge(waiting(node(random.Random(2), [0.9, *[1.0] * 7]), *others), MARGINS)
+    assert slow[0].verdict is Verdict.STRAGGLER
+    for first in (1.0, 1.1):
+        found = judge(waiting(node(random.Random(2), [first, *[1.0] * 7]), *others), MARGINS)
+        assert [one.verdict for one in found] == [Verdict.NONE] * 8
+        assert found[0].why == "too few of its siblings had work that did not wait for the host"
+        assert found[1].why == "it waited for the host, whose doing its rate is"
+
+
+def test_three_that_did_not_wait_are_enough() -> None:
+    """As many as are needed where nobody waits."""
+    found = judge(waiting(node(random.Random(2), [1.0] * 8), "gpu4", "gpu5", "gpu6", "gpu7"), MARGINS)
+    assert [one.verdict for one in found] == [Verdict.OK] * 4 + [Verdict.NONE] * 4
+
+
+def test_who_waited_where_there_are_siblings_is_told_so_beside_other_work() -> None:
+    """That it did alone, at half the batch: nobody else has it."""
+    cells = waiting(node(random.Random(2), [1.0] * 8), "gpu0")
+    alone = SiblingCell(name="halved", bound=Bound.POWER, rates={"gpu0": [1.0, 1.0, 1.0]})
+    assert judge([*cells, alone], MARGINS)[0].why == "it waited for the host, whose doing its rate is"
+
+
 def test_one_launch_gets_no_verdict() -> None:
     """Without repetition nobody knows by how much launches differ."""
     found = judge(node(random.Random(1), [0.5, *[1.0] * 7], launches=1), MARGINS)
