@@ -60,7 +60,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     end, reports included; None without a limit, and the latter where nobody works. eta_s: until nothing is measured any
     more, so at most what the limit leaves before the reports; None until every device has ended a launch, but of a
     burn-in. share: of the run that is over, from 0 to 1; None where nobody works on it, or its time cannot be seen from
-    here. Both as the run itself shows them, but for the first launches of a plan, which the run estimates. stop_asked_s: since when it stops because somebody asked for that;
+    here. Both as the run itself shows them, but for the first launches of a plan, which the run estimates.
+    stop_asked_s: since when it stops because somebody asked for that;
     stops_now: asked once more, it ends what runs at once. taken_out: devices that were given up, and why.
     last_failure: of those launches that have no result. reports: files that are there; unwritten: of a run that has
     ended, those that are not. outcome: of a run that has ended; where its report cannot tell, no_outcome says why.
