@@ -42,6 +42,8 @@ _BESIDE: Final = {
     Workload.REPLAY: f"{BESIDE} in training",
 }
 """Work whose rate is the GPU's own, each by itself: load that is well known would hide training that is less so."""
+_WAITED: Final = "it waited for the host, whose doing that is"
+_FEW: Final = "too few others did that more than once without waiting for the host"
 Launched = tuple[Attempt, Cell, LaunchEvidence]
 Rates = Sequence[tuple[Window, Reading]]
 """Of one GPU: each window, and what it was like in it."""
@@ -61,8 +63,8 @@ def paces(
         shifts = _shifts(mine)
         rates = {uuid: list(_rates(uuid, mine, seen, soaks, shifts)) for uuid in uuids}
         for one in _over_time(rates):
-            waited = _waited_in([launch for launch in mine if launch[0].start.device == one.gpu])
-            found[one.gpu][OVER_TIME] = _drift(one, rates[one.gpu], _begin(mine, rates[one.gpu]), waited)
+            own = [launch for launch in mine if launch[0].start.device == one.gpu]
+            found[one.gpu][OVER_TIME] = _drift(one, rates[one.gpu], _begin(mine, rates[one.gpu]), own)
         warm = [one for one in mine if _is_warm(one, soaks)]
         for workload, title in _BESIDE.items():
             for uuid, told in _beside_siblings([one for one in warm if one[1].workload is workload]).items():
@@ -157,9 +159,9 @@ def _waited_in(own: Sequence[Launched]) -> list[str]:
     return [name for name, launches in kinds.items() if _waited(launches)]
 
 
-def _aside(waited: Sequence[str]) -> str:
+def _aside(kinds: Sequence[str], why: str = _WAITED) -> str:
     """What is not said of a GPU's rates, and why."""
-    return f"; nothing is said of {', '.join(waited)}: it waited for the host, whose doing that is" if waited else ""
+    return f"; nothing is said of {', '.join(kinds)}: {why}" if kinds else ""
 
 
 # ── over time ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -179,12 +181,12 @@ def _begin(mine: Sequence[Launched], rates: Rates) -> float:
     return segment.wall + (min(window.number for window, _ in rates) * WINDOW_NS - segment.monotonic_ns) / 1e9
 
 
-def _drift(one: Drift, rates: Rates, begin: float, waited: Sequence[str]) -> Told:
-    pace = _PACES[one.verdict]
-    if waited and not rates:
+def _drift(one: Drift, rates: Rates, begin: float, own: Sequence[Launched]) -> Told:
+    pace, paced = _PACES[one.verdict], [evidence for _, _, evidence in own if evidence.rates]
+    if paced and all(evidence.launch_bound for evidence in paced):
         return Told(pace, "it waited for the host in all of its work", courses=courses.by_reference(one))
     why = _why_it_slowed(one, rates) if pace is Pace.SLOWER else None
-    return Told(pace, f"{courses.in_words(one, begin)}{_aside(waited)}", why, courses.by_reference(one))
+    return Told(pace, f"{courses.in_words(one, begin)}{_aside(_waited_in(own))}", why, courses.by_reference(one))
 
 
 def _why_it_slowed(one: Drift, rates: Rates) -> Why | None:
@@ -222,13 +224,17 @@ def _beside_siblings(warm: Sequence[Launched]) -> dict[str, Told]:
         for name, by_gpu in groups.items()
     ]
     told = siblings.judge(cells, margins.load().shares, asked=len(_BESIDE))
-    return {one.gpu: _sibling(one, groups, [cell.name for cell in cells if one.gpu in cell.waited]) for one in told}
+    return {one.gpu: _sibling(one, groups, [cell for cell in cells if one.gpu in cell.rates]) for one in told}
 
 
-def _sibling(one: Sibling, groups: Mapping[str, Mapping[str, Sequence[Launched]]], waited: Sequence[str]) -> Told:
-    """waited: kinds of work in which it waited for the host, so that nothing is said of them."""
+def _sibling(
+    one: Sibling, groups: Mapping[str, Mapping[str, Sequence[Launched]]], cells: Sequence[SiblingCell]
+) -> Told:
+    """cells: of this GPU. Those that are no part of its verdict are named."""
+    waited = [cell.name for cell in cells if one.gpu in cell.waited]
+    few = [cell.name for cell in cells if cell.name not in one.alone and one.gpu not in cell.waited]
     own = {name: by_gpu for name, by_gpu in groups.items() if name not in waited}
-    aside = _aside(waited) if one.alone else ""
+    aside = f"{_aside(waited)}{_aside(few, _FEW)}" if one.alone else ""
     words = f"{one.why}{aside}"
     if one.verdict is not siblings.Verdict.STRAGGLER:
         if not one.slow_cells:

@@ -170,21 +170,22 @@ def _by_kind(levels: Mapping[tuple[int, str], Mapping[str, float]]) -> dict[str,
 def _usually_faster(windows: Mapping[int, Mapping[str, float]]) -> dict[tuple[str, str], float]:
     """By GPU and other: by how much the other is faster in one kind of work, the median over the windows of both.
 
-    Only of those that were beside each other for most of the GPU's time: of fewer windows it would take with it what
-    the GPU has lost by then.
+    Of those that were beside it for most of its time: one that came late, or left, would take with it what the GPU had
+    lost by then. Where these are fewer than three, of the three that were there for longest, while all of them were.
     """
-    ahead: dict[tuple[str, str], array[float]] = defaultdict(lambda: array("d"))
+    ahead: dict[str, dict[str, array[float]]] = defaultdict(lambda: defaultdict(lambda: array("d")))
     spans: dict[tuple[str, str], tuple[int, int]] = {}
     for number, logs in windows.items():
         for (gpu, level), (name, other) in itertools.product(logs.items(), repeat=2):
-            ahead[gpu, name].append(other - level)
+            ahead[gpu][name].append(other - level)
             spans[gpu, name] = spans.get((gpu, name), (number, number))[0], number
-    lasted = {pair: last - first + 1 for pair, (first, last) in spans.items()}
-    return {
-        (gpu, name): median(values)
-        for (gpu, name), values in ahead.items()
-        if gpu != name and lasted[gpu, name] >= _LEAST_SPAN * lasted[gpu, gpu]
-    }
+    faster: dict[tuple[str, str], float] = {}
+    for gpu, by_name in ahead.items():
+        lasted = {name: spans[gpu, name][1] - spans[gpu, name][0] + 1 for name in by_name}
+        beside = sorted((name for name in by_name if name != gpu), key=lambda name: (-lasted[name], name))
+        lasting = sum(lasted[name] >= _LEAST_SPAN * lasted[gpu] for name in beside)
+        faster |= {(gpu, name): median(by_name[name]) for name in beside[: max(lasting, LEAST_SIBLINGS)]}
+    return faster
 
 
 def _slowing(whole: Course | None, kinds: Mapping[str, Course]) -> bool:

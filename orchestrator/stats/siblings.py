@@ -155,21 +155,31 @@ def _parts(cells: Sequence[SiblingCell], margins: Mapping[Bound, float]) -> dict
         for gpu, values in launches.items():
             if gpu in cell.waited:
                 continue
-            others = [mean for other, mean in means.items() if other != gpu]
-            fewest = min(len(rest) for other, rest in launches.items() if other != gpu)
-            reference = (1.0 if len(others) % 2 else 0.5) / fewest
-            at_work = sum(other != gpu and other not in cell.waited for other in means)
+            others, enough = _beside(gpu, cell, means)
+            reference = (1.0 if len(others) % 2 else 0.5) / min(len(launches[other]) for other in others)
             part = _Part(
                 cell=cell,
-                log_ratio=means[gpu] - median(others),
+                log_ratio=means[gpu] - median(means[other] for other in others),
                 variance=variance * (1 / len(values) + reference),
                 degrees=degrees[index],
                 launches=len(values),
                 margin=margins[cell.bound],
             )
-            if at_work >= LEAST_GPUS - 1 or part.log_ratio < math.log1p(-part.margin):
+            if enough or part.log_ratio < math.log1p(-part.margin):
                 parts.setdefault(gpu, []).append(part)
     return parts
+
+
+def _beside(gpu: str, cell: SiblingCell, means: Mapping[str, float]) -> tuple[Sequence[str], bool]:
+    """Whom a GPU is held against in a cell, and whether that can show that it is fast enough: three others at work.
+
+    Those that waited are slower than they could be: they may raise the reference, never lower it.
+    """
+    others = [other for other in means if other != gpu]
+    at_work = [other for other in others if other not in cell.waited]
+    if len(at_work) < LEAST_GPUS - 1:
+        return others, False
+    return max(others, at_work, key=lambda some: median(means[other] for other in some)), True
 
 
 def _log(cell: SiblingCell, gpu: str, rate: float) -> float:
@@ -272,6 +282,5 @@ def _why_not(gpu: str, cells: Sequence[SiblingCell]) -> str:
         return "three GPUs or fewer: only against a baseline"
     if all(gpu in cell.waited for cell in mine):
         return "it waited for the host, whose doing its rate is"
-    if any(cell.waited for cell in mine):
-        return "too few of its siblings had work that did not wait for the host"
-    return "one launch: no verdict"
+    again = [cell for cell in mine if gpu not in cell.waited and any(len(rates) > 1 for rates in cell.rates.values())]
+    return "too few of its siblings had work that did not wait for the host" if again else "one launch: no verdict"

@@ -207,6 +207,16 @@ def test_launches_that_waited_are_left_out_where_most_did_not(tmp_path: Path, mo
     assert [gpu.verdict for gpu in night] == [Verdict.PASS] * 4
 
 
+def test_work_that_all_others_waited_in_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU that is slow there may look fast beside them, and is no PASS without a word."""
+    waiting(monkeypatch, lambda cell, gpu: cell.model == "vae" and gpu > 0)
+    night = a_night(tmp_path, lambda cell, gpu, _hours: 0.85 if gpu > 0 and cell.model == "vae" else 1.0)
+    found = pace(night[0], f"{BESIDE} in training")
+    assert found.pace is Pace.STEADY
+    assert "nothing is said of replay vae" in found.text
+    assert "too few others did that more than once without waiting for the host" in found.text
+
+
 def test_who_waited_in_all_of_its_work_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No longer night would tell."""
     waiting(monkeypatch, lambda _cell, gpu: gpu == 2)

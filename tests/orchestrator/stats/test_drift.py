@@ -183,14 +183,26 @@ def test_siblings_that_are_taken_out_leave_no_step_behind() -> None:
 
 
 def test_a_loss_does_not_hide_behind_siblings_that_came_with_it() -> None:
-    """Three were there until half-time, three from then on: beside neither of them can it be told; by itself it is."""
+    """Three were there until half-time, three from then on: it is held against the first three, for as long."""
     night = node(5, (ramp(2.0), *(steady,) * 6), windows=4 * AN_HOUR)
     half = 2 * AN_HOUR
     for gpu in range(1, 7):
         night[f"gpu{gpu}"] = [one for one in night[f"gpu{gpu}"] if (one.number < half) == (gpu < 4)]
     slow = found(night)["gpu0"]
-    assert slow.relative is None
-    assert slow.verdict is Verdict.SLOWING
+    assert slow.slows_against_siblings
+    assert slow.relative is not None
+    assert slow.relative.hours == pytest.approx(2, abs=0.01)
+
+
+@pytest.mark.parametrize(("gpus", "gone"), [(4, 1), (6, 3)])
+def test_where_few_siblings_last_the_longest_ones_count(gpus: int, gone: int) -> None:
+    """As long as they are there: a step of 2.8 % by then is told."""
+    night = node(6, (step(2.8, 2), *(steady,) * (gpus - 1)), windows=NIGHT)
+    out = 0.55 * NIGHT
+    for gpu in range(1, 1 + gone):
+        night[f"gpu{gpu}"] = [one for one in night[f"gpu{gpu}"] if one.number < out]
+    told = found(night)
+    assert [gpu for gpu, one in told.items() if one.verdict is Verdict.SLOWING] == ["gpu0"]
 
 
 def test_a_slow_one_does_not_hide_behind_siblings_that_are_taken_out() -> None:

@@ -228,6 +228,14 @@ def test_siblings_that_waited_show_who_is_slow_and_not_who_is_sound() -> None:
         assert found[1].why == "it waited for the host, whose doing its rate is"
 
 
+@pytest.mark.parametrize("waited", [0.85, 0.75])
+def test_who_waits_does_not_hide_who_is_slow(waited: float) -> None:
+    """On a node of two sockets, of which one is busy: half of the GPUs wait, and one of the others is slow."""
+    rates = [0.88, 1.0, 1.0, 1.0, *[waited] * 4]
+    found = judge(waiting(node(random.Random(4), rates), "gpu4", "gpu5", "gpu6", "gpu7"), MARGINS)
+    assert [one.verdict for one in found] == [Verdict.STRAGGLER, *[Verdict.OK] * 3, *[Verdict.NONE] * 4]
+
+
 def test_three_that_did_not_wait_are_enough() -> None:
     """As many as are needed where nobody waits."""
     found = judge(waiting(node(random.Random(2), [1.0] * 8), "gpu4", "gpu5", "gpu6", "gpu7"), MARGINS)
@@ -242,8 +250,9 @@ def test_who_waited_where_there_are_siblings_is_told_so_beside_other_work() -> N
 
 
 def test_one_launch_gets_no_verdict() -> None:
-    """Without repetition nobody knows by how much launches differ."""
-    found = judge(node(random.Random(1), [0.5, *[1.0] * 7], launches=1), MARGINS)
+    """Without repetition nobody knows by how much launches differ, also where one waited for the host."""
+    once = node(random.Random(1), [0.5, *[1.0] * 7], launches=1)
+    found = [*judge(once, MARGINS), *judge(waiting(once, "gpu7"), MARGINS)[:7]]
     assert {(one.verdict, one.why) for one in found} == {(Verdict.NONE, "one launch: no verdict")}
 
 
