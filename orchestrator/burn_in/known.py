@@ -40,12 +40,14 @@ class Pace(enum.StrEnum):
 class Told:
     """What one kind of rates says, and how. why: of a GPU that is slower, what probably made it so; None: not known.
 
-    courses: how its rates went over time, by what they were held against.
+    courses: how its rates went over time, by what they were held against. aside: of which work nothing is said, and
+    why; it ends the words too.
     """
 
     pace: Pace
     words: str
     why: Why | None = None
+    aside: str = ""
     courses: Mapping[str, Course] = field(default_factory=dict)
 
 

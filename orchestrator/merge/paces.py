@@ -74,7 +74,8 @@ def paces(
 
 def not_tested(told: Mapping[str, Told]) -> dict[str, str]:
     """What the rates of one device do not say → why not."""
-    return {f"speed {kind}": one.words for kind, one in told.items() if one.pace is Pace.UNTOLD}
+    said = {kind: one.words if one.pace is Pace.UNTOLD else one.aside for kind, one in told.items()}
+    return {f"speed {kind}": words for kind, words in said.items() if words}
 
 
 # ── what is left out ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -161,7 +162,11 @@ def _waited_in(own: Sequence[Launched]) -> list[str]:
 
 def _aside(kinds: Sequence[str], why: str = _WAITED) -> str:
     """What is not said of a GPU's rates, and why."""
-    return f"; nothing is said of {', '.join(kinds)}: {why}" if kinds else ""
+    return f"nothing is said of {', '.join(kinds)}: {why}" if kinds else ""
+
+
+def _joined(*parts: str) -> str:
+    return "; ".join(part for part in parts if part)
 
 
 # ── over time ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -186,7 +191,9 @@ def _drift(one: Drift, rates: Rates, begin: float, own: Sequence[Launched]) -> T
     if paced and all(evidence.launch_bound for evidence in paced):
         return Told(pace, "it waited for the host in all of its work", courses=courses.by_reference(one))
     why = _why_it_slowed(one, rates) if pace is Pace.SLOWER else None
-    return Told(pace, f"{courses.in_words(one, begin)}{_aside(_waited_in(own))}", why, courses.by_reference(one))
+    aside = _aside(_waited_in(own))
+    words = _joined(courses.in_words(one, begin), aside)
+    return Told(pace, words, why, aside=aside, courses=courses.by_reference(one))
 
 
 def _why_it_slowed(one: Drift, rates: Rates) -> Why | None:
@@ -233,15 +240,15 @@ def _sibling(
     """cells: of this GPU. Those that are no part of its verdict are named."""
     waited = [cell.name for cell in cells if one.gpu in cell.waited]
     few = [cell.name for cell in cells if cell.name not in one.alone and one.gpu not in cell.waited]
-    own = {name: by_gpu for name, by_gpu in groups.items() if name not in waited}
-    aside = f"{_aside(waited)}{_aside(few, _FEW)}" if one.alone else ""
-    words = f"{one.why}{aside}"
+    own, words = {name: by_gpu for name, by_gpu in groups.items() if name not in waited}, one.why
+    aside = _joined(_aside(waited), _aside(few, _FEW)) if one.alone else ""
     if one.verdict is not siblings.Verdict.STRAGGLER:
         if not one.slow_cells:
-            return Told(Pace.STEADY if one.verdict is siblings.Verdict.OK else Pace.UNTOLD, words)
+            pace = Pace.STEADY if one.verdict is siblings.Verdict.OK else Pace.UNTOLD
+            return Told(pace, _joined(one.why, aside), aside=aside)
         slow = (f"{name} at {effect.ratio:.1%} of theirs" for name, effect in one.slow_cells.items())
-        words = f"slower by more than the margin in {', '.join(slow)}{aside}"
-    return Told(Pace.SLOWER, words, _why_it_is_slow(one, own))
+        words = f"slower by more than the margin in {', '.join(slow)}"
+    return Told(Pace.SLOWER, _joined(words, aside), _why_it_is_slow(one, own), aside)
 
 
 def _why_it_is_slow(one: Sibling, groups: Mapping[str, Mapping[str, Sequence[Launched]]]) -> Why | None:

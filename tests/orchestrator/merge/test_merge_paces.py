@@ -215,6 +215,7 @@ def test_work_that_all_others_waited_in_is_named(tmp_path: Path, monkeypatch: py
     assert found.pace is Pace.STEADY
     assert "nothing is said of replay vae" in found.text
     assert "too few others did that more than once without waiting for the host" in found.text
+    assert night[0].not_tested[f"speed {BESIDE} in training"].startswith("nothing is said of replay vae")
 
 
 def test_who_waited_in_all_of_its_work_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,7 +231,8 @@ def test_a_host_that_is_busier_in_the_evening_is_no_finding(tmp_path: Path, monk
     waiting(monkeypatch, lambda cell, _: cell.model == "vae")
     night = a_night(tmp_path, lambda cell, _gpu, hours: 0.85 if cell.model == "vae" and hours > 0.55 else 1.0)
     assert [gpu.verdict for gpu in night] == [Verdict.PASS] * 4
-    assert "nothing is said of replay vae" in pace(night[0], OVER_TIME).text
+    assert "; nothing is said of replay vae" in pace(night[0], OVER_TIME).text
+    assert night[0].not_tested[f"speed {OVER_TIME}"].startswith("nothing is said of replay vae")
 
 
 def test_speed_that_nothing_was_held_against_is_named_as_not_tested(tmp_path: Path) -> None:
