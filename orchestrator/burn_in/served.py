@@ -113,9 +113,14 @@ def idle(work: Iterable[Span], explained: Iterable[Span]) -> Iterator[tuple[int,
     """
     known = joined(explained)
     for begin, end in between(joined(work)):
-        told_ns = sum(max(min(end, late) - max(begin, early), 0) for early, late in known)
-        if (untold_s := (end - begin - told_ns) / 1e9) > LONG_S:
+        if (untold_s := (end - begin - overlap_ns((begin, end), known)) / 1e9) > LONG_S:
             yield begin, untold_s
+
+
+def overlap_ns(span: Span, others: Iterable[Span]) -> int:
+    """Nanoseconds of a span that lie in others, none of which is over another."""
+    begin, end = span
+    return sum(max(min(end, late) - max(begin, early), 0) for early, late in others)
 
 
 def joined(spans: Iterable[Span]) -> Sequence[Span]:

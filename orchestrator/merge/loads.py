@@ -13,6 +13,7 @@ from orchestrator.disk.archive import Archive, Attempt
 from orchestrator.disk.evidence import Evidence, LaunchEvidence
 from orchestrator.disk.records import Segment
 from orchestrator.merge import lost_launches
+from orchestrator.merge.halts import halts
 from orchestrator.merge.lost_launches import Lost
 from orchestrator.merge.times import iso
 from orchestrator.merge.waits import over_ns
@@ -126,14 +127,6 @@ def _unfinished_s(archive: Archive, device: Device) -> float:
     done = {attempt.start.cell for attempt in archive.attempts if attempt.promised}
     stopped = lost_launches.cut_off(archive, lost_launches.lost(archive, asked), device)
     return max((one.lasted_ms / 1000 for one in stopped if one.lasted_ms and one.start.cell not in done), default=0.0)
-
-
-def halts(archive: Archive) -> Mapping[Segment, tuple[Span, ...]]:
-    """When the orchestrator stood still, in each segment of a run."""
-    return {
-        segment: tuple((one.at_ns - round(one.seconds * 1e9), one.at_ns) for one in stood_still)
-        for segment, stood_still in zip(archive.segments, archive.stood_still, strict=True)
-    }
 
 
 def work(

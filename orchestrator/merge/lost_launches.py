@@ -18,11 +18,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from orchestrator.burn_in import served
 from orchestrator.burn_in.known import named
-from orchestrator.burn_in.served import AT_WORK
+from orchestrator.burn_in.served import AT_WORK, Span
 from orchestrator.configuration.resolved import BurnIn
 from orchestrator.deciding.policy import BEFORE_DEVICE
 from orchestrator.disk.archive import Archive, Attempt
+from orchestrator.merge.halts import halts
 from orchestrator.merge.times import iso
 from protocol.cell import Cell, Device
 from protocol.failure import Category, Failure, Phase
@@ -61,14 +63,14 @@ def lost(archive: Archive, asked: BurnIn, damaged: Mapping[int, str] = _NONE) ->
     """
     cells = {cell.id: cell for cell in archive.stored.plan.cells}
     kinds = {device.uuid: device.kind for device in archive.stored.devices}
-    longest_s = _longest_s(archive.attempts, cells)
+    longest_s, halted = _longest_s(archive.attempts, cells), halts(archive)
     found = []
     for attempt in archive.attempts:
         cell, failure = cells[attempt.start.cell], attempt.failure
         if failure is not None and failure.category in _WITH_THE_RUN:
             planned_s = HUNG_CELLS * asked.cell_s[kinds[cell.devices[0]]] + HUNG_S
-            still_s = _stood_still_s(attempt, archive)
-            failure = _hung(attempt, still_s, max(planned_s, _AS_OTHERS * longest_s[named(cell)]))
+            most_s = max(planned_s, _AS_OTHERS * longest_s[named(cell)])
+            failure = _hung(attempt, halted[attempt.segment], most_s)
         if attempt.start.launch in damaged:
             words = damaged[attempt.start.launch]
             failure = Failure(category=Category.RESULT_LOST, message=words, phase=Phase.FINISH)
@@ -148,17 +150,16 @@ def _longest_s(attempts: Sequence[Attempt], cells: Mapping[str, Cell]) -> Mappin
     return found
 
 
-def _stood_still_s(attempt: Attempt, archive: Archive) -> float:
-    """For how long the orchestrator did not go on during a launch: its machine was paused, and no deadline went on."""
-    begin_ns, end_ns = attempt.start.at_ns, attempt.start.at_ns + (attempt.lasted_ms or 0.0) * 1e6
-    stood = archive.stood_still[archive.segments.index(attempt.segment)]
-    return sum(max(min(one.at_ns, end_ns) - max(one.at_ns - one.seconds * 1e9, begin_ns), 0.0) / 1e9 for one in stood)
+def _hung(attempt: Attempt, halted: Sequence[Span], most_s: float) -> Failure | None:
+    """What a launch that was ended with the run is, had it been at work for longer than that; None had it not.
 
-
-def _hung(attempt: Attempt, still_s: float, most_s: float) -> Failure | None:
-    """What a launch that was ended with the run is, had it been at work for longer than that; None had it not."""
-    if attempt.failure is None or attempt.lasted_ms is None or attempt.lasted_ms / 1000 - still_s <= most_s:
+    halted: when the orchestrator stood still in its segment.
+    """
+    if attempt.failure is None or attempt.lasted_ms is None:
         return None
-    at_work_s = attempt.lasted_ms / 1000 - still_s
+    begin_ns, lasted_ns = attempt.start.at_ns, round(attempt.lasted_ms * 1e6)
+    at_work_s = (lasted_ns - served.overlap_ns((begin_ns, begin_ns + lasted_ns), halted)) / 1e9
+    if at_work_s <= most_s:
+        return None
     words = f"still at work after {at_work_s:.0f} s, when the run ended it; {most_s:.0f} s are enough"
     return Failure(category=Category.DEADLINE, message=words, phase=attempt.failure.phase)

@@ -240,12 +240,13 @@ def _sibling(
     """cells: of this GPU. Those that are no part of its verdict are named."""
     waited = [cell.name for cell in cells if one.gpu in cell.waited]
     few = [cell.name for cell in cells if cell.name not in one.alone and one.gpu not in cell.waited]
-    own, words = {name: by_gpu for name, by_gpu in groups.items() if name not in waited}, one.why
+    own = {name: by_gpu for name, by_gpu in groups.items() if name not in waited}
     aside = _joined(_aside(waited), _aside(few, _FEW)) if one.alone else ""
+    words = one.why
     if one.verdict is not siblings.Verdict.STRAGGLER:
         if not one.slow_cells:
             pace = Pace.STEADY if one.verdict is siblings.Verdict.OK else Pace.UNTOLD
-            return Told(pace, _joined(one.why, aside), aside=aside)
+            return Told(pace, _joined(words, aside), aside=aside)
         slow = (f"{name} at {effect.ratio:.1%} of theirs" for name, effect in one.slow_cells.items())
         words = f"slower by more than the margin in {', '.join(slow)}"
     return Told(Pace.SLOWER, _joined(words, aside), _why_it_is_slow(one, own), aside)
