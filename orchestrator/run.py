@@ -75,8 +75,8 @@ def execute(
         signals.spare(math.inf)
         changed = _settings(stored)
         _take_over(stored, paths, journal, driver, changed)
-        before = archive.load(paths, stored)
-        for words in (*(settings.words(*one) for one in changed), *other_stack.warnings(before, driver)):
+        elsewhere = _begun_elsewhere(stored, paths, journal, driver)
+        for words in (*(settings.words(*one) for one in changed), *elsewhere):
             display.tell(Notice(level="warning", message=words))
         try:
             _work(stored, paths, journal, signals, display, gone=gone)
@@ -89,6 +89,12 @@ def execute(
             )
             raise
         return reporting.write(stored, paths)
+
+
+def _begun_elsewhere(stored: StoredRun, paths: RunPaths, journal: Journal, driver: str | None) -> Iterator[str]:
+    """What to say where the run was begun with other software; nothing of one that begins now."""
+    if journal.recovered:
+        yield from other_stack.warnings(archive.assemble(stored, paths, journal.recovered), driver)
 
 
 def left_to_do(stored: StoredRun, paths: RunPaths) -> tuple[int, int]:
