@@ -76,8 +76,9 @@ class Announcer:
         stops_s: float | None,
         note: str,
     ) -> None:
-        """Where the run stands. limited: how it stands in its time, None where that has no limit. stops_s, note: as in
-        progress.snapshot.
+        """Where the run stands.
+
+        limited: how it stands in its time, None where that has no limit. stops_s, note: as in progress.snapshot.
         """
         now = time.monotonic()
         if now >= self._counted + COUNT_EVERY_S or not live:

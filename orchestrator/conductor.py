@@ -213,8 +213,10 @@ class Conductor:
                 self._keep_to_the_budget()
 
     def show(self, note: str, over_by: float = math.inf) -> None:
-        """Let the display show where the run stands. note: for devices that have nothing to do yet. over_by: from when
-        on nothing is waited for, on the monotonic clock.
+        """Let the display show where the run stands.
+
+        note: for devices that have nothing to do yet. over_by: from when on nothing is waited for, on the monotonic
+        clock.
         """
         now = time.monotonic()
         limited = None if self._budget is None else self._budget.time(now)

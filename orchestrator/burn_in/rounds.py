@@ -21,8 +21,10 @@ _WHOLE_ROUNDS: Final = 10
 
 
 class Rounds(NamedTuple):
-    """Of one device. launches_s: those of the first round, in their order. round_s: all of them, in seconds. possible:
-    rounds that there is time for, as estimated.
+    """Of one device.
+
+    launches_s: those of the first round, in their order. round_s: all of them, in seconds. possible: rounds that there
+    is time for, as estimated.
     """
 
     launches_s: tuple[float, ...]

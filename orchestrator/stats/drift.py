@@ -150,9 +150,9 @@ def _logs(rates: Mapping[str, Sequence[Window]]) -> tuple[dict[str, list[Window]
     raw: dict[str, list[Window]] = {gpu: [] for gpu in rates}
     relative: dict[str, list[Window]] = {gpu: [] for gpu in rates}
     for (number, key), logs in levels.items():
+        usual = faster[key]
         for gpu, level in logs.items():
             raw[gpu].append(Window(number, key, level))
-            usual = faster[key]
             others = [other - usual[gpu, name] for name, other in logs.items() if (gpu, name) in usual]
             if len(others) >= LEAST_SIBLINGS:
                 relative[gpu].append(Window(number, key, level - median(others)))

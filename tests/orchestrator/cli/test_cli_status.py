@@ -76,7 +76,8 @@ def test_a_limit_bounds_what_is_left(tmp_path: Path) -> None:
     assert status.eta_s == pytest.approx(status.limit_left_s - CLOSING_S), "and then the reports are written"
     assert status.share == pytest.approx(after_s / 54, abs=0.05)
     told = (
-        "ends within 60 s, reports included; 0:50 of that left\n.* 1 of 399 .*; [0-9]% of the time .*; about 0:40 left"
+        "ends within 60 s, reports included; 0:50 of that left\n"
+        ".* 1 of 399 .* 0 failed; [0-9]% of the time is over; about 0:40 left"
     )
     assert re.search(told, describe(msgspec.structs.replace(status, limit_left_s=50.0, eta_s=40.0)))
     assert (look(run).limit_s, look(run).limit_left_s, look(run).eta_s) == (60, None, None)
