@@ -261,6 +261,7 @@ def _side(folder: Path, *, slow: float, seed: int, driver: str, gpt2: float) -> 
     chance = random.Random(seed)
     of_model = {"gpt2": gpt2}
     _launches(fake, lambda cell, *_: 10 * slow * of_model.get(cell.model, 1) * (1 + chance.gauss(0, 0.003)))
+    fake.samples()
     return fake
 
 
@@ -308,7 +309,7 @@ def burn_in_gpus(folder: Path) -> Path:
     work = next(cell.workload for cell in night.stored.plan.cells if cell.workload is Workload.SOAK)
     bad = next(cell for cell in night.stored.plan.cells if cell.workload is work)
     wrong: Verification = msgspec.structs.replace(sound(bad), mismatches=1, kept=(mismatch(),))
-    night.work(rate=lambda gpu, hours: 1 - 0.6 * hours if gpu == 1 else 1.0, verified={(2, work, 1): wrong})
+    night.work(rate=lambda gpu, hours: 0.85 - hours if gpu == 1 else 1.0, verified={(2, work, 0): wrong})
     for number in range(4):
         night.climate(number, temperature=lambda hours, number=number: 60 + (90 * hours if number == 1 else 0))
     night.well()

@@ -5,6 +5,7 @@ outputs/<case>/<file>         what `report`, `status`, `explain` or `compare` ma
 """
 
 import os
+import re
 import tempfile
 import time
 from collections.abc import Iterator
@@ -37,6 +38,7 @@ COMPARISONS: Final[dict[str, tuple[str, ...]]] = {
 }
 """Arguments of `compare`."""
 COMPARED: Final = ("txt", "json", "md", "html")
+_LONG_FLOAT: Final = re.compile(r"\d+\.\d{10,}(?:e[+-]?\d+)?")
 
 
 def runs() -> list[str]:
@@ -53,7 +55,12 @@ def render(case: str) -> dict[str, str]:
     """File name → text of everything that is made of a case."""
     with tempfile.TemporaryDirectory() as folder, _neutral_environment():
         made = _compare(COMPARISONS[case], Path(folder)) if case in COMPARISONS else _report(case, Path(folder))
-    return dict(sorted(made.items()))
+    return {name: _LONG_FLOAT.sub(_rounded, text) for name, text in sorted(made.items())}
+
+
+def _rounded(found: re.Match[str]) -> str:
+    """Twelve digits of a number: the others depend on the processor and the libraries of mathematics."""
+    return f"{float(found[0]):.12g}"
 
 
 def call(*words: str) -> Result:

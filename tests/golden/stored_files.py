@@ -40,8 +40,8 @@ def rewrite(source: Path, target: Path, change: Change) -> None:
     _write_json(new.plan, change("plan.json", json.loads(old.plan.read_bytes())))
     hashes = dict(_results(old, new, change))
     for path in old.of_processes("mismatches"):
-        lines = path.read_text(encoding="utf-8").splitlines()
-        _place(path, old, new).write_text("".join(f"{json.dumps(_of_line(line, change))}\n" for line in lines))
+        lines = path.read_text(encoding="utf-8").split("\n")
+        _place(path, old, new).write_text("\n".join(_of_line(line, change) for line in lines))
     if old.held_against.exists():
         shutil.copy(old.held_against, new.held_against)
     for path in sorted(old.telemetry.glob("*")):
@@ -74,8 +74,8 @@ def _place(path: Path, old: RunPaths, new: RunPaths) -> Path:
     return place
 
 
-def _of_line(line: str, change: Change) -> dict[str, Any]:
-    return change("mismatches", json.loads(line))
+def _of_line(line: str, change: Change) -> str:
+    return json.dumps(change("mismatches", json.loads(line))) if line else ""
 
 
 def _plan_hash(paths: RunPaths) -> str:
