@@ -37,6 +37,8 @@ COMPARISONS: Final[dict[str, tuple[str, ...]]] = {
     "compare": ("before", "after"),
     "compare-several": ("before", "after", "degraded"),
     "compare-cpu": ("plain", "triage"),
+    "compare-gpus": ("siblings", "after", "--fail-on", "not-comparable"),
+    "compare-missing": ("siblings", "eventful", "--fail-on", "slower,faster,not-comparable", "--threshold", "7"),
 }
 """Arguments of `compare`."""
 COMPARED: Final = ("txt", "json", "md", "html")
@@ -121,6 +123,8 @@ def _compare(compared: tuple[str, ...], folder: Path) -> dict[str, str]:
         place, format_ = str(folder / f"compare.{kind}"), "text" if kind == "txt" else kind
         done = call("compare", *compared, "-o", place, "--format", format_, "--junit", str(folder / "junit.xml"))
         told.append(f"{kind}: exit code {done.exit_code}\n{done.stderr}")
+    done = call("make-baseline", compared[0], "-o", str(folder / "baseline.json"))
+    told.append(f"make-baseline: exit code {done.exit_code}\n{done.stderr}")
     made = _files(folder)
     made["compare.html.txt"] = page_text(made.pop("compare.html", ""))
     made["exit.txt"] = "".join(told)
