@@ -47,7 +47,7 @@ HISTORY_COMMANDS: Final = {
     "list.txt": "",
     "list-failed.txt": "--verdict FAIL",
     "show-siblings.txt": "show 20240115-103000-00000a",
-    "show-burn-in.txt": "show 20240115-103000-abcd",
+    "show-burn-in.txt": "show 20240115-103000-000011",
     "show.json": "show 20240115-103000-00000c --json",
     "trend.txt": "trend resnet50",
     "trend.json": "trend resnet50 --json",
