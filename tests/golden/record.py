@@ -30,14 +30,14 @@ from protocol.cell import AUTO, Cell, Mode, Workload
 from protocol.failure import Category, Phase
 from protocol.messages import Deadlines
 from protocol.result import SteadyState
-from protocol.verification import Verification
+from protocol.verification import Seen, Verification
 from tests.fakes import faults, gangs
 from tests.fakes.commands import python
 from tests.fakes.findings import mismatch
 from tests.fakes.health import WELL
 from tests.fakes.nights import Night, sound
 from tests.fakes.node import ROOT, Node
-from tests.fakes.runs import BOOT, FakeRun, gpus, shipped
+from tests.fakes.runs import BOOT, FakeRun, cpus, gpus, shipped
 from tests.golden.neutral import neutralise
 from tests.golden.rendering import INPUTS
 
@@ -363,6 +363,32 @@ def burn_in_gpus(folder: Path) -> Path:
     return night.paths.folder
 
 
+def burn_in_lost_time(folder: Path) -> Path:
+    """A burn-in of two CPU devices that did not work as long as it should: slow starts, a worker that was suspended,
+    launches that failed, a pause between two sessions, wrong bits of a launch without a result.
+    """
+    night = Night(folder / "runs" / "run", cpus(2), "10m", start_s=7)
+    night.work(last=12)
+    cells = {cell.id: cell for cell in night.stored.plan.cells}
+    alone = [(cells[name], number) for name, number in night.stored.plan.order["cpu:0"] if "peers" not in name]
+    cell, number = alone[14]
+    hung = {"forward_ms": 100.0, "blocks": 3, "iterations": 10, "stood_still_s": 45.0}
+    night.measured(cell, number=number, verification=sound(cell), **hung)
+    for cell, number in alone[15:18]:
+        night.failed(cell, Category.CRASHED, number=number, lasted_s=20.0, signal=11)
+    night.segment(boot_id=BOOT.replace("1", "2"), now_ns=10**11)
+    night.work(first=24, last=28)
+    cell, number = alone[30]
+    night.interrupted(cell, number=number)
+    night.finish(interrupted=True, reason="stopped on request")
+    launch = night.archive().attempts[-1].start
+    seen = Seen(at=0, mismatch=mismatch())
+    place = night.paths.launch(launch.cell, launch.attempt).mismatches
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_bytes(b"\n" + msgspec.json.encode(seen) + b"\n")
+    return night.paths.folder
+
+
 RECORDED: Final[tuple[Callable[[Path], Path], ...]] = (
     plain,
     failures,
@@ -383,6 +409,7 @@ RECORDED: Final[tuple[Callable[[Path], Path], ...]] = (
     burn_in_interrupted,
     burn_in_gpus,
     eventful,
+    burn_in_lost_time,
 )
 """The number of each decides the id of its run: append."""
 
