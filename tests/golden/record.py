@@ -19,22 +19,25 @@ import msgspec
 
 from orchestrator.compare import against
 from orchestrator.compare.against import Against
+from orchestrator.compare.limited import Figure
 from orchestrator.compare.side import of_report
 from orchestrator.compare.thresholds import Threshold
+from orchestrator.disk.records import Beside, ClockSet, Foreign, Skipped, StoodStill, StopAsked
 from orchestrator.health.records import LOOK_NS, NodeVitals, Vitals, Watch, XidSeen
 from orchestrator.sampling.frames import FrameFile
 from protocol import codec
 from protocol.cell import AUTO, Cell, Mode, Workload
 from protocol.failure import Category, Phase
 from protocol.messages import Deadlines
-from protocol.verification import Verification
+from protocol.result import SteadyState
+from protocol.verification import Seen, Verification
 from tests.fakes import faults, gangs
 from tests.fakes.commands import python
 from tests.fakes.findings import mismatch
 from tests.fakes.health import WELL
 from tests.fakes.nights import Night, sound
 from tests.fakes.node import ROOT, Node
-from tests.fakes.runs import FakeRun, gpus, shipped
+from tests.fakes.runs import BOOT, FakeRun, cpus, gpus, shipped
 from tests.golden.neutral import neutralise
 from tests.golden.rendering import INPUTS
 
@@ -220,6 +223,13 @@ def _launches(fake: FakeRun, forward_ms: Callable[[Cell, int, int], float]) -> N
             )
 
 
+LIMITED: Final = (
+    *("speed_of_siblings_percent", "speed_of_solo_percent", "latency_ms", "forward_time_ms", "peak_memory_gb"),
+    *("gpu_utilization_percent", "power_draw_w", "temperature_max_c", "energy_per_sample_j"),
+)
+"""Figures with a limit."""
+
+
 def siblings(folder: Path) -> Path:
     """Four GPUs, alone and together: one is slower than the others, hot and slowed down; one has a failed row."""
     models = {"models": shipped("resnet50"), "probes": shipped("hbm"), "modes": (Mode.LOADED, Mode.SOLO)}
@@ -245,6 +255,8 @@ def siblings(folder: Path) -> Path:
     file.close()
     fake.taken_out("Xid 64: the row could not be remapped", 1)
     fake.finish()
+    limits = [Threshold(name=one, figure=Figure(one), phase=Workload.INFERENCE, at_least=95.0) for one in LIMITED]
+    against.store(Against(thresholds=tuple(limits)), fake.paths)
     return fake.paths.folder
 
 
@@ -303,6 +315,39 @@ def damaged(folder: Path) -> Path:
     return fake.paths.folder
 
 
+def eventful(folder: Path) -> Path:
+    """Everything that happens around launches: two sessions with other drivers, boots and settings, a pause, a set
+    clock, other processes on a GPU, a launch that is repeated, a model that is skipped, a GPU that is lost.
+    """
+    models = shipped("resnet50", "lstm", "gpt2")
+    fake = FakeRun(folder / "runs" / "run", devices=gpus(2), models=models, batch_sizes=(8,), launches=2)
+    journal = fake._journal  # records that no method of the fake writes
+    first, second = (device.uuid for device in fake.stored.devices)
+    launch = fake.measured(fake.cell(batch_size=8), **LITTLE)
+    journal.append(Foreign(device=first, at_ns=fake.now_ns, by="PID 4712 (python, 2.0 GiB)"))
+    journal.append(Beside(launch=launch, at_ns=fake.now_ns, by="PID 4712 (python, 2.0 GiB)"))
+    fake.failed(fake.cell("lstm", batch_size=8), Category.KILLED, message="killed by SIGKILL", signal=9)
+    fake.measured(fake.cell("lstm", batch_size=8), **LITTLE)
+    fake.failed(fake.cell("lstm", batch_size=8, device=1), Category.DEADLINE, message="took longer than 20 s")
+    journal.append(Foreign(device=first, at_ns=fake.now_ns, by=""))
+    journal.append(StoodStill(at_ns=fake.now_ns, seconds=12.5))
+    journal.append(ClockSet(at_ns=fake.now_ns, wall=1_705_314_700.0, by_s=3600.0))
+    fake.interrupted(fake.cell(batch_size=8, device=1))
+    journal.append(StopAsked(at_ns=fake.now_ns))
+    settings = (("CUDA_LAUNCH_BLOCKING", "1"),)
+    fake.segment(boot_id=BOOT.replace("1", "2"), now_ns=10**11, driver_version="570.86", settings=settings)
+    fake.measured(fake.cell(batch_size=8), number=1, forward_ms=11.0, steady_state=SteadyState.NONE, **LITTLE)
+    for device in range(2):
+        fake.failed(fake.cell("gpt2", batch_size=8, device=device), Category.IMPORT_ERROR, phase=Phase.IMPORT)
+    journal.append(Skipped(model="gpt2", at_ns=fake.now_ns, reason="import error"))
+    fake.measured(fake.cell(batch_size=8, device=1), **LITTLE)
+    fake.failed(fake.cell(batch_size=8, device=1), Category.DEVICE_LOST, number=1, message="Xid 79", device=second)
+    fake.taken_out("Xid 79: GPU has fallen off the bus", 1)
+    fake.dropped(fake.cell("lstm", batch_size=8), "no time was left", number=1)
+    fake.finish()
+    return fake.paths.folder
+
+
 def burn_in_gpus(folder: Path) -> Path:
     """A burn-in of four GPUs: wrong bits in one, one that gets slower and hotter, one that is ended for its heat."""
     night = Night(folder / "runs" / "run", gpus(4), "10m")
@@ -315,6 +360,32 @@ def burn_in_gpus(folder: Path) -> Path:
     night.well()
     night.too_hot(3, "92 °C for 10 s, and its limit is 90 °C")
     night.finish()
+    return night.paths.folder
+
+
+def burn_in_lost_time(folder: Path) -> Path:
+    """A burn-in of two CPU devices that did not work as long as it should: slow starts, a worker that was suspended,
+    launches that failed, a pause between two sessions, wrong bits of a launch without a result.
+    """
+    night = Night(folder / "runs" / "run", cpus(2), "10m", start_s=7)
+    night.work(last=12)
+    cells = {cell.id: cell for cell in night.stored.plan.cells}
+    alone = [(cells[name], number) for name, number in night.stored.plan.order["cpu:0"] if "peers" not in name]
+    cell, number = alone[14]
+    hung = {"forward_ms": 100.0, "blocks": 3, "iterations": 10, "stood_still_s": 45.0}
+    night.measured(cell, number=number, verification=sound(cell), **hung)
+    for cell, number in alone[15:18]:
+        night.failed(cell, Category.CRASHED, number=number, lasted_s=20.0, signal=11)
+    night.segment(boot_id=BOOT.replace("1", "2"), now_ns=10**11)
+    night.work(first=24, last=28)
+    cell, number = alone[30]
+    night.interrupted(cell, number=number)
+    night.finish(interrupted=True, reason="stopped on request")
+    launch = night.archive().attempts[-1].start
+    seen = Seen(at=0, mismatch=mismatch())
+    place = night.paths.launch(launch.cell, launch.attempt).mismatches
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_bytes(b"\n" + msgspec.json.encode(seen) + b"\n")
     return night.paths.folder
 
 
@@ -337,6 +408,8 @@ RECORDED: Final[tuple[Callable[[Path], Path], ...]] = (
     burn_in_flip,
     burn_in_interrupted,
     burn_in_gpus,
+    eventful,
+    burn_in_lost_time,
 )
 """The number of each decides the id of its run: append."""
 
