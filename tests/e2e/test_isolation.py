@@ -13,7 +13,7 @@ from tests.fakes.commands import python
 
 def environment(folder: Path, isolation: Isolation) -> Environment:
     """What a worker says about its process after a real training, which computes whatever inference does."""
-    options = "run --gpu-ids cpu:0 -m lstm -b 1 -p fp32 -i 2 -w 1 --phases training -f json"
+    options = "run --gpu-ids cpu:0 -m lstm -b 1 -p fp32 -i 2 -w 1 --seq-len 8 --phases training -f json"
     places = ("--isolation", isolation, "--runs-folder", str(folder / isolation))
     done = python("-m", "orchestrator", *options.split(), *places, cwd=folder)
     assert done.returncode == 0, done.stderr
