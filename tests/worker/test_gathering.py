@@ -26,7 +26,7 @@ def folder() -> Iterator[Path]:
 
 
 def steps_begun(folder: Path) -> tuple[int, ...]:
-    """The steps that each rank has steps_begun, as the orchestrator reads them."""
+    """The steps that each rank has begun, as the orchestrator reads them."""
     return struct.unpack(f"={SIZE}q", (folder / "steps").read_bytes())
 
 

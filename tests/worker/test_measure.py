@@ -165,7 +165,6 @@ def test_first_and_second_iteration_stand_apart() -> None:
     work = Work({"forward": step})
     facts, iteration_ms = measure.warm_up(work, HostClock(), QUICK, Listener().stage)
     assert facts.first_iteration_ms >= 20.0 > iteration_ms
-    assert facts.second_iteration_ms is not None
     assert facts.second_iteration_ms >= 0.1
 
 

@@ -1,5 +1,6 @@
 """Warm-up ends when times are steady, and not before: simulated series, each with its seed."""
 
+import math
 import random
 from collections.abc import Iterator
 
@@ -7,8 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.fakes.simulation import Series, autocorrelated, white
+from tests.fakes.simulation import Series, white
 from worker.steady import WINDOW, is_steady, theil_sen_slope
+
+
+def autocorrelated(deviation: float, correlation: float) -> Series:
+    """Noise that resembles its neighbour, from the level on."""
+
+    def generate(source: random.Random) -> Iterator[float]:
+        state = 0.0
+        while True:
+            state = correlation * state + source.gauss(0, deviation * math.sqrt(1 - correlation**2))
+            yield 10 * (1 + state)
+
+    return generate
 
 
 def ramp(each: float, deviation: float = 0.001) -> Series:

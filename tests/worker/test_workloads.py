@@ -62,7 +62,6 @@ def test_training(tmp_path: Path, model: ModelSpec, precision: Precision) -> Non
     result = run_here(assignment(model, Workload.TRAINING, tmp_path, precision=precision))
     check(result, Workload.TRAINING)
     assert result.memory.model_bytes / result.parameters == pytest.approx(4, rel=0.05)
-    assert result.loss is not None
     assert result.loss > 0
 
 
