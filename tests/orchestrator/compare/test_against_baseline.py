@@ -255,8 +255,7 @@ def test_nothing_has_no_sign(tmp_path: Path) -> None:
     for name, forward_ms in (("run", 10.001), ("base", 10.0)):
         run = FakeRun(tmp_path / name, batch_sizes=(1,))
         run.measured(run.cell(batch_size=1), forward_ms=forward_ms)
-        run.finish()
-        made.append(run.report())
+        made.append(run.ended())
     report = against.hold(made[0], Against(baseline=against.side.of_report(made[1], "base")))
     assert report.baseline_comparison is not None
     assert -0.05 < report.baseline_comparison.improvement_percent["overall"] < 0

@@ -207,8 +207,7 @@ def test_costs_and_limits_of_both_modes_are_told_apart(tmp_path: Path) -> None:
     """Solo and loaded, on each device, in text, Markdown and on the page; a CPU device is called one."""
     run = FakeRun(tmp_path, devices=cpus(2), batch_sizes=(1,), modes=(Mode.LOADED, Mode.SOLO))
     run.everything()
-    run.finish()
-    report = against.hold(run.report(), Against(thresholds=(FAST,), price_per_hour=2.5))
+    report = against.hold(run.ended(), Against(thresholds=(FAST,), price_per_hour=2.5))
     names = {f"cpu:{at} resnet50 inference fp32 b1 {mode}" for at in (0, 1) for mode in Mode}
     for text in (to_text(report), to_markdown(report).replace("\\", "")):
         rows = [line.strip(" |").split("|") for line in text.splitlines() if line.strip().startswith("|")]
@@ -309,8 +308,7 @@ def test_what_the_run_says_of_itself_stays(tmp_path: Path, threshold: Threshold,
     run.measured(run.cell(batch_size=1))
     run.failed(run.cell(batch_size=8), Category.OUT_OF_MEMORY)
     run.measured(run.cell(batch_size=8), batch_size=4)
-    run.finish()
-    report = run.report()
+    report = run.ended()
     own = (*report.verdict.reasons, "GPU 3 is a STRAGGLER: 89.9% of its siblings")
     judged = msgspec.structs.replace(report, verdict=msgspec.structs.replace(report.verdict, reasons=own))
     found = against.hold(judged, Against(thresholds=(threshold,))).verdict

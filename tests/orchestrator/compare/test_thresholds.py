@@ -39,8 +39,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
             run.measured(cell, forward_ms=10.0 * slow, blocks=20)
     run.samples(0)
     run.samples(1)
-    run.finish()
-    return run.report()
+    return run.ended()
 
 
 def limit(figure: Figure, phase: Workload = Workload.INFERENCE, **more: object) -> Threshold:
@@ -60,8 +59,7 @@ def test_throughput_scales_over_the_node_or_the_limit_is_missed(tmp_path: Path) 
     for cell in run.stored.plan.cells:
         crowded = cell.mode is Mode.LOADED and cell.devices[0] == run.stored.devices[1].uuid
         run.measured(cell, forward_ms=12.5 if crowded else 10.0)
-    run.finish()
-    found = judged(run.report(), limit(Figure.OF_SOLO, at_least=90))
+    found = judged(run.ended(), limit(Figure.OF_SOLO, at_least=90))
     assert [(one.gpu_id, one.status) for one in found] == [(0, Met.MET), (1, Met.MISSED)]
     assert [one.actual for one in found] == [pytest.approx(100), pytest.approx(80)]
 
@@ -237,8 +235,7 @@ def test_without_telemetry_a_limit_of_it_is_not_met(tmp_path: Path) -> None:
     """With what the report says about the readings."""
     run = FakeRun(tmp_path, batch_sizes=(1,), telemetry_note="monitoring was switched off")
     run.measured(run.cell(batch_size=1))
-    run.finish()
-    found = judged(run.report(), limit(Figure.UTILIZATION, above=80))
+    found = judged(run.ended(), limit(Figure.UTILIZATION, above=80))
     assert [one.status for one in found] == [Met.NOT_MEASURED]
     assert found[0].note
 
@@ -249,8 +246,7 @@ def one_cell(folder: Path, *, watched: bool, devices: tuple[Device, ...] = ()) -
     run.measured(run.cell(batch_size=1), blocks=20)
     if watched:
         run.samples()
-    run.finish()
-    return run.report()
+    return run.ended()
 
 
 UNSTEADY = "times were not steady after warm-up"
@@ -292,8 +288,7 @@ def test_a_device_alone_that_never_became_steady_is_no_measure_of_the_full_node(
     for cell in run.stored.plan.cells:
         alone = cell.mode is Mode.SOLO and cell.devices[0] == run.stored.devices[1].uuid
         run.measured(cell, steady_state=SteadyState.NONE if alone else SteadyState.REACHED)
-    run.finish()
-    found = judged(run.report(), limit(Figure.OF_SOLO, at_least=90))
+    found = judged(run.ended(), limit(Figure.OF_SOLO, at_least=90))
     assert [one.status for one in found] == [Met.MET, Met.NOT_MEASURED]
     assert found[1].note == "not steady after warm-up: solo"
 
@@ -305,8 +300,7 @@ def test_a_sibling_at_fault_is_no_measure_of_the_others(tmp_path: Path, own: int
     for cell in run.stored.plan.cells:
         unsteady = cell.devices[0] == run.stored.devices[1].uuid
         run.measured(cell, steady_state=SteadyState.NONE if unsteady else SteadyState.REACHED)
-    run.finish()
-    found = judged(run.report(), limit(Figure.OF_SIBLINGS, at_least=90))[own]
+    found = judged(run.ended(), limit(Figure.OF_SIBLINGS, at_least=90))[own]
     note = f"{UNSTEADY}: measure longer, as with --profile rigorous" if own == 1 else f"GPU 1: {UNSTEADY}"
     assert (found.gpu_id, found.status, found.actual, found.note) == (own, Met.NOT_MEASURED, None, note)
 
@@ -319,8 +313,7 @@ def test_a_sibling_that_is_left_out_of_the_median_leaves_the_limit_to_the_others
             run.measured(cell, blocks=20)
         for at in range(count):
             run.samples(at, reasons=0x40 if at == 1 else 0)
-        run.finish()
-        found = judged(run.report(), limit(Figure.OF_SIBLINGS, at_least=90))
+        found = judged(run.ended(), limit(Figure.OF_SIBLINGS, at_least=90))
         assert [one.status for one in found] == statuses
         assert found[0].note == ("" if count == 3 else "GPU 1: throttled")
 
@@ -332,8 +325,7 @@ def test_a_limit_on_siblings_is_told_that_nobody_watched_one_of_them(tmp_path: P
         run.measured(cell, blocks=20)
     run.samples(0)
     run.samples(1)
-    run.finish()
-    report = run.report()
+    report = run.ended()
     watched, other = report.results
     metrics = {name: replace(metric, throttled=None) for name, metric in other.inference_metrics.items()}
     report = replace(report, results=(watched, replace(other, inference_metrics=metrics)))
