@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from orchestrator.config import catalogue
-from orchestrator.plan.probes import is_probe
+from orchestrator.config.catalogue import is_probe
 from orchestrator.report.text_burn_in import COLUMNS
 from orchestrator.state.failure_policy import POLICY, RUN, retries
 from protocol.exit_codes import MEANING

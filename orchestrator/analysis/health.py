@@ -7,12 +7,12 @@ from typing import Final
 
 from orchestrator.analysis.attribution import Fault
 from orchestrator.analysis.evidence import Evidence
+from orchestrator.config.health_signals import Board, board_class
 from orchestrator.figures.health import DeviceHealth, HealthReport, NodeHealth, SignalReport, XidReport
 from orchestrator.gpu.health import limits, verdict, xids
 from orchestrator.gpu.health.clocks import ClockUse
 from orchestrator.gpu.health.course import Course, Heard
 from orchestrator.gpu.health.judges import Case, State
-from orchestrator.gpu.health.signals import Board, board_class
 from orchestrator.gpu.health.verdict import Finding, HealthVerdict, Opinion, Work
 from orchestrator.state.archive import Archive
 from orchestrator.state.failure_policy import HARDWARE

@@ -14,14 +14,13 @@ import msgspec
 
 from orchestrator.analysis.cross_gpu import THROTTLED, Point, SideBySide
 from orchestrator.config import margins
-from orchestrator.config.margins import Bound
 from orchestrator.figures import keys
 from orchestrator.figures.cells import Measured
 from orchestrator.figures.keys import CellKey
 from orchestrator.gpu.telemetry.clock_events import CLOCK_EVENT_REASONS, POWER_CAP
 from orchestrator.stats import siblings
 from orchestrator.stats.sibling_reasons import Work
-from orchestrator.stats.siblings import Sibling, SiblingCell
+from orchestrator.stats.siblings import Bound, Sibling, SiblingCell
 from protocol.cell import Workload
 
 UNSTEADY: Final = "not steady after warm-up"

@@ -21,12 +21,11 @@ import msgspec
 from orchestrator.analysis import sibling_cells, throttled_gpus
 from orchestrator.analysis.cross_gpu import NO_VERDICT_ON_CPU, Point, SideBySide
 from orchestrator.analysis.sibling_cells import JudgedCell
-from orchestrator.config.margins import Bound
 from orchestrator.figures.comparisons import SiblingEffect, Standing
 from orchestrator.state.added_launches import Doubt
 from orchestrator.stats import sibling_reasons
 from orchestrator.stats.sibling_reasons import Traits
-from orchestrator.stats.siblings import LEAST_GPUS, Effect, Sibling, SiblingVerdict
+from orchestrator.stats.siblings import LEAST_GPUS, Bound, Effect, Sibling, SiblingVerdict
 from orchestrator.stats.slowdown_reasons import Reading, Reason, Why
 from protocol.cell import Device, DeviceKind, Workload
 

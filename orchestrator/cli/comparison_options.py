@@ -30,7 +30,7 @@ def read(
     from orchestrator.compare import report_reader
     from orchestrator.compare import thresholds as limits
     from orchestrator.compare.references import MOST_PRICE, Against
-    from orchestrator.plan.probes import is_probe
+    from orchestrator.config.catalogue import is_probe
 
     if price is not None and not 0 < price <= MOST_PRICE:
         raise ConfigError(f"--price: expected a price above 0 and at most {MOST_PRICE:,.0f}, got {price:g}")

@@ -87,7 +87,7 @@ def formats(context: click.Context, parameter: click.Parameter, incomplete: str)
 
 def signals(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     """Signals of a GPU's health, and words for several."""
-    from orchestrator.gpu.health.signals import names
+    from orchestrator.config.health_signals import names
 
     return _continued(incomplete, names())
 

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from orchestrator.cli.options import RunParams
+from orchestrator.config.catalogue import is_probe
 from orchestrator.config.run_configuration import Configuration, Plan
 from orchestrator.config.settings import LayeredSettings
 from orchestrator.config.yaml_schema import listed
-from orchestrator.plan.probes import RULES, is_probe
+from orchestrator.plan.probes import RULES
 from orchestrator.plan.shapes import counts_in, sees_images
 from protocol.cell import AUTO, Device, DeviceKind, ModelSpec, Precision, SizeUnit, Workload
 

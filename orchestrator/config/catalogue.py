@@ -14,12 +14,15 @@ import msgspec
 from orchestrator.config import yaml_file
 from orchestrator.config.yaml_schema import did_you_mean, listed
 from orchestrator.errors import ConfigError
-from orchestrator.plan.probes import is_probe
 from protocol.cell import ModelSpec
 from protocol.messages import Measurement
 
 MODEL_TYPES: Final = ("transformer", "cnn", "generative", "other", "probe")
 """What `list-models --type` can be asked for. A probe is no model, but is measured like one."""
+
+
+PROBE_FAMILY: Final = "probe"
+"""By which a description in configs/models.yaml says that it is one."""
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -111,3 +114,8 @@ def configs_folder() -> Path:
         if (folder / "models.yaml").is_file():
             return folder
     raise ConfigError(f"configs/ is neither in {here} nor in {here.parent}; install gpubench again")
+
+
+def is_probe(spec: ModelSpec) -> bool:
+    """Whether this is no model but a probe."""
+    return spec.family == PROBE_FAMILY

@@ -1,6 +1,5 @@
 """The margins of configs/margins.yaml, typed: by how much a GPU, or a run, may be slower before anybody is told."""
 
-import enum
 import functools
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,14 +9,7 @@ import msgspec
 from orchestrator.config import yaml_file
 from orchestrator.config.catalogue import configs_folder
 from orchestrator.errors import ConfigError
-
-
-class Bound(enum.StrEnum):
-    """What limits a cell: identical GPUs differ by it."""
-
-    POWER = "power"
-    CLOCK = "clock"
-    BANDWIDTH = "bandwidth"
+from orchestrator.stats.siblings import Bound
 
 
 class Margin(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

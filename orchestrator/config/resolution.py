@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
+from orchestrator.config import health_signals, input_sizes
 from orchestrator.config.catalogue import Catalogue
 from orchestrator.config.run_configuration import Configuration, Isolation, ReportFormat
 from orchestrator.config.settings import Auto, LayeredSettings, Settings, from_defaults, from_file
 from orchestrator.config.yaml_schema import did_you_mean, listed
 from orchestrator.errors import ConfigError
-from orchestrator.gpu.health import signals
-from orchestrator.plan import shapes
 from protocol.cell import AUTO, MemoryFormat, Mode, ModelSpec, Precision, SizeUnit, Workload
 from protocol.messages import Deadlines
 
@@ -205,10 +204,11 @@ def _refuse_impossible_sizes(said: LayeredSettings, configuration: Configuration
     for model in configuration.models:
         if model.sizes is None:
             continue
-        for size in shapes.asked(model.sizes, configuration):
-            if not shapes.possible(model.sizes, size):
+        for size in input_sizes.requested(model.sizes, configuration):
+            if not input_sizes.is_possible(model.sizes, size):
+                sizes = input_sizes.in_words(model.sizes)
                 raise ConfigError(
-                    f"{said.origin(SIZES_KEY[model.sizes.unit])}: {model.name} takes {shapes.takes(model.sizes)}, not "
+                    f"{said.origin(SIZES_KEY[model.sizes.unit])}: {model.name} takes {sizes}, not "
                     f"{size}. Leave the size or the model out; with -m all, models are left out where they must be."
                 )
 
@@ -230,10 +230,10 @@ def _required_signals(said: LayeredSettings) -> tuple[str, ...]:
     if asked is None or asked.require is None:
         return ()
     words = [
-        _known(word, origin, signals.names(), "signal")
+        _known(word, origin, health_signals.names(), "signal")
         for word, origin in _list(said, "health.require", asked.require, "signal")
     ]
-    return tuple(dict.fromkeys(name for word in words for name in signals.named(word)))
+    return tuple(dict.fromkeys(name for word in words for name in health_signals.named(word)))
 
 
 def _deadlines(settings: Settings) -> Deadlines:

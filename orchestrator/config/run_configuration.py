@@ -7,9 +7,11 @@ from typing import Final
 import msgspec
 
 from orchestrator.kinds.burn_in.injections import Asked
-from orchestrator.plan.batch_scan import Room
 from protocol.cell import Cell, Device, DeviceKind, MemoryFormat, Mode, ModelSpec, Precision, Workload
 from protocol.messages import Deadlines, LoadSteps, Measurement
+
+Slot = tuple[str, int]
+"""One planned launch of a cell, or one scan for its batch size: id of the cell, round."""
 
 
 class Isolation(enum.StrEnum):
@@ -146,6 +148,18 @@ class LeftOut(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     device: str
     model: str
     why: str
+
+
+class Room(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What bounds a scan for the batch size on a device.
+
+    memory_bytes: for one process, None where unknown. largest: a batch beyond which nobody looks. longest_s: an
+    iteration is not to take longer.
+    """
+
+    memory_bytes: int | None
+    largest: int
+    longest_s: float
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

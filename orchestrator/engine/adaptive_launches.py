@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from orchestrator.analysis import reporting
+from orchestrator.config.run_configuration import Slot
 from orchestrator.engine.run_context import RunContext
 from orchestrator.state import added_launches
-from orchestrator.state.slots import RunState, Slot
+from orchestrator.state.slots import RunState
 
 
 class More(NamedTuple):

@@ -8,12 +8,12 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from orchestrator.config.naming import plural
-from orchestrator.config.run_configuration import StoredRun
+from orchestrator.config.run_configuration import Slot, StoredRun
 from orchestrator.engine import progress
 from orchestrator.engine.display_events import Display, Notice
 from orchestrator.engine.launches.live import Live
 from orchestrator.plan import estimate
-from orchestrator.state.slots import RunState, Slot, SlotStatus
+from orchestrator.state.slots import RunState, SlotStatus
 from orchestrator.state.time_budget import Time
 from orchestrator.stats.siblings import MOST_LAUNCHES
 from protocol.failure import Failure

@@ -16,13 +16,13 @@ from typing import Final
 import zmq
 
 from orchestrator.config.run_configuration import Isolation
-from orchestrator.engine import loop_clock
 from orchestrator.engine.conductor import Conductor
 from orchestrator.engine.display_events import Notice
 from orchestrator.engine.launches.zygote_client import ZygoteError
 from orchestrator.engine.loop_clock import LoopClock
 from orchestrator.engine.run_context import RunContext
 from orchestrator.engine.wall_clock import WallClock
+from orchestrator.figures.report import pauses_in_words
 from orchestrator.gpu.telemetry.client import Telemetry
 from orchestrator.state.slots import RunState
 from orchestrator.state.stopping import Order, Stopping
@@ -284,7 +284,7 @@ class Loop:
     def _look_at_our_clock(self) -> None:
         if by_s := self._clock.stood_still():
             self._conductor.recorder.stood_still(by_s)
-            self._conductor.tell("warning", loop_clock.in_words((by_s,)), "stood_still", seconds=by_s)
+            self._conductor.tell("warning", pauses_in_words((by_s,)), "stood_still", seconds=by_s)
             self._clock.worked()  # writing it down may take as long where the disk is what holds us up
 
     def _look_at_the_wall_clock(self) -> None:

@@ -7,7 +7,7 @@ goes by the monotonic clock, which goes on.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
 STILL_S: Final = 2.0
@@ -41,11 +41,3 @@ class LoopClock:
     def worked(self) -> None:
         """What was done since the last look was long and is no standing still: its time counts like any other."""
         self._looked = self._read()
-
-
-def in_words(times_s: Sequence[float]) -> str:
-    """What to say of having stood still so often, for so long each time."""
-    often = "" if len(times_s) == 1 else f" {len(times_s)} times,"
-    total = f"for {sum(times_s):,.0f} s" + ("" if len(times_s) == 1 else " in all")
-    why = "stopped by SIGSTOP, its machine paused, or held up by a disk"
-    return f"the orchestrator stood still{often} {total} ({why}): no deadline went on meanwhile"

@@ -8,11 +8,12 @@ Each method returns when the disk has it, and raises StorageError when the disk 
 import hashlib
 import time
 
+from orchestrator.config.run_configuration import Slot
 from orchestrator.engine.launches.live import Live
 from orchestrator.engine.memory_gate import Passed
 from orchestrator.gpu.telemetry import foreign_use
 from orchestrator.plan import batch_scan
-from orchestrator.state.slots import NextLaunch, Skip, Slot
+from orchestrator.state.slots import NextLaunch, Skip
 from orchestrator.store import records
 from orchestrator.store.journal import Journal, write_durably
 from orchestrator.store.records import (

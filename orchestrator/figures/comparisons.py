@@ -4,9 +4,8 @@ import enum
 from typing import Final
 
 from orchestrator.analysis.outcomes import Status
-from orchestrator.config.margins import Bound
 from orchestrator.figures.parts import Part
-from orchestrator.stats.siblings import SiblingVerdict
+from orchestrator.stats.siblings import Bound, SiblingVerdict
 from orchestrator.stats.slowdown_reasons import Reason
 
 

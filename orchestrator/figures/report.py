@@ -18,10 +18,10 @@ generation and probes; 3, health in place of a note that there is none; 4, the f
 is held against; 5, a verdict on each GPU beside its siblings, and what a full node loses.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 from orchestrator.analysis.outcomes import Status
-from orchestrator.engine import loop_clock
 from orchestrator.figures.burn_in import BurnInReport
 from orchestrator.figures.cells import BatchScan, ModelResult, ProbeMetrics
 from orchestrator.figures.comparisons import BaselineComparison, Cost, FullNode, Spread, Standing, ThresholdResult
@@ -81,7 +81,7 @@ class Metadata(Part, frozen=True, kw_only=True):
     def stood_still(self) -> str:
         """That the process that worked on the run did not go on for a while, in words; empty where it always did."""
         times_s = [seconds for segment in self.segments for seconds in segment.stood_still_seconds]
-        return loop_clock.in_words(times_s) if times_s else ""
+        return pauses_in_words(times_s) if times_s else ""
 
 
 class GpuInfo(Part, frozen=True, kw_only=True):
@@ -317,3 +317,11 @@ class Report(Part, frozen=True, kw_only=True):
     costs: tuple[Cost, ...]
     health: HealthReport
     burn_in: BurnInReport | None
+
+
+def pauses_in_words(times_s: Sequence[float]) -> str:
+    """Message about pauses of the orchestrator. times_s: how long each lasted."""
+    often = "" if len(times_s) == 1 else f" {len(times_s)} times,"
+    total = f"for {sum(times_s):,.0f} s" + ("" if len(times_s) == 1 else " in all")
+    why = "stopped by SIGSTOP, its machine paused, or held up by a disk"
+    return f"the orchestrator stood still{often} {total} ({why}): no deadline went on meanwhile"

@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 
+from orchestrator.config.run_configuration import Room
 from protocol.failure import Category
 from protocol.result import Result
 
@@ -26,18 +27,6 @@ CREEP: Final = 8
 """Where more fits than the line says: so much more is tried, as one part of the size."""
 _ROUND: Final = 8
 _ROUND_FROM: Final = 64
-
-
-class Room(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What bounds a scan on a device.
-
-    memory_bytes: for one process, None where unknown. largest: a batch beyond which nobody looks. longest_s: an
-    iteration is not to take longer.
-    """
-
-    memory_bytes: int | None
-    largest: int
-    longest_s: float
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

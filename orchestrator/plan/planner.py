@@ -16,10 +16,10 @@ import random
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from orchestrator.config.run_configuration import Configuration, LeftOut, Plan
+from orchestrator.config.catalogue import is_probe
+from orchestrator.config.run_configuration import Configuration, LeftOut, Plan, Room
 from orchestrator.errors import ConfigError
 from orchestrator.plan import priority, probes, shapes
-from orchestrator.plan.batch_scan import Room
 from orchestrator.plan.shapes import Shape
 from protocol.cell import AUTO, Cell, Device, DeviceKind, Mode, Workload
 
@@ -82,7 +82,7 @@ def modes_of(configuration: Configuration, devices: Sequence[Device]) -> tuple[M
 
 def _models(configuration: Configuration) -> Iterator[Shape]:
     """What measures models: the same on every device."""
-    for model in itertools.filterfalse(probes.is_probe, configuration.models):
+    for model in itertools.filterfalse(is_probe, configuration.models):
         yield from shapes.of(model, configuration)
 
 
@@ -94,7 +94,7 @@ def _probes(configuration: Configuration, device: Device) -> Iterator[Shape]:
 
 def _left_out(configuration: Configuration, device: Device) -> Iterator[LeftOut]:
     """What was asked for and is no cell of this device."""
-    for model in itertools.filterfalse(probes.is_probe, configuration.models):
+    for model in itertools.filterfalse(is_probe, configuration.models):
         for why in shapes.left_out(model, configuration):
             yield LeftOut(device=device.uuid, model=model.name, why=why)
     yield from probes.left_out(configuration, device)

@@ -15,9 +15,8 @@ from typing import Final
 
 import msgspec
 
-from orchestrator.config.run_configuration import Configuration, Plan
+from orchestrator.config.run_configuration import Configuration, Plan, Slot
 from orchestrator.plan import estimate
-from orchestrator.state.slots import Slot
 from protocol.cell import Cell, Device, Workload
 
 _DEPTH: Final = {Workload.PROBE: 1, Workload.LOAD: 4, Workload.GENERATION: 5}

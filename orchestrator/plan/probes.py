@@ -9,11 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from orchestrator.config.catalogue import is_probe
 from orchestrator.config.run_configuration import Configuration, LeftOut
 from protocol.cell import Device, DeviceKind, ModelSpec, Precision, Workload
-
-FAMILY: Final = "probe"
-"""By which a description in configs/models.yaml says that it is one."""
 
 
 @dataclass(frozen=True)
@@ -40,11 +38,6 @@ RULES: Final = {
 }
 _ONCE: Final = (Precision.FP32,)
 _HELD_AGAINST: Final = frozenset({Workload.INFERENCE, Workload.TRAINING, Workload.GENERATION})
-
-
-def is_probe(spec: ModelSpec) -> bool:
-    """Whether this is no model but a probe."""
-    return spec.family == FAMILY
 
 
 def on(configuration: Configuration, device: Device) -> Iterator[tuple[ModelSpec, Precision]]:

@@ -9,12 +9,13 @@ Sizes that were asked for hold for the models that count in their unit, tokens o
 What a model cannot do is left out here, and said. Where the model was named, config.py has refused it already.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from orchestrator.config.input_sizes import in_words, is_possible, listed_numbers, requested
 from orchestrator.config.run_configuration import Configuration
-from protocol.cell import MemoryFormat, ModelSpec, Precision, Sizes, SizeUnit, Workload
+from protocol.cell import MemoryFormat, ModelSpec, Precision, SizeUnit, Workload
 
 IMAGE_DIMENSIONS: Final = 4
 """Batch, channels, height and width: what an order of channels or pixels is about."""
@@ -55,15 +56,16 @@ def left_out(model: ModelSpec, configuration: Configuration) -> Iterator[str]:
     """Why something that was asked for is not measured of `model`, one sentence for each thing."""
     said = False
     if model.sizes is not None:
-        impossible = [size for size in asked(model.sizes, configuration) if not possible(model.sizes, size)]
+        impossible = [size for size in requested(model.sizes, configuration) if not is_possible(model.sizes, size)]
         if impossible:
             said = True
-            yield f"takes {takes(model.sizes)}, not {_numbers(impossible)}"
+            yield f"takes {in_words(model.sizes)}, not {listed_numbers(impossible)}"
     if model.generation is not None and Workload.GENERATION in configuration.workloads:
         too_long = set(_prompts(model, configuration)) - set(_written(model, configuration))
         if too_long:
             said = True
-            yield f"has no room for {model.generation.new_tokens} new tokens after a prompt of {_numbers(too_long)}"
+            prompts = listed_numbers(too_long)
+            yield f"has no room for {model.generation.new_tokens} new tokens after a prompt of {prompts}"
     if not said and next(of(model, configuration), None) is None:
         yield "writes no text, so there is no generation to measure"
 
@@ -71,36 +73,9 @@ def left_out(model: ModelSpec, configuration: Configuration) -> Iterator[str]:
 # ── sizes ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def asked(sizes: Sizes, configuration: Configuration) -> tuple[int, ...]:
-    """What the options say for models that count in this unit; empty where they say nothing."""
-    return {
-        SizeUnit.TOKENS: configuration.sequence_lengths,
-        SizeUnit.PIXELS: configuration.input_sizes,
-    }[sizes.unit]
-
-
 def counts_in(model: ModelSpec, unit: SizeUnit) -> bool:
     """Whether the model has sizes to choose from, in this unit."""
     return model.sizes is not None and model.sizes.unit is unit
-
-
-def possible(sizes: Sizes, size: int) -> bool:
-    """Whether a model with these sizes takes this one."""
-    fits = sizes.largest is None or size <= sizes.largest
-    listed = not sizes.only or size in sizes.only
-    return sizes.smallest <= size and fits and listed and size % sizes.step == 0
-
-
-def takes(sizes: Sizes) -> str:
-    """The sizes in words: "1 to 512 tokens", "multiples of 16 from 32 pixels up", "256, 512, 1024 pixels"."""
-    if sizes.only:
-        return f"{_numbers(sizes.only)} {sizes.unit}"
-    multiples = "" if sizes.step == 1 else f"multiples of {sizes.step} from "
-    if sizes.largest is None:
-        return f"{multiples}{sizes.smallest} {sizes.unit} up" if multiples else f"{sizes.smallest} {sizes.unit} or more"
-    if sizes.smallest == sizes.largest:
-        return f"{sizes.smallest} {sizes.unit} alone"
-    return f"{multiples}{sizes.smallest} to {sizes.largest} {sizes.unit}"
 
 
 def _input_sizes(workload: Workload, model: ModelSpec, configuration: Configuration) -> tuple[int | None, ...]:
@@ -108,8 +83,8 @@ def _input_sizes(workload: Workload, model: ModelSpec, configuration: Configurat
         return _written(model, configuration)
     if model.sizes is None:
         return (None,)
-    wanted = asked(model.sizes, configuration) or (model.sizes.default,)
-    sizes = tuple(size for size in wanted if possible(model.sizes, size))
+    wanted = requested(model.sizes, configuration) or (model.sizes.default,)
+    sizes = tuple(size for size in wanted if is_possible(model.sizes, size))
     return sizes[:1] if workload is Workload.LOAD else sizes
 
 
@@ -119,8 +94,8 @@ def _prompts(model: ModelSpec, configuration: Configuration) -> tuple[int, ...]:
         return ()
     if model.sizes is None:
         return (model.generation.prompt_tokens,)
-    wanted = asked(model.sizes, configuration) or (model.generation.prompt_tokens,)
-    return tuple(size for size in wanted if possible(model.sizes, size))
+    wanted = requested(model.sizes, configuration) or (model.generation.prompt_tokens,)
+    return tuple(size for size in wanted if is_possible(model.sizes, size))
 
 
 def _written(model: ModelSpec, configuration: Configuration) -> tuple[int, ...]:
@@ -159,7 +134,3 @@ def sees_images(model: ModelSpec) -> bool:
     images = any(entry.dtype == "float" and len(entry.shape) == IMAGE_DIMENSIONS for entry in model.inputs)
     unknown = model.own is not None and not model.inputs  # its code makes them: whoever asks for a format knows why
     return counts_in(model, SizeUnit.PIXELS) or images or unknown
-
-
-def _numbers(values: Iterable[int]) -> str:
-    return ", ".join(map(str, sorted(values)))

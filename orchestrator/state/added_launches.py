@@ -21,9 +21,9 @@ from dataclasses import dataclass
 
 import msgspec
 
-from orchestrator.config.run_configuration import Configuration
+from orchestrator.config.run_configuration import Configuration, Slot
 from orchestrator.state import gangs, turns
-from orchestrator.state.slots import RunState, Slot, SlotState, SlotStatus, is_skipped, rounds, wait_in_vain
+from orchestrator.state.slots import RunState, SlotState, SlotStatus, is_skipped, rounds, wait_in_vain
 from orchestrator.stats.siblings import LEAST_GPUS, MOST_LAUNCHES
 from protocol.cell import AUTO, Cell, Device, DeviceKind, Mode, Workload
 

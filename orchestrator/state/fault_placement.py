@@ -18,18 +18,9 @@ from typing import NamedTuple
 
 import msgspec
 
+from orchestrator.config.run_configuration import Slot
 from orchestrator.state.failure_policy import BEFORE_DEVICE, POINTS_AT_DEVICE, POLICY, STRIKES, Reach
-from orchestrator.state.slots import (
-    RunState,
-    Skip,
-    Slot,
-    SlotStatus,
-    is_skipped,
-    rounds,
-    scopes,
-    wait_in_vain,
-    with_device,
-)
+from orchestrator.state.slots import RunState, Skip, SlotStatus, is_skipped, rounds, scopes, wait_in_vain, with_device
 from protocol.cell import Cell
 from protocol.failure import Category, Phase
 

@@ -18,7 +18,8 @@ not made smaller, because fewer links are another test.
 
 from collections.abc import Collection, Mapping
 
-from orchestrator.state.slots import RunState, Slot, SlotStatus, with_device
+from orchestrator.config.run_configuration import Slot
+from orchestrator.state.slots import RunState, SlotStatus, with_device
 
 
 def first(state: RunState, uuid: str) -> Slot | None:

@@ -20,8 +20,9 @@ numbers never go back, and coherence.py takes no other ones.
 import random
 from collections.abc import Callable, Iterable, Sequence
 
+from orchestrator.config.run_configuration import Slot
 from orchestrator.state import gangs
-from orchestrator.state.slots import RunState, Slot, SlotStatus
+from orchestrator.state.slots import RunState, SlotStatus
 from protocol.cell import Cell
 
 

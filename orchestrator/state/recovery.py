@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from orchestrator.config.run_configuration import Plan
+from orchestrator.config.run_configuration import Plan, Slot
 from orchestrator.gpu.telemetry.foreign_use import ForeignUse
 from orchestrator.state.slots import (
     Added,
@@ -13,7 +13,6 @@ from orchestrator.state.slots import (
     Ended,
     Freed,
     RunState,
-    Slot,
     SlotStatus,
     Started,
     Withdrawn,

@@ -2,8 +2,7 @@
 
 from collections.abc import Collection, Sequence
 
-from orchestrator.config.run_configuration import Plan
-from orchestrator.plan.batch_scan import Room
+from orchestrator.config.run_configuration import Plan, Room
 from orchestrator.state import recovery, transitions
 from orchestrator.state.archive import Attempt
 from orchestrator.state.slots import Ended, Freed, SlotState, Started, Withdrawn

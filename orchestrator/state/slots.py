@@ -14,13 +14,13 @@ from typing import Final
 
 import msgspec
 
-from orchestrator.plan.batch_scan import Figures, Room, Tried
+from orchestrator.config.run_configuration import Room, Slot
+from orchestrator.plan.batch_scan import Figures, Tried
 from orchestrator.state.persistent_map import Layered
 from orchestrator.stats.siblings import MOST_LAUNCHES
 from protocol.cell import Cell, Mode
 from protocol.failure import Category, Failure, Phase
 
-Slot = tuple[str, int]
 Family = tuple[Cell, int | None]
 """What learns a batch size together: a cell without its own, and the one round for which that holds, or all (None)."""
 

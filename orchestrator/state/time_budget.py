@@ -20,9 +20,9 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from orchestrator.config.run_configuration import Configuration, Plan
+from orchestrator.config.run_configuration import Configuration, Plan, Slot
 from orchestrator.plan import batch_scan, estimate
-from orchestrator.state.slots import RunState, Slot, SlotStatus
+from orchestrator.state.slots import RunState, SlotStatus
 from protocol.cell import AUTO, Cell, Device, Mode, Workload
 from protocol.result import Result
 

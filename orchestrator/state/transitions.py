@@ -17,7 +17,7 @@ from collections.abc import Collection, Mapping
 
 import msgspec
 
-from orchestrator.config.run_configuration import Plan
+from orchestrator.config.run_configuration import Plan, Slot
 from orchestrator.plan import batch_scan
 from orchestrator.plan.batch_scan import Figures, Tried
 from orchestrator.state import added_launches, fault_placement, gangs, turns
@@ -35,7 +35,6 @@ from orchestrator.state.slots import (
     Postponed,
     Quarantined,
     RunState,
-    Slot,
     SlotState,
     SlotStatus,
     Started,

@@ -14,8 +14,9 @@ from going on. A device that is out of the run is not waited for.
 import itertools
 from collections.abc import Iterable, Mapping
 
+from orchestrator.config.run_configuration import Slot
 from orchestrator.state import gangs
-from orchestrator.state.slots import RunState, Slot
+from orchestrator.state.slots import RunState
 from protocol.cell import Mode
 
 Turn = tuple[int, int]

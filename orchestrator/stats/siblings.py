@@ -22,7 +22,6 @@ from dataclasses import dataclass, field
 from statistics import fmean, median
 from typing import Final, NamedTuple, TypeVar
 
-from orchestrator.config.margins import Bound
 from orchestrator.stats import student
 from orchestrator.stats.pooled import LEAST_VARIANCE
 
@@ -31,6 +30,14 @@ LEAST_GPUS: Final = 4
 """With three, the median of the others lies between two: who of them is slow cannot be told."""
 ALPHA: Final = 0.05
 _Key = TypeVar("_Key")
+
+
+class Bound(enum.StrEnum):
+    """What limits a cell: identical GPUs differ by it."""
+
+    POWER = "power"
+    CLOCK = "clock"
+    BANDWIDTH = "bandwidth"
 
 
 class SiblingVerdict(enum.StrEnum):

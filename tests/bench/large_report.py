@@ -25,9 +25,9 @@ from typing import Final, NamedTuple
 from orchestrator import report
 from orchestrator.analysis import reporting
 from orchestrator.config import catalogue
+from orchestrator.config.catalogue import is_probe
 from orchestrator.config.run_configuration import ReportFormat
 from orchestrator.gpu.telemetry.samples import SampleFile
-from orchestrator.plan.probes import is_probe
 from orchestrator.store.records import End, Left
 from protocol import codec
 from protocol.cell import Cell, Precision, Workload

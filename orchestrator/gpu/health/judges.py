@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from orchestrator.config.health_signals import Board
 from orchestrator.gpu.health import xids
 from orchestrator.gpu.health.clocks import ClockUse
 from orchestrator.gpu.health.course import SOURCES, Course
 from orchestrator.gpu.health.limits import Limits
-from orchestrator.gpu.health.signals import Board
 from orchestrator.gpu.health.xids import XidKind
 from orchestrator.gpu.telemetry.overheating import HELD_S
 from protocol.failure import Category, Failure

@@ -8,9 +8,9 @@ import msgspec
 
 from orchestrator.config import yaml_file
 from orchestrator.config.catalogue import configs_folder
+from orchestrator.config.health_signals import SIGNALS
 from orchestrator.config.yaml_schema import did_you_mean
 from orchestrator.errors import ConfigError
-from orchestrator.gpu.health.signals import SIGNALS
 
 BENCHMARK: Final = "benchmark"
 BURN_IN: Final = "burn-in"

@@ -15,11 +15,11 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
 
+from orchestrator.config.health_signals import SIGNALS, BoardClass, Signal
 from orchestrator.gpu.health import xids
 from orchestrator.gpu.health.course import Course, Look
 from orchestrator.gpu.health.judges import JUDGES, Action, Case, Judgement, State
 from orchestrator.gpu.health.records import LOOK_NS
-from orchestrator.gpu.health.signals import SIGNALS, BoardClass, Signal
 
 GAP_NS: Final = 3 * LOOK_NS
 """For which nobody may have looked at a GPU at work before its readings count as broken off."""

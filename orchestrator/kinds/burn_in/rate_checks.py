@@ -15,7 +15,6 @@ from typing import Final
 
 from orchestrator.analysis.evidence import DeviceEvidence, LaunchEvidence, kind_of_work
 from orchestrator.config import margins
-from orchestrator.config.margins import Bound
 from orchestrator.gpu.telemetry.climate import Climate
 from orchestrator.gpu.telemetry.clock_events import POWER_CAP
 from orchestrator.kinds.burn_in import rate_courses
@@ -24,7 +23,7 @@ from orchestrator.kinds.burn_in.heat_soaks import Soaks
 from orchestrator.state.archive import Attempt
 from orchestrator.stats import drift, siblings, slowdown_reasons
 from orchestrator.stats.drift import Drift
-from orchestrator.stats.siblings import Sibling, SiblingCell
+from orchestrator.stats.siblings import Bound, Sibling, SiblingCell
 from orchestrator.stats.slowdown_reasons import Reading, Reason, Why
 from orchestrator.stats.windows import WINDOW_NS, Window
 from orchestrator.store.records import Segment

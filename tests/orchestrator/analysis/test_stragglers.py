@@ -10,11 +10,10 @@ import pytest
 
 from orchestrator.analysis import sibling_cells, stragglers
 from orchestrator.analysis.outcomes import Status
-from orchestrator.config.margins import Bound
 from orchestrator.figures.comparisons import FullNode, Standing
 from orchestrator.figures.report import Report
 from orchestrator.report.as_text import to_text
-from orchestrator.stats.siblings import MOST_LAUNCHES, SiblingVerdict
+from orchestrator.stats.siblings import MOST_LAUNCHES, Bound, SiblingVerdict
 from orchestrator.stats.slowdown_reasons import Reason
 from protocol.cell import Cell, Device, Mode, Workload
 from protocol.exit_codes import ExitCode

@@ -16,7 +16,7 @@ import pytest
 
 from orchestrator.analysis import evidence, report_builder, reporting
 from orchestrator.analysis.outcomes import Status
-from orchestrator.config.run_configuration import Configuration, StoredRun
+from orchestrator.config.run_configuration import Configuration, Slot, StoredRun
 from orchestrator.engine import run_status
 from orchestrator.engine.adaptive_launches import AdaptiveLaunches, More
 from orchestrator.engine.launches.link import Link
@@ -27,7 +27,7 @@ from orchestrator.errors import RunFolderError
 from orchestrator.report import text_remarks
 from orchestrator.state import archive, recovery
 from orchestrator.state.added_launches import Doubt
-from orchestrator.state.slots import Quarantined, RunState, Slot, SlotStatus, StopAsked
+from orchestrator.state.slots import Quarantined, RunState, SlotStatus, StopAsked
 from orchestrator.state.time_budget import CLOSING_S, Budget
 from orchestrator.state.transitions import step
 from orchestrator.stats.siblings import MOST_LAUNCHES, SiblingVerdict

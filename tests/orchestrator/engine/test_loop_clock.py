@@ -1,7 +1,7 @@
 """The clock of the loop, read from a clock that the test sets."""
 
-from orchestrator.engine import loop_clock
 from orchestrator.engine.loop_clock import LoopClock
+from orchestrator.figures.report import pauses_in_words
 
 
 class Time:
@@ -60,5 +60,5 @@ def test_work_is_no_standing_still() -> None:
 def test_what_is_said_of_it() -> None:
     """Once, and several times."""
     why = "(stopped by SIGSTOP, its machine paused, or held up by a disk): no deadline went on meanwhile"
-    assert loop_clock.in_words([20.2]) == f"the orchestrator stood still for 20 s {why}"
-    assert loop_clock.in_words([20.2, 10.0, 3.1]) == f"the orchestrator stood still 3 times, for 33 s in all {why}"
+    assert pauses_in_words([20.2]) == f"the orchestrator stood still for 20 s {why}"
+    assert pauses_in_words([20.2, 10.0, 3.1]) == f"the orchestrator stood still 3 times, for 33 s in all {why}"

@@ -5,8 +5,9 @@ import itertools
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from orchestrator.config.run_configuration import Room
 from orchestrator.plan import batch_scan
-from orchestrator.plan.batch_scan import Figures, Room, Tried
+from orchestrator.plan.batch_scan import Figures, Tried
 from protocol.cell import Cell, Precision, Workload
 from protocol.failure import Category
 from tests.fakes.results import result

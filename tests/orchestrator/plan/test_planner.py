@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.config import catalogue
+from orchestrator.config.catalogue import is_probe
 from orchestrator.config.run_configuration import Configuration
 from orchestrator.errors import ConfigError
-from orchestrator.plan import planner, probes, shapes
+from orchestrator.plan import planner, shapes
 from protocol.cell import Cell, Device, MemoryFormat, Mode, Precision, Workload
 from tests.fakes.configurations import configuration, cpu, gpu
 from tests.fakes.runs import shipped
@@ -105,7 +106,7 @@ def test_loading_is_measured_once_for_each_precision() -> None:
     asked = configuration(workloads=(Workload.LOAD,), precisions=tuple(Precision), batch_sizes=(1, 8, 32))
     cells = planner.make(asked, (gpu(0), gpu(1))).cells
     loads = Counter((cell.devices, cell.model, cell.precision) for cell in cells if cell.workload is Workload.LOAD)
-    models = [model.name for model in MODELS if not (probes.is_probe(model) or model.on_request)]
+    models = [model.name for model in MODELS if not (is_probe(model) or model.on_request)]
     assert loads == Counter(
         ((gpu(at).uuid,), name, precision) for at in (0, 1) for name in models for precision in Precision
     )
@@ -131,7 +132,7 @@ def test_the_cell_carries_size_format_and_new_tokens() -> None:
             (shape.model.name, shape.workload, shape.input_size, shape.new_tokens, shape.memory_format)
             for model in MODELS
             for shape in shapes.of(model, made)
-            if not (probes.is_probe(model) or model.on_request)
+            if not (is_probe(model) or model.on_request)
         }
         assert {cell for cell in found if cell[1] is not Workload.PROBE} == expected
         assert {tokens for _, workload, _, tokens, _ in found if workload is Workload.GENERATION} == {64}

@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.config import catalogue
-from orchestrator.plan import probes, shapes
+from orchestrator.config import catalogue, input_sizes
+from orchestrator.config.catalogue import is_probe
+from orchestrator.plan import shapes
 from protocol.cell import Generation, InputSpec, MemoryFormat, ModelSpec, Sizes, SizeUnit, Workload
 from tests.fakes.configurations import configuration
 
@@ -110,7 +111,7 @@ def test_what_was_asked_for_is_measured_or_said(sizes: Sizes, asked: tuple[int, 
     said = why(spec, **changes)
     refused = [int(word) for sentence in said for word in sentence.rpartition(" not ")[2].split(", ")]
     assert sorted([*measured, *refused]) == sorted(asked)
-    assert all(shapes.possible(sizes, size) for size in measured)
+    assert all(input_sizes.is_possible(sizes, size) for size in measured)
 
 
 @pytest.mark.parametrize(
@@ -129,7 +130,7 @@ def test_what_was_asked_for_is_measured_or_said(sizes: Sizes, asked: tuple[int, 
 )
 def test_sizes_in_words(sizes: Sizes, words: str) -> None:
     """For messages."""
-    assert shapes.takes(sizes) == words
+    assert input_sizes.in_words(sizes) == words
 
 
 # ── generation ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -196,7 +197,7 @@ def test_what_ships_takes_its_own_defaults(spec: ModelSpec) -> None:
     """Default size and default prompt are sizes that the model takes, and nothing of it is left out."""
     assert why(spec, workloads=EVERYTHING) == []
     if spec.sizes is not None:
-        assert shapes.possible(spec.sizes, spec.sizes.default)
+        assert input_sizes.is_possible(spec.sizes, spec.sizes.default)
     phases = {shape.workload for shape in shapes.of(spec, configuration(workloads=EVERYTHING))}
     writes = set() if spec.generation is None else {Workload.GENERATION}
-    assert phases == {Workload.LOAD, Workload.INFERENCE, Workload.TRAINING} | writes or probes.is_probe(spec)
+    assert phases == {Workload.LOAD, Workload.INFERENCE, Workload.TRAINING} | writes or is_probe(spec)

@@ -14,8 +14,7 @@ import msgspec
 import pytest
 
 from orchestrator.config import margins
-from orchestrator.config.margins import Bound
-from orchestrator.config.run_configuration import BurnIn
+from orchestrator.config.run_configuration import BurnIn, Slot
 from orchestrator.plan import planner
 from orchestrator.state import added_launches, transitions, turns
 from orchestrator.state.added_launches import Doubt
@@ -28,14 +27,13 @@ from orchestrator.state.slots import (
     Quarantined,
     RunState,
     Skip,
-    Slot,
     SlotStatus,
     Started,
     StopAsked,
     rounds,
     settled,
 )
-from orchestrator.stats.siblings import MOST_LAUNCHES, SiblingCell, SiblingVerdict, judge
+from orchestrator.stats.siblings import MOST_LAUNCHES, Bound, SiblingCell, SiblingVerdict, judge
 from protocol.cell import Cell, DeviceKind, Mode, Workload
 from protocol.failure import Category
 from tests.fakes.configurations import configuration, cpu, options, resolved

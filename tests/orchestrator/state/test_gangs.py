@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.config.run_configuration import Plan
+from orchestrator.config.run_configuration import Plan, Slot
 from orchestrator.state import recovery, transitions
 from orchestrator.state.failure_policy import POLICY
 from orchestrator.state.slots import (
@@ -17,7 +17,6 @@ from orchestrator.state.slots import (
     Postponed,
     Quarantined,
     RunState,
-    Slot,
     SlotStatus,
     Started,
 )

@@ -11,12 +11,12 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from orchestrator.config.run_configuration import Configuration, StoredRun
+from orchestrator.config.run_configuration import Configuration, Slot, StoredRun
 from orchestrator.kinds.burn_in import levels, options
 from orchestrator.kinds.burn_in import planning as burn_in_plan
 from orchestrator.kinds.burn_in.served_time import is_short
 from orchestrator.state import coherence, more_rounds, recovery, transitions
-from orchestrator.state.slots import Added, Dropped, Ended, Freed, NextLaunch, Quarantined, Slot, SlotStatus, Started
+from orchestrator.state.slots import Added, Dropped, Ended, Freed, NextLaunch, Quarantined, SlotStatus, Started
 from orchestrator.state.time_budget import Budget
 from orchestrator.store.records import Added as AddedRecord
 from orchestrator.store.records import Header, Record, Segment

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from orchestrator.config.run_configuration import Plan
-from orchestrator.plan.batch_scan import Figures, Room
+from orchestrator.config.run_configuration import Plan, Room
+from orchestrator.plan.batch_scan import Figures
 from orchestrator.state import transitions
 from orchestrator.state.slots import Ended, Freed, NextLaunch, SlotStatus, Started
 from protocol.cell import AUTO, Precision, Workload

@@ -9,21 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.config.run_configuration import Plan
+from orchestrator.config.run_configuration import Plan, Slot
 from orchestrator.engine import run as shell
 from orchestrator.state import recovery, transitions, turns
 from orchestrator.state.failure_policy import POLICY, Reaction
-from orchestrator.state.slots import (
-    Ended,
-    Freed,
-    NextLaunch,
-    Postponed,
-    RunState,
-    Slot,
-    SlotStatus,
-    Started,
-    with_device,
-)
+from orchestrator.state.slots import Ended, Freed, NextLaunch, Postponed, RunState, SlotStatus, Started, with_device
 from orchestrator.store.records import End, Record, Segment, Start
 from protocol.cell import Mode
 from protocol.failure import Category, Failure, Phase

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from orchestrator.config import catalogue
-from orchestrator.config.run_configuration import BurnIn, Plan
+from orchestrator.config.run_configuration import BurnIn, Plan, Slot
 from orchestrator.kinds.burn_in import levels
 from orchestrator.kinds.burn_in import options as burn_in
 from orchestrator.kinds.burn_in import planning as burn_in_plan
@@ -20,7 +20,6 @@ from orchestrator.state.slots import (
     Postponed,
     Quarantined,
     RunState,
-    Slot,
     SlotStatus,
     Started,
     StopAsked,

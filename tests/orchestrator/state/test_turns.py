@@ -9,21 +9,10 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.config.run_configuration import Plan
+from orchestrator.config.run_configuration import Plan, Slot
 from orchestrator.plan import planner
 from orchestrator.state import gangs, transitions, turns
-from orchestrator.state.slots import (
-    SETTLED,
-    Ended,
-    Freed,
-    NextLaunch,
-    Quarantined,
-    RunState,
-    Skip,
-    Slot,
-    Started,
-    StopAsked,
-)
+from orchestrator.state.slots import SETTLED, Ended, Freed, NextLaunch, Quarantined, RunState, Skip, Started, StopAsked
 from protocol.cell import Device, DeviceKind, Mode, Workload
 from protocol.failure import Category, Failure
 from tests.fakes.configurations import configuration

@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.config import margins
-from orchestrator.config.margins import Bound
 from orchestrator.stats import siblings
-from orchestrator.stats.siblings import Sibling, SiblingCell, SiblingVerdict, judge
+from orchestrator.stats.siblings import Bound, Sibling, SiblingCell, SiblingVerdict, judge
 
 MARGINS = margins.load().shares
 POWER = (Bound.POWER,)

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from orchestrator.config import margins
 from orchestrator.config.catalogue import configs_folder
-from orchestrator.config.margins import Bound
 from orchestrator.errors import ConfigError
 from orchestrator.stats import student
+from orchestrator.stats.siblings import Bound
 from protocol.intervals import student_t_975
 
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.config.health_signals import SIGNALS
 from orchestrator.errors import ConfigError
 from orchestrator.gpu.health import clocks, limits, verdict
 from orchestrator.gpu.health.course import Course, Look, follow
 from orchestrator.gpu.health.judges import JUDGES, State
 from orchestrator.gpu.health.records import NodeVitals, Vitals, Watch
-from orchestrator.gpu.health.signals import SIGNALS
 from orchestrator.gpu.health.verdict import HealthVerdict, Opinion, Work
 from protocol.messages import Sample, XidSeen
 from tests.fakes.health import SECOND_NS, WELL, case, course, state

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from orchestrator.config.health_signals import SIGNALS, Board, BoardClass, board_class
 from orchestrator.gpu.health import verdict
 from orchestrator.gpu.health.clocks import ClockUse
 from orchestrator.gpu.health.course import Course
 from orchestrator.gpu.health.judges import Action, State
-from orchestrator.gpu.health.signals import SIGNALS, Board, BoardClass, board_class
 from orchestrator.gpu.health.verdict import HealthVerdict, Opinion
 from protocol.failure import Category, Failure, Phase
 from tests.fakes.health import H200, RTX, SECOND_NS, V100, WELL, case, course, state

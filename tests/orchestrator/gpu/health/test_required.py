@@ -8,11 +8,11 @@ import msgspec
 import pytest
 from click.testing import Result
 
+from orchestrator.config.health_signals import FAMILIES, SIGNALS
 from orchestrator.config.run_configuration import StoredRun
 from orchestrator.errors import ConfigError
 from orchestrator.figures.report import Report
 from orchestrator.gpu.health.records import NodeVitals, Vitals, Watch
-from orchestrator.gpu.health.signals import FAMILIES, SIGNALS
 from orchestrator.gpu.health.verdict import HealthVerdict
 from orchestrator.gpu.telemetry.frames import FrameFile
 from orchestrator.report.as_text import to_text
