@@ -12,7 +12,7 @@ from orchestrator.config.run_configuration import Configuration, Plan
 from orchestrator.config.yaml_schema import listed
 from orchestrator.gpu.telemetry.overheating import HELD_S
 from orchestrator.kinds.burn_in import injections, rounds
-from orchestrator.kinds.burn_in.options import written
+from orchestrator.kinds.burn_in.settings import written
 from orchestrator.plan import estimate
 from orchestrator.report.files import target
 from orchestrator.state import added_launches

@@ -239,7 +239,7 @@ def _beginning(
 def _started(stored: "StoredRun", paths: "RunPaths", left: int, launches: int) -> "Notice":
     """left: launches to be made yet, of all there are. Nobody knows how many of a burn-in's there will be time for."""
     from orchestrator.engine.display_events import Notice
-    from orchestrator.kinds.burn_in.options import written
+    from orchestrator.kinds.burn_in.settings import written
 
     cells, burn_in = len(stored.plan.cells), stored.configuration.burn_in
     number = plural(launches, "launch", "launches")

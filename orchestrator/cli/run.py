@@ -67,7 +67,7 @@ def _measure(context: click.Context, params: RunParams, preset: str | None, endi
     from orchestrator.config import resolution as config
     from orchestrator.config.run_configuration import StoredRun
     from orchestrator.gpu import cpu_devices, cuda_probe
-    from orchestrator.kinds.burn_in import levels, options, rounds, time_needed
+    from orchestrator.kinds.burn_in import levels, rounds, settings, time_needed
     from orchestrator.kinds.burn_in import planning as burn_in_plan
     from orchestrator.plan import planner
     from orchestrator.store import folders, run_files
@@ -76,11 +76,11 @@ def _measure(context: click.Context, params: RunParams, preset: str | None, endi
     asked_against = _held_against(params, configuration, models)
     seen = gpu_probe.once(tell=not params["quiet"] and params["log_format"] != "json")
     devices = _with_their_users(configuration, _devices(everything, configuration, seen), seen)
-    configuration = options.with_injections(configuration, params["inject"], devices)
+    configuration = settings.with_injections(configuration, params["inject"], devices)
     if params["steps"]:
-        configuration = options.with_steps(configuration, devices, levels.load(), in_phase=params["in_phase"])
+        configuration = settings.with_steps(configuration, devices, levels.load(), in_phase=params["in_phase"])
     if params["max_temperature"] is not None:
-        configuration = options.with_temperature_stop(configuration, params["max_temperature"])
+        configuration = settings.with_temperature_stop(configuration, params["max_temperature"])
     planned = (
         planner.make(configuration, devices)
         if configuration.burn_in is None
@@ -197,7 +197,7 @@ def _configuration(params: RunParams, preset: str | None) -> "tuple[LayeredSetti
     from orchestrator.config import catalogue, own_models, presets, shadowed_settings
     from orchestrator.config import resolution as config
     from orchestrator.gpu import devices
-    from orchestrator.kinds.burn_in import levels, options
+    from orchestrator.kinds.burn_in import levels, settings
     from orchestrator.store import folders
 
     defaults = catalogue.configs_folder() / "default.yaml"
@@ -218,7 +218,7 @@ def _configuration(params: RunParams, preset: str | None) -> "tuple[LayeredSetti
     if params["burn_in"] is not None:
         if limited is not None:
             raise ConfigError("--burn-in: `quick` and `triage` have limits of their own; use `run --burn-in`")
-        configuration = options.configured(configuration, params["burn_in"], params["level"], models, levels.load())
+        configuration = settings.configured(configuration, params["burn_in"], params["level"], models, levels.load())
     elif params["level"] is not None:
         raise ConfigError("--level: it is one of a burn-in; add --burn-in with a duration, or leave it out")
     return everything, configuration, models

@@ -263,7 +263,7 @@ def main() -> int:
             return 0
         task = codec.decode(data, Task)
         _end_on_sigterm(channel)
-        root = str(Path(__file__).resolve().parents[2])
+        root = str(Path(__file__).resolve().parents[3])
         if root != task.root:
             _refuse(channel, f"the sampler was imported from {root}, the orchestrator from {task.root}")
             return 0

@@ -13,7 +13,7 @@ from orchestrator.config.run_configuration import BurnIn
 from orchestrator.kinds.burn_in import busy_time, levels, time_needed
 from orchestrator.kinds.burn_in.findings import Ahead
 from orchestrator.kinds.burn_in.lost_launches import Lost
-from orchestrator.kinds.burn_in.options import LONGEST_S, written
+from orchestrator.kinds.burn_in.settings import LONGEST_S, written
 from orchestrator.state.archive import Archive
 
 LONGER: Final = 2

@@ -15,7 +15,7 @@ from orchestrator.config.run_configuration import Configuration, Plan
 from orchestrator.config.yaml_schema import listed
 from orchestrator.kinds.burn_in.findings import named
 from orchestrator.kinds.burn_in.levels import BurnInTable
-from orchestrator.kinds.burn_in.options import SHORTEST_S, written
+from orchestrator.kinds.burn_in.settings import SHORTEST_S, written
 from orchestrator.plan import estimate
 from orchestrator.state.time_budget import closing_s
 from protocol.cell import Cell, Device, DeviceKind

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from orchestrator.compare import baselines, references, wording
+from orchestrator.compare import baselines, references, run_figures, wording
 from orchestrator.compare.as_html import page
 from orchestrator.compare.as_junit import to_junit
 from orchestrator.compare.as_markdown import to_markdown
@@ -223,7 +223,7 @@ def test_a_score_and_a_limit_name_the_mode_that_differs(tmp_path_factory: pytest
         run = FakeRun(tmp_path_factory.mktemp(mode), devices=gpus(2), batch_sizes=(1,), modes=(mode,))
         run.everything()
         made[mode] = run.ended()
-    alone = references.side.of_report(made[Mode.SOLO], "base")
+    alone = run_figures.of_report(made[Mode.SOLO], "base")
     limit = Threshold(name="as fast", figure=Figure.OF_BASELINE, phase=Workload.INFERENCE, at_least=95)
     report = references.hold(made[Mode.LOADED], Against(baseline=alone, thresholds=(limit,)))
     assert report.baseline_comparison is not None
@@ -242,7 +242,7 @@ def test_nothing_has_no_sign(tmp_path: Path) -> None:
         run = FakeRun(tmp_path / name, batch_sizes=(1,))
         run.measured(run.cell(batch_size=1), forward_ms=forward_ms)
         made.append(run.ended())
-    report = references.hold(made[0], Against(baseline=references.side.of_report(made[1], "base")))
+    report = references.hold(made[0], Against(baseline=run_figures.of_report(made[1], "base")))
     assert report.baseline_comparison is not None
     assert -0.05 < report.baseline_comparison.improvement_percent["overall"] < 0
     rows = overview.score(report).table

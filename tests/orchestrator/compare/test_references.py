@@ -10,7 +10,7 @@ import pytest
 
 from orchestrator.analysis import reporting
 from orchestrator.analysis.outcomes import Status
-from orchestrator.compare import baselines, costs, references, report_reader
+from orchestrator.compare import baselines, costs, references, report_reader, run_figures
 from orchestrator.compare.limit_targets import Figure
 from orchestrator.compare.references import Against
 from orchestrator.compare.thresholds import Threshold
@@ -248,7 +248,7 @@ def test_a_report_without_a_baseline_says_which_there_is(tmp_path: Path) -> None
 
 def side_of(run: FakeRun) -> "references.Side":
     """The run as a side."""
-    return references.side.of_report(run.report(), "a run")
+    return run_figures.of_report(run.report(), "a run")
 
 
 @pytest.mark.parametrize(

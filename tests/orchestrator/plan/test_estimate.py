@@ -5,8 +5,8 @@ import pytest
 from orchestrator.config import catalogue
 from orchestrator.config.run_configuration import Configuration, Isolation
 from orchestrator.kinds.burn_in import levels
-from orchestrator.kinds.burn_in import options as burn_in
 from orchestrator.kinds.burn_in import planning as burn_in_plan
+from orchestrator.kinds.burn_in import settings as burn_in
 from orchestrator.plan import estimate, planner
 from protocol.cell import Device, Mode, Workload
 from protocol.verification import LEAST_REPLAYS, REPLAY_STEPS

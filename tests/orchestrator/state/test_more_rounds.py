@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from orchestrator.config.run_configuration import Configuration, Slot, StoredRun
-from orchestrator.kinds.burn_in import levels, options
+from orchestrator.kinds.burn_in import levels, settings
 from orchestrator.kinds.burn_in import planning as burn_in_plan
 from orchestrator.kinds.burn_in.served_time import is_short
 from orchestrator.state import coherence, more_rounds, recovery, transitions
@@ -43,7 +43,7 @@ def header(devices: tuple[Device, ...]) -> Header:
 
 def a_night(duration: str) -> Configuration:
     """As of --burn-in."""
-    return options.configured(configuration(models=()), duration, None, shipped_catalogue(), levels.load())
+    return settings.configured(configuration(models=()), duration, None, shipped_catalogue(), levels.load())
 
 
 class Simulated:

@@ -8,8 +8,8 @@ import pytest
 from orchestrator.config import catalogue
 from orchestrator.config.run_configuration import BurnIn, Plan, Slot
 from orchestrator.kinds.burn_in import levels
-from orchestrator.kinds.burn_in import options as burn_in
 from orchestrator.kinds.burn_in import planning as burn_in_plan
+from orchestrator.kinds.burn_in import settings as burn_in
 from orchestrator.plan import estimate, planner
 from orchestrator.plan.batch_scan import Figures
 from orchestrator.state import transitions

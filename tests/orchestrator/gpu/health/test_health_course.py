@@ -220,5 +220,5 @@ def test_a_misspelt_signal_in_the_file_is_named(tmp_path: Path) -> None:
 
 def test_every_signal_is_explained() -> None:
     """docs/health.md has a row for each signal, in the order of the report."""
-    page = (Path(__file__).parents[3] / "docs" / "health.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[4] / "docs" / "health.md").read_text(encoding="utf-8")
     assert re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE) == [signal.name for signal in SIGNALS]

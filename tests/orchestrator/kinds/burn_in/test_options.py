@@ -6,7 +6,7 @@ import pytest
 from orchestrator.config.run_configuration import Configuration
 from orchestrator.engine.launches import assignments
 from orchestrator.errors import ConfigError
-from orchestrator.kinds.burn_in import levels, options, planning
+from orchestrator.kinds.burn_in import levels, planning, settings
 from orchestrator.state.slots import NextLaunch
 from orchestrator.stats.windows import WINDOW_NS
 from protocol.cell import DeviceKind, Workload
@@ -33,12 +33,12 @@ SPEC = LaunchSpec(
 def burn_in(duration: str = "10m") -> Configuration:
     """The configuration of a burn-in."""
     base = configuration(probes=shipped_catalogue().probes)
-    return options.configured(base, duration, None, shipped_catalogue(), TABLE)
+    return settings.configured(base, duration, None, shipped_catalogue(), TABLE)
 
 
 def offsets(*, in_phase: bool, devices: int = 4) -> list[float]:
     """When each device begins."""
-    found = options.with_steps(burn_in(), gpus(devices), TABLE, in_phase=in_phase).burn_in
+    found = settings.with_steps(burn_in(), gpus(devices), TABLE, in_phase=in_phase).burn_in
     assert found is not None
     assert list(found.steps) == [device.uuid for device in gpus(devices)]
     return [one.offset_s for one in found.steps.values()]
@@ -57,7 +57,7 @@ def test_steps_are_a_cell_of_every_round() -> None:
     devices = gpus(2)
     without = planning.make(burn_in(), devices, TABLE)
     assert not [cell for cell in without.cells if cell.workload is Workload.STEPS]
-    stepped = options.with_steps(burn_in(), devices, TABLE, in_phase=False)
+    stepped = settings.with_steps(burn_in(), devices, TABLE, in_phase=False)
     made = planning.make(stepped, devices, TABLE)
     cells = {cell.devices[0]: cell for cell in made.cells if cell.workload is Workload.STEPS}
     assert {cell.precision for cell in cells.values()} == {TABLE.levels["quick"].soak[0]}
@@ -85,43 +85,43 @@ def test_every_device_is_told_its_round() -> None:
 
 def test_a_temperature_to_stop_at() -> None:
     """Kept with the run, so that a resume stops there too."""
-    stopping = options.with_temperature_stop(burn_in(), "83").burn_in
+    stopping = settings.with_temperature_stop(burn_in(), "83").burn_in
     assert stopping is not None
     assert stopping.max_temperature_c == 83
     for text in ("29", "121", "-1", "8.5", "hot", "", "9" * 5000):
         with pytest.raises(ConfigError, match="expected 30 to 120, in degrees Celsius"):
-            options.with_temperature_stop(burn_in(), text)
+            settings.with_temperature_stop(burn_in(), text)
 
 
 def test_they_need_a_burn_in() -> None:
     """Elsewhere nothing would heed them."""
     plain = configuration()
     with pytest.raises(ConfigError, match="--steps"):
-        options.with_steps(plain, gpus(1), TABLE, in_phase=False)
+        settings.with_steps(plain, gpus(1), TABLE, in_phase=False)
     with pytest.raises(ConfigError, match="--max-temperature"):
-        options.with_temperature_stop(plain, "80")
+        settings.with_temperature_stop(plain, "80")
 
 
 def test_a_cpu_device_cannot_be_hot() -> None:
     """Nobody reads its temperature, so nothing would be found."""
     with pytest.raises(ConfigError, match="cpu:1 has no temperature"):
-        options.with_injections(burn_in(), ["hot:1:95"], cpus(2))
+        settings.with_injections(burn_in(), ["hot:1:95"], cpus(2))
 
 
 def test_a_cpu_device_cannot_be_slow() -> None:
     """Nobody judges its rates, so nothing would be found; flips are."""
     with pytest.raises(ConfigError, match="nobody judges the rates of cpu:0"):
-        options.with_injections(burn_in(), ["flip:1:1", "slow:cpu:0:50"], cpus(2))
-    assert options.with_injections(burn_in(), ["flip:cpu:1:1"], cpus(2)).tainted
+        settings.with_injections(burn_in(), ["flip:1:1", "slow:cpu:0:50"], cpus(2))
+    assert settings.with_injections(burn_in(), ["flip:cpu:1:1"], cpus(2)).tainted
 
 
 @pytest.mark.parametrize("faults", [("slow:0:10", "slow:0:50"), ("hot:0:60", "hot:0:99"), ("flip:0:1", "flip:0:1:2")])
 def test_a_device_has_one_fault_of_a_kind(faults: tuple[str, str]) -> None:
     """One alone of two would happen; of two devices each has its own."""
     with pytest.raises(ConfigError, match=f"--inject {faults[0].partition(':')[0]}: there are 2 of them"):
-        options.with_injections(burn_in(), faults, gpus(4))
+        settings.with_injections(burn_in(), faults, gpus(4))
     other = faults[1].replace(":0:", ":1:", 1)
-    assert options.with_injections(burn_in(), [faults[0], other], gpus(4)).tainted
+    assert settings.with_injections(burn_in(), [faults[0], other], gpus(4)).tainted
 
 
 def test_a_round_that_never_comes_is_refused() -> None:
@@ -129,8 +129,8 @@ def test_a_round_that_never_comes_is_refused() -> None:
     devices = gpus(2)
     made = planning.make(burn_in(), devices, TABLE)
     rounds = max(number for _, number in made.order[devices[1].uuid]) + 1
-    assert planning.make(options.with_injections(burn_in(), [f"flip:1:{rounds}"], devices), devices, TABLE) == made
-    late = options.with_injections(burn_in(), [f"flip:1:{rounds + 1}"], devices)
+    assert planning.make(settings.with_injections(burn_in(), [f"flip:1:{rounds}"], devices), devices, TABLE) == made
+    late = settings.with_injections(burn_in(), [f"flip:1:{rounds + 1}"], devices)
     with pytest.raises(ConfigError, match=f"no round {rounds + 1} on .*: {rounds} are planned"):
         planning.make(late, devices, TABLE)
 
@@ -169,7 +169,7 @@ def test_a_longer_burn_in_never_has_shorter_cells(level: str, kind: DeviceKind) 
 def test_a_short_burn_in_has_time_for_its_rounds_under_steps_too() -> None:
     """They are one more cell in each round, which is counted."""
     devices = gpus(2)
-    stepped = options.with_steps(burn_in("30s"), devices, TABLE, in_phase=False)
+    stepped = settings.with_steps(burn_in("30s"), devices, TABLE, in_phase=False)
     assert stepped.burn_in is not None
     made = planning.make(stepped, devices, TABLE)
     per_round = len({cell for cell, _ in made.order[devices[0].uuid]})
@@ -188,8 +188,8 @@ def test_a_level_keeps_a_gpu_at_work(level: str, duration_s: float) -> None:
 
 def test_what_was_asked_for_survives_the_disk() -> None:
     """run.yaml holds all of it."""
-    made = options.with_steps(options.with_temperature_stop(burn_in(), "80"), gpus(2), TABLE, in_phase=False)
-    made = options.with_injections(made, ["hot:0:99"], gpus(2))
+    made = settings.with_steps(settings.with_temperature_stop(burn_in(), "80"), gpus(2), TABLE, in_phase=False)
+    made = settings.with_injections(made, ["hot:0:99"], gpus(2))
     assert msgspec.convert(msgspec.to_builtins(made), Configuration) == made
 
 

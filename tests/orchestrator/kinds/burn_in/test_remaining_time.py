@@ -14,7 +14,7 @@ from orchestrator.engine.launches.link import Link
 from orchestrator.engine.loop import Loop
 from orchestrator.engine.run_context import RunContext
 from orchestrator.gpu.health.judges import Action
-from orchestrator.kinds.burn_in import busy_time, options, remaining_time
+from orchestrator.kinds.burn_in import busy_time, remaining_time, settings
 from orchestrator.kinds.burn_in.busy_time import Served
 from orchestrator.state import coherence, recovery
 from orchestrator.state.archive import assemble
@@ -183,7 +183,7 @@ def test_a_new_burn_in_is_no_longer_than_the_longest_and_of_the_same_level(tmp_p
         return remaining_time.ahead(archive, work)["cpu:0"].least
 
     assert least(duration_s=8 * 86_400.0, level="full") == "336h --level full"
-    assert options.seconds("336h") == options.LONGEST_S
+    assert settings.seconds("336h") == settings.LONGEST_S
     assert least(duration_s=600.0, level="of an older version") == "20m"
 
 

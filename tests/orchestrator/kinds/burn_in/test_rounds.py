@@ -4,7 +4,7 @@ import pytest
 
 from orchestrator.config.run_configuration import Configuration, Isolation, Plan
 from orchestrator.errors import ConfigError
-from orchestrator.kinds.burn_in import levels, options, planning, rounds
+from orchestrator.kinds.burn_in import levels, planning, rounds, settings
 from orchestrator.state.time_budget import closing_s
 from protocol.cell import Device
 from tests.fakes.configurations import configuration, shipped_catalogue
@@ -22,8 +22,8 @@ def planned(
 ) -> tuple[Plan, Configuration]:
     """A burn-in, and what it was made of."""
     base = configuration(probes=shipped_catalogue().probes, isolation=isolation)
-    night = options.configured(base, duration, level, shipped_catalogue(), TABLE)
-    night = options.with_injections(night, faults, devices)
+    night = settings.configured(base, duration, level, shipped_catalogue(), TABLE)
+    night = settings.with_injections(night, faults, devices)
     return planning.make(night, devices, TABLE), night
 
 
@@ -36,7 +36,7 @@ def test_rounds_of_their_length_fit_into_the_duration(
     """As they are shown; and a round is as long as the launches that are shown of it, to a second."""
     made, night = planned(duration, devices, isolation=isolation)
     of = rounds.of(made, night, devices, devices[0])
-    whole_s = options.seconds(duration)
+    whole_s = settings.seconds(duration)
     assert float(rounds.how_many(of.possible)) * of.round_s <= whole_s - closing_s(whole_s)
     assert (of.possible + 1) * of.round_s > whole_s - closing_s(whole_s) - 20, "nor is one forgotten"
     shown_s = [float(rounds.in_words(launch_s).removesuffix(" s")) for launch_s in of.launches_s]

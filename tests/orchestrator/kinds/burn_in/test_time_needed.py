@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from orchestrator.config.run_configuration import Isolation
-from orchestrator.kinds.burn_in import levels, options, planning, time_needed
+from orchestrator.kinds.burn_in import levels, planning, settings, time_needed
 from orchestrator.kinds.burn_in.time_needed import SLOWER
 from orchestrator.plan import estimate
 from protocol.cell import Device, DeviceKind
@@ -21,7 +21,7 @@ def told(
 ) -> tuple[tuple[str, ...], float]:
     """The notes on a burn-in, and how long it must be."""
     base = configuration(probes=shipped_catalogue().probes, isolation=isolation)
-    made = options.configured(base, duration, level, shipped_catalogue(), TABLE)
+    made = settings.configured(base, duration, level, shipped_catalogue(), TABLE)
     planned = planning.make(made, devices, TABLE)
     return tuple(time_needed.notes(planned, made, devices, TABLE)), time_needed.least_s(planned, made, devices, TABLE)
 
@@ -78,7 +78,7 @@ def test_what_has_no_room_is_named_with_a_duration_that_has() -> None:
     """Which cells, as the report will name them, and how to ask for long enough."""
     (note,), least_s = told("30s", cpus(3), "standard")
     assert note.startswith("a burn-in of 30s has hardly room for one whole round of level standard: ")
-    assert note.endswith(f"which is UNKNOWN. --burn-in {options.written(least_s)} --level standard has room")
+    assert note.endswith(f"which is UNKNOWN. --burn-in {settings.written(least_s)} --level standard has room")
 
 
 @pytest.mark.parametrize("isolation", Isolation)
@@ -91,14 +91,14 @@ def test_the_shortest_that_has_room_has_it_and_the_next_shorter_has_not(
     least_s = told("30s", devices, level, isolation)[1]
     assert told("10m", devices, level, isolation)[1] == least_s
     assert told(f"{least_s:g}s", devices, level, isolation)[0] == ()
-    if least_s > options.SHORTEST_S:
+    if least_s > settings.SHORTEST_S:
         assert told(f"{least_s - 10:g}s", devices, level, isolation)[0]
 
 
 def test_starts_of_cpu_devices_may_take_longer_than_estimated() -> None:
     """They share their cores: a round that has room by the bare estimates alone is told."""
     base = configuration(probes=shipped_catalogue().probes)
-    made = options.configured(base, "30s", None, shipped_catalogue(), TABLE)
+    made = settings.configured(base, "30s", None, shipped_catalogue(), TABLE)
     planned, (device,) = planning.make(made, cpus(1), TABLE), cpus(1)
     round_s = sum(estimate.launch_s(cell, made, device) for cell in planned.cells)
     assert SLOWER[DeviceKind.CPU] > 1

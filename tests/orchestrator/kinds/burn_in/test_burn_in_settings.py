@@ -1,4 +1,4 @@
-"""kinds/burn_in/options.py, injections.py, levels.py and plan.py: from the words of the command line to rounds of
+"""kinds/burn_in/settings.py, injections.py, levels.py and plan.py: from the words of the command line to rounds of
 cells.
 """
 
@@ -11,7 +11,7 @@ import pytest
 
 from orchestrator.config.run_configuration import Configuration
 from orchestrator.errors import ConfigError
-from orchestrator.kinds.burn_in import injections, levels, options, planning
+from orchestrator.kinds.burn_in import injections, levels, planning, settings
 from orchestrator.kinds.burn_in.injections import Asked
 from protocol.cell import Device, DeviceKind, Mode, Workload
 from tests.fakes.configurations import configuration, shipped_catalogue
@@ -31,13 +31,13 @@ def fake(tmp_path: Path) -> FakeRun:
 )
 def test_durations(text: str, seconds: float) -> None:
     """As people write them."""
-    assert options.seconds(text) == seconds
-    assert options.seconds(options.written(seconds)) == seconds
+    assert settings.seconds(text) == seconds
+    assert settings.seconds(settings.written(seconds)) == seconds
 
 
 def test_durations_are_written_as_people_write_them() -> None:
     """The shortest way, without what is zero."""
-    assert [options.written(seconds) for seconds in (30, 150, 600, 5400, 28_800, 3661)] == [
+    assert [settings.written(seconds) for seconds in (30, 150, 600, 5400, 28_800, 3661)] == [
         "30s",
         "2m30s",
         "10m",
@@ -51,7 +51,7 @@ def test_durations_are_written_as_people_write_them() -> None:
 def test_what_is_no_duration(text: str) -> None:
     """Refused, with examples of what is."""
     with pytest.raises(ConfigError, match="--burn-in"):
-        options.seconds(text)
+        settings.seconds(text)
 
 
 @pytest.mark.parametrize(
@@ -83,14 +83,14 @@ def test_the_levels_that_ship_name_models_that_ship() -> None:
 def configured(tmp_path: Path, duration: str = "10m", level: str | None = None) -> Configuration:
     """The configuration of a burn-in."""
     base = msgspec.structs.replace(fake(tmp_path).stored.configuration, probes=shipped_catalogue().probes)
-    return options.configured(base, duration, level, shipped_catalogue(), TABLE)
+    return settings.configured(base, duration, level, shipped_catalogue(), TABLE)
 
 
 @pytest.mark.parametrize("modes", [(Mode.SOLO,), (Mode.LOADED, Mode.SOLO)])
 def test_a_burn_in_loads_all_devices_at_once(modes: tuple[Mode, ...]) -> None:
     """One at a time, they would be idle for most of the night."""
     with pytest.raises(ConfigError, match="it loads all devices at once; with --solo"):
-        options.configured(configuration(modes=modes), "10m", None, shipped_catalogue(), TABLE)
+        settings.configured(configuration(modes=modes), "10m", None, shipped_catalogue(), TABLE)
 
 
 def test_an_unknown_level_is_refused_with_the_nearest(tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_injections_are_parsed_and_taint_the_run(tmp_path: Path) -> None:
     second = devices[1]
     clean = configured(tmp_path)
     for name in (str(second.gpu_id), second.uuid):
-        made = options.with_injections(clean, [f"flip:{name}:3:2", f"slow:{name}:5", f"hot:{name}:95"], devices)
+        made = settings.with_injections(clean, [f"flip:{name}:3:2", f"slow:{name}:5", f"hot:{name}:95"], devices)
         assert made.tainted
         assert made.burn_in is not None
         assert made.burn_in.injections == (
@@ -151,7 +151,7 @@ def test_injections_are_parsed_and_taint_the_run(tmp_path: Path) -> None:
             Asked(device=second.uuid, hot_c=95),
         )
         assert injections.hot(made.burn_in.injections) == {second.uuid: 95}
-    assert not options.with_injections(clean, [], devices).tainted
+    assert not settings.with_injections(clean, [], devices).tainted
 
 
 @pytest.mark.parametrize(
@@ -188,14 +188,14 @@ def test_injections_are_parsed_and_taint_the_run(tmp_path: Path) -> None:
 def test_injections_that_make_no_sense(tmp_path: Path, text: str) -> None:
     """Refused, with the forms there are."""
     with pytest.raises(ConfigError, match="--inject"):
-        options.with_injections(configured(tmp_path), [text], fake(tmp_path).stored.devices)
+        settings.with_injections(configured(tmp_path), [text], fake(tmp_path).stored.devices)
 
 
 @pytest.mark.parametrize(("devices", "others"), [(gpus(1), 0), (gpus(3), 2), ((*gpus(3), *cpus(1)), 2)])
 def test_a_slow_gpu_needs_three_others_to_be_found(tmp_path: Path, devices: tuple[Device, ...], others: int) -> None:
     """It is slow from the first launch on: by itself nothing shows it."""
     with pytest.raises(ConfigError, match=f"3 others of its kind at the least, and this run has {others}"):
-        options.with_injections(configured(tmp_path), ["slow:0:10"], devices)
+        settings.with_injections(configured(tmp_path), ["slow:0:10"], devices)
 
 
 def test_a_fault_says_what_it_does(tmp_path: Path) -> None:
@@ -214,7 +214,7 @@ def test_no_profile_says_how_long_a_cell_measures(tmp_path: Path) -> None:
     quick = fake(tmp_path).stored.configuration
     slow = msgspec.structs.replace(quick.measurement, block_s=0.05, warm_up_cap_s=60, give_up=True, min_s=9, max_s=9)
     other = msgspec.structs.replace(quick, measurement=slow)
-    made = [options.configured(one, "10m", None, shipped_catalogue(), TABLE) for one in (quick, other)]
+    made = [settings.configured(one, "10m", None, shipped_catalogue(), TABLE) for one in (quick, other)]
     assert made[0] == made[1]
     assert made[0].burn_in is not None
     for kind, cell_s in made[0].burn_in.cell_s.items():
@@ -226,14 +226,14 @@ def test_no_profile_says_how_long_a_cell_measures(tmp_path: Path) -> None:
 def test_a_fault_that_there_is_not_is_named(tmp_path: Path) -> None:
     """Before its device, which may be wrong too."""
     with pytest.raises(ConfigError, match=r"no fault 'slov'\. Did you mean slow\? There is flip, slow and hot;"):
-        options.with_injections(configured(tmp_path), ["slov:99"], fake(tmp_path).stored.devices)
+        settings.with_injections(configured(tmp_path), ["slov:99"], fake(tmp_path).stored.devices)
 
 
 def test_injections_need_a_burn_in(tmp_path: Path) -> None:
     """Elsewhere nothing would look for them."""
     run = fake(tmp_path)
     with pytest.raises(ConfigError, match="burn-in"):
-        options.with_injections(run.stored.configuration, ["flip:0:1"], run.stored.devices)
+        settings.with_injections(run.stored.configuration, ["flip:0:1"], run.stored.devices)
 
 
 @pytest.mark.parametrize(
