@@ -4,7 +4,7 @@
     the sampler ── who else is there ────────────▶ foreign ┼─▶ as_read: the failure with its cause outside, and clues
                └── the newest readings ──────────▶ samples ┘
 
-It decides nothing: hazards.py, validity.py and classify.py do, clues.py collects.
+It decides nothing: hazards.py and classify.py do, clues.py collects.
 """
 
 from collections.abc import Iterable
@@ -12,7 +12,6 @@ from collections.abc import Iterable
 from orchestrator.deciding.hazards import Hazards
 from orchestrator.processes import classify, clues
 from orchestrator.processes.live import Live
-from orchestrator.sampling import validity
 from orchestrator.sampling.foreign import ForeignUse
 from protocol.cell import Device
 from protocol.failure import Failure
@@ -37,7 +36,7 @@ class Circumstances:
         devices, own = live.next.cell.devices, live.device.uuid
         who = "" if self.shares else self.foreign.beside(devices, live.spec.requested_ns)
         broken = " and ".join(self._labels[other] for other in self.hazards.broken_beside(own))
-        failure = classify.outside(validity.beside(failure, who), self.hazards.grave(devices), broken)
+        failure = classify.outside(classify.beside(failure, who), self.hazards.grave(devices), broken)
         self.hazards.ended(failure.device or own, failure)
         return clues.with_clues(failure, live, self.samples.get(own), self._xids(devices, live.spec.requested_ns))
 

@@ -24,7 +24,7 @@ import msgspec
 
 from orchestrator.configuration.resolved import Plan
 from orchestrator.deciding import scans
-from orchestrator.deciding.policy import BEFORE_FIRST_FORWARD, POLICY, Reaction
+from orchestrator.deciding.policy import BEFORE_FIRST_FORWARD, POLICY, Reaction, Trait, has_trait
 from orchestrator.deciding.slots import SlotState, SlotStatus, scopes
 from orchestrator.disk.archive import Attempt
 from orchestrator.planning import scan
@@ -61,11 +61,6 @@ class CellOutcome(msgspec.Struct, frozen=True, kw_only=True):
     refers_to: str | None = None
     reason: str = ""
 
-
-_ENDED_WITH_THE_RUN: Final = frozenset(
-    {Category.INTERRUPTED, Category.STOPPED, Category.RESULT_LOST, Category.THROTTLED, Category.CONTAMINATED}
-)
-"""What is measured again in any case, so that an attempt which is the last one was so because the run ended."""
 
 _SKIPPED: Final = (
     "the model is skipped",
@@ -289,7 +284,7 @@ class _Family:
 
     def _will_be_resumed(self, here: Sequence[Attempt], category: Category) -> bool:
         """Whether the last attempt ended with the run, and `resume` would make another."""
-        return category in _ENDED_WITH_THE_RUN and self._retries_left(here, category)
+        return has_trait(category, Trait.REPEATED) and self._retries_left(here, category)
 
     @staticmethod
     def _retries_left(here: Sequence[Attempt], category: Category) -> bool:

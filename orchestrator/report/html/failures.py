@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from orchestrator.configuration.naming import counted
-from orchestrator.deciding.explanations import EXPLANATIONS
+from orchestrator.deciding.policy import POLICY
 from orchestrator.disk.outcomes import Status
 from orchestrator.report.html.cells import badge
 from orchestrator.report.html.view import Badge, Finding, Section, Tone
@@ -57,7 +57,7 @@ def _lines(one: FailureReport, *, advice: bool) -> Iterator[str]:
     if memory:
         yield f"Memory: {', '.join(memory)}"
     if advice and one.category is not None:
-        yield f"What to do: {EXPLANATIONS[Category(one.category)].advice}"
+        yield f"What to do: {POLICY[Category(one.category)].advice}"
     yield f"At {one.at}. In the end the cell was: {one.status.replace('_', ' ')}. Logs: {one.folder}"
 
 

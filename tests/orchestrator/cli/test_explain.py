@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from orchestrator.deciding.explanations import EXPLANATIONS
 from orchestrator.deciding.placement import in_a_row
 from orchestrator.deciding.policy import POLICY, RUN
 from orchestrator.report import layout
@@ -29,11 +28,6 @@ def root(run: FakeRun) -> str:
     return next(line for line in told(run) if line.startswith("Root cause"))
 
 
-def test_every_category_is_explained() -> None:
-    """No failure can come of which a person is told nothing."""
-    assert set(EXPLANATIONS) == set(Category)
-
-
 def test_the_overview_has_every_kind_of_failure(invoke: Invoke) -> None:
     """Each with its reaction, and what happens to the run as a whole."""
     shown = invoke("explain")
@@ -53,7 +47,7 @@ def test_a_kind_is_found_by_its_words_and_by_its_name(invoke: Invoke, words: str
     shown = invoke("explain", words)
     assert shown.exit_code == 0
     assert shown.output.startswith("out of memory\n")
-    assert EXPLANATIONS[Category.OUT_OF_MEMORY].advice in shown.output
+    assert POLICY[Category.OUT_OF_MEMORY].advice in shown.output
     assert POLICY[Category.OUT_OF_MEMORY].why in shown.output
 
 
@@ -209,7 +203,7 @@ def test_the_root_cause_has_its_evidence(tmp_path: Path) -> None:
         "End of stderr:",
         "first",
         "frame 0",
-        f"What to do: {EXPLANATIONS[Category.CRASHED].advice}",
+        f"What to do: {POLICY[Category.CRASHED].advice}",
     ):
         assert line in lines, line
     assert "frame 29" not in lines

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestrator.deciding.policy import Trait, has_trait
 from orchestrator.processes import launches
 from orchestrator.processes.ending import Exit
 from orchestrator.processes.launches import (
@@ -151,7 +152,7 @@ def test_a_result_survives_a_worker_that_cannot_be_killed() -> None:
     assert life(TimePassed(), 75.0) == (Forget(unkillable=True),)
 
 
-@pytest.mark.parametrize("category", sorted(launches.HELD_BACK))
+@pytest.mark.parametrize("category", [one for one in Category if has_trait(one, Trait.HELD_BACK)])
 def test_what_cuda_tells_is_held_back_for_a_second(category: Category) -> None:
     """The driver's word on the GPU may come after it; meanwhile the worker waits, and has its time to leave then."""
     told = msgspec.structs.replace(STICKY, category=category)

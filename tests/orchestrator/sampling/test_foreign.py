@@ -5,13 +5,9 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import pytest
-
 from orchestrator.machine.nvml import GpuProcess, Nvml
 from orchestrator.machine.nvml_errors import GpuLostError
-from orchestrator.sampling import validity
 from orchestrator.sampling.foreign import ForeignUse, Lookout, is_ours
-from protocol.failure import Category, Failure, Phase
 from protocol.messages import ForeignProcess, ForeignSeen
 
 
@@ -104,17 +100,3 @@ def test_who_is_not_seen_any_more_was_there_and_is_not_here() -> None:
     use.note("GPU-0", "PID 7", 10)
     use.unseen(30)
     assert (use.here("GPU-0"), use.during("GPU-0", 20), use.during("GPU-0", 31)) == ("", "PID 7", "")
-
-
-@pytest.mark.parametrize("category", [Category.OUT_OF_MEMORY, Category.CRASHED])
-def test_memory_that_others_have_is_no_want_of_it(category: Category) -> None:
-    """Out of memory beside somebody else does not shrink the cell; other failures stay what they are."""
-    failure = Failure(category=category, message="it broke", phase=Phase.WARM_UP)
-    assert validity.beside(failure, "") == failure
-    told = validity.beside(failure, "PID 7 python3")
-    if category is Category.CRASHED:
-        assert told == failure
-    else:
-        assert told.category is Category.CONTAMINATED
-        assert told.message.startswith("PID 7 python3 computed on the GPU too")
-        assert told.message.endswith("it broke")

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.deciding import cooling
+from orchestrator.processes import classify
 from orchestrator.sampling import clock_events, validity
 from orchestrator.sampling.readings import Readings
 from protocol.failure import Category, Failure, Phase
@@ -80,7 +81,7 @@ def test_want_of_memory_or_time_beside_somebody_else_is_theirs(
     category: Category, who: str, expected: Category
 ) -> None:
     """Nobody is to blame for a hang while another process computed; a crash is a crash beside anybody."""
-    found = validity.beside(Failure(category=category, message="m", phase=Phase.MEASURE), who)
+    found = classify.beside(Failure(category=category, message="m", phase=Phase.MEASURE), who)
     assert found.category is expected
     assert found.message.startswith("python (PID 4711) computed") is (expected is Category.CONTAMINATED)
 
