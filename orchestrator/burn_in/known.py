@@ -3,29 +3,20 @@
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
 
 from orchestrator.burn_in.compare import Deviation
 from orchestrator.burn_in.memory_share import Covered
+from orchestrator.config.workloads import WORKLOADS
 from orchestrator.health.verdict import Verdict
 from orchestrator.stats.drift import Course
 from orchestrator.stats.why_slower import Why
 from protocol.cell import Cell, Workload
 from protocol.verification import Mismatch
 
-TITLES: Final = {
-    Workload.TRUTH: "the check of truth",
-    Workload.SOAK: "verified products",
-    Workload.MEMORY: "the memory test",
-    Workload.REPLAY: "repeated training steps",
-    Workload.STEPS: "verified products under steps of load",
-    Workload.LINKS: "transfers between devices",
-}
-
 
 def named(cell: Cell) -> str:
     """A cell in words, the same on all GPUs."""
-    return f"{TITLES[cell.workload]} of {cell.model} in {cell.precision}"
+    return f"{WORKLOADS[cell.workload].title} of {cell.model} in {cell.precision}"
 
 
 class Pace(enum.StrEnum):

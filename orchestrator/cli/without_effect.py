@@ -11,7 +11,7 @@ from orchestrator.cli.options import RunParams
 from orchestrator.configuration.resolved import Configuration, Plan
 from orchestrator.configuration.settings import Said
 from orchestrator.configuration.yaml_schema import listed
-from orchestrator.planning.probes import RULES, is_probe
+from orchestrator.planning.probes import PROBES, is_probe
 from orchestrator.planning.shapes import counts_in, sees_images
 from protocol.cell import AUTO, Device, DeviceKind, ModelSpec, Precision, SizeUnit, Workload
 
@@ -82,7 +82,7 @@ _RULES: Final = (
     _Rule("benchmark.mode", lambda run: len(run.devices) > 1, "there is one device alone"),
     _Rule(
         "benchmark.precision",
-        lambda run: bool(run.models) or any(RULES[one.name].each_precision for one in run.configuration.models),
+        lambda run: bool(run.models) or any(PROBES[one.name].each_precision for one in run.configuration.models),
         "these probes move bytes, whatever they stand for",
     ),
     _Rule("benchmark.phases", lambda run: bool(run.models), "probes have no phases"),

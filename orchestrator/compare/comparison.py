@@ -19,18 +19,19 @@ from orchestrator.compare.facts import Change, Place
 from orchestrator.compare.lone import Other
 from orchestrator.compare.pairing import Beside
 from orchestrator.compare.side import Side
+from orchestrator.config.workloads import WORKLOADS
 from orchestrator.configuration.naming import counted
+from orchestrator.merge.sibling_cells import work
 from orchestrator.report import keys
 from orchestrator.report.keys import CellKey
 from orchestrator.report.parts import Part
 from orchestrator.stats import two_runs
 from orchestrator.stats.margins import Margins
 from orchestrator.stats.two_runs import Judged, Pair, Verdict
-from protocol.cell import DeviceKind, Workload
+from orchestrator.stats.why_beside import Work
+from protocol.cell import DeviceKind
 from protocol.exit_codes import ExitCode
 
-END_TO_END: Final = frozenset({Workload.LOAD, Workload.GENERATION})
-BANDWIDTH: Final = frozenset({"hbm", "h2d", "d2h"})
 _Names = Mapping[CellKey, str]
 SESSIONS: Final = (
     "one session a side: what changes from reboot to reboot and from day to day is in none of the intervals"
@@ -205,10 +206,10 @@ def _pair(before: Place, after: Place, margins: Margins, percent: float | None) 
 def _margin(before: Place, after: Place, margins: Margins) -> float:
     """Of another board of the same model, the spread between boards joins the margin."""
     key = before.cell.key
-    share = (margins.runs.end_to_end if key.phase in END_TO_END else margins.runs.cell).share
+    share = (margins.runs.end_to_end if WORKLOADS[key.phase].end_to_end else margins.runs.cell).share
     if before.device.gpu_uuid == after.device.gpu_uuid:
         return share
-    if key.phase is Workload.PROBE and key.model_name in BANDWIDTH:
+    if work(key) is not Work.COMPUTE:
         return share + margins.siblings.bandwidth.share
     capped = before.cell.power_capped or after.cell.power_capped
     return share + (margins.siblings.power if capped else margins.siblings.clock).share

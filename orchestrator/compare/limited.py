@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from orchestrator.compare import facts, pairing, side
 from orchestrator.compare.baselines import Held
 from orchestrator.compare.facts import Place
+from orchestrator.config.workloads import PHASES
 from orchestrator.report import keys
 from orchestrator.report.cells import Measured
 from orchestrator.report.keys import CellKey
@@ -79,7 +80,6 @@ class _Siblings(NamedTuple):
 _NO_SIBLINGS: Final = _Siblings(None, "no identical device has this cell", blind=False)
 
 _ONE_MODE: Final = "not measured with one device at work (mode: [loaded, solo], as triage does)"
-PHASES: Final = (Workload.LOAD, Workload.INFERENCE, Workload.TRAINING, Workload.GENERATION)
 _OF_LOAD: Final = (Workload.LOAD,)
 _OF_INFERENCE: Final = (Workload.INFERENCE,)
 _OF_GENERATION: Final = (Workload.GENERATION,)

@@ -15,7 +15,8 @@ import msgspec
 
 from orchestrator.compare import facts, limited
 from orchestrator.compare.baselines import Held
-from orchestrator.compare.limited import FIGURES, PHASES, Cell, Figure
+from orchestrator.compare.limited import FIGURES, Cell, Figure
+from orchestrator.config.workloads import PHASES
 from orchestrator.configuration import yaml_file
 from orchestrator.configuration.naming import counted
 from orchestrator.configuration.yaml_schema import did_you_mean, listed

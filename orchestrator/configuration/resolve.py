@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
+from orchestrator.config.workloads import PHASES
 from orchestrator.configuration.catalogue import Catalogue
 from orchestrator.configuration.resolved import Configuration, Isolation, ReportFormat
 from orchestrator.configuration.settings import Auto, Said, Settings, from_defaults, from_file
@@ -16,13 +17,12 @@ from orchestrator.configuration.yaml_schema import did_you_mean, listed
 from orchestrator.errors import ConfigError
 from orchestrator.health import signals
 from orchestrator.planning import shapes
-from protocol.cell import AUTO, MemoryFormat, Mode, ModelSpec, Precision, SizeUnit, Workload
+from protocol.cell import AUTO, MemoryFormat, Mode, ModelSpec, Precision, SizeUnit
 from protocol.messages import Deadlines
 
 T = TypeVar("T")
 Choice = TypeVar("Choice", bound=enum.StrEnum)
 
-PHASES: Final = (Workload.LOAD, Workload.INFERENCE, Workload.TRAINING, Workload.GENERATION)
 SIZES_KEY: Final = {SizeUnit.TOKENS: "sequence_lengths", SizeUnit.PIXELS: "input_sizes"}
 OTHER_SUFFIXES: Final = frozenset(
     {"doc", "docx", "gz", "htm", "jsonl", "log", "ndjson", "ods", "odt", "parquet", "pdf", "png", "rst", "svg"}

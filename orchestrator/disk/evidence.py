@@ -13,6 +13,7 @@ from operator import attrgetter
 from statistics import fmean
 from typing import Final
 
+from orchestrator.config.workloads import WORKLOADS
 from orchestrator.deciding import suspicion
 from orchestrator.disk import outcomes, uncounted
 from orchestrator.disk.archive import Archive, Attempt, ResultFileError
@@ -35,9 +36,6 @@ from protocol.result import Environment, Ledger, Memory, Result, StopReason, War
 from protocol.verification import Verification
 
 _AT_NS: Final = attrgetter("at_ns")
-_NOT_PACED: Final = frozenset({Workload.LINKS, Workload.STEPS, Workload.MEMORY})
-"""Work of a burn-in whose rates say little of one GPU: others decide them too, or how far its clock has risen, or which
-pattern of the memory test it is at: a step of one takes eight times that of another."""
 
 
 @dataclass(frozen=True)
@@ -251,7 +249,7 @@ def _launch(device: Device, result: Result, track: Track, beside: str) -> Launch
         stalls=stood_still,
         verification=result.verification,
         others=result.others,
-        rates=() if result.verification is None or result.cell.workload in _NOT_PACED else _rates(result, stood_still),
+        rates=_rates(result, stood_still) if result.verification and WORKLOADS[result.cell.workload].own_rate else (),
         beside=beside,
     )
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
+from orchestrator.config.workloads import WORKLOADS
 from orchestrator.disk.evidence import LaunchEvidence
 from orchestrator.merge.measured import Fields, each, largest, mb, middle, peak
 from orchestrator.merge.plausibility import Seen
@@ -83,7 +84,7 @@ def seen(cell: CellFigures | None, launches: Launches, planned: Cell) -> Seen | 
         iteration_ms=cell.means_ms["iteration"],
         flops=launches[0].flops_per_iteration,
         model_bytes=launches[0].memory.model_bytes,
-        generates=planned.workload is Workload.GENERATION,
+        generates=WORKLOADS[planned.workload].generates,
     )
 
 

@@ -36,7 +36,7 @@ _PACES: Final = {
     drift.Verdict.STEADY: Pace.STEADY,
     drift.Verdict.TOO_SHORT: Pace.UNTOLD,
 }
-_BESIDE: Final = {
+BESIDE_BY_WORKLOAD: Final = {
     Workload.SOAK: BESIDE,
     Workload.TRUTH: f"{BESIDE} in checks of truth",
     Workload.REPLAY: f"{BESIDE} in training",
@@ -66,7 +66,7 @@ def paces(
             own = [launch for launch in mine if launch[0].start.device == one.gpu]
             found[one.gpu][OVER_TIME] = _drift(one, rates[one.gpu], _begin(mine, rates[one.gpu]), own)
         warm = [one for one in mine if _is_warm(one, soaks)]
-        for workload, title in _BESIDE.items():
+        for workload, title in BESIDE_BY_WORKLOAD.items():
             for uuid, told in _beside_siblings([one for one in warm if one[1].workload is workload]).items():
                 found[uuid][title] = told
     return found
@@ -230,7 +230,7 @@ def _beside_siblings(warm: Sequence[Launched]) -> dict[str, Told]:
         )
         for name, by_gpu in groups.items()
     ]
-    told = siblings.judge(cells, margins.load().shares, asked=len(_BESIDE))
+    told = siblings.judge(cells, margins.load().shares, asked=len(BESIDE_BY_WORKLOAD))
     return {one.gpu: _sibling(one, groups, [cell for cell in cells if one.gpu in cell.rates]) for one in told}
 
 

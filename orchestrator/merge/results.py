@@ -9,6 +9,7 @@ from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
+from orchestrator.config.workloads import PHASES
 from orchestrator.disk.archive import Archive, Attempt
 from orchestrator.disk.evidence import Evidence, LaunchEvidence
 from orchestrator.disk.outcomes import CellOutcome, Status
@@ -21,9 +22,6 @@ from orchestrator.report.parts import AttemptReport, Statistics
 from orchestrator.stats.launch import CellFigures
 from protocol.cell import AUTO, Cell, Device, ModelSpec, Workload
 from protocol.paths import attempt_name
-
-OF_MODELS: Final = (Workload.LOAD, Workload.INFERENCE, Workload.TRAINING, Workload.GENERATION)
-"""Workloads that measure a model. Of the others, probes measure a device, and one injects faults."""
 
 DAMAGED: Final = "damaged"
 """How an attempt ended whose result is missing, or is not what the journal promised."""
@@ -53,7 +51,7 @@ def results(archive: Archive, evidence: Evidence, measured_without: Sequence[Pro
     models = archive.stored.configuration.by_name
     entries: dict[_Entry, list[Cell]] = {}
     for cell in archive.stored.plan.cells:
-        if cell.workload in OF_MODELS:
+        if cell.workload in PHASES:
             entries.setdefault(_entry(cell), []).append(cell)
     reporter = _Reporter(archive, evidence)
     reached = {

@@ -18,6 +18,7 @@ from typing import Final
 
 import msgspec
 
+from orchestrator.config.workloads import WORKLOADS
 from orchestrator.deciding.adding import Doubt
 from orchestrator.merge import held_down, sibling_cells
 from orchestrator.merge.cross_gpu import NO_VERDICT_ON_CPU, Point, SideBySide
@@ -28,7 +29,7 @@ from orchestrator.stats.margins import Bound
 from orchestrator.stats.siblings import LEAST_GPUS, Effect, Sibling, Verdict
 from orchestrator.stats.why_beside import Traits
 from orchestrator.stats.why_slower import Reading, Reason, Why
-from protocol.cell import Device, DeviceKind, Workload
+from protocol.cell import Device, DeviceKind
 
 SHOWN_CELLS: Final = 5
 ON_A_SLICE: Final = "slices of a GPU get no performance verdict: they share its power and its clocks"
@@ -78,7 +79,7 @@ def _alike(devices: Sequence[Device], sides: Sequence[SideBySide]) -> Iterator[t
     for device in devices:
         alike[device.kind, device.name, device.memory_total_bytes].append(device)
     for kind, group in alike.items():
-        mine = [side for side in sides if side.group[:3] == kind and side.group.cell.phase is not Workload.LOAD]
+        mine = [side for side in sides if side.group[:3] == kind and WORKLOADS[side.group.cell.phase].sibling_verdict]
         yield group, mine
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from orchestrator.config.workloads import WORKLOADS
 from orchestrator.configuration.resolved import Configuration
 from protocol.cell import MemoryFormat, ModelSpec, Precision, Sizes, SizeUnit, Workload
 
@@ -36,9 +37,9 @@ class Shape:
 def of(model: ModelSpec, configuration: Configuration) -> Iterator[Shape]:
     """Everything that is measured of `model` on each device."""
     for workload in configuration.workloads:
-        writes = model.generation if workload is Workload.GENERATION else None
+        writes = model.generation if WORKLOADS[workload].generates else None
         for precision in configuration.precisions:
-            for batch_size in _batch_sizes(workload, configuration):
+            for batch_size in WORKLOADS[workload].batch_sizes(configuration):
                 for size in _input_sizes(workload, model, configuration):
                     yield Shape(
                         model=model,
@@ -104,13 +105,13 @@ def takes(sizes: Sizes) -> str:
 
 
 def _input_sizes(workload: Workload, model: ModelSpec, configuration: Configuration) -> tuple[int | None, ...]:
-    if workload is Workload.GENERATION:
+    if WORKLOADS[workload].generates:
         return _written(model, configuration)
     if model.sizes is None:
         return (None,)
     wanted = asked(model.sizes, configuration) or (model.sizes.default,)
     sizes = tuple(size for size in wanted if possible(model.sizes, size))
-    return sizes[:1] if workload is Workload.LOAD else sizes
+    return sizes[:1] if WORKLOADS[workload].one_size else sizes
 
 
 def _prompts(model: ModelSpec, configuration: Configuration) -> tuple[int, ...]:
@@ -128,14 +129,6 @@ def _written(model: ModelSpec, configuration: Configuration) -> tuple[int, ...]:
     room = None if model.sizes is None else model.sizes.largest
     new = 0 if model.generation is None else model.generation.new_tokens
     return tuple(size for size in _prompts(model, configuration) if room is None or size + new <= room)
-
-
-def _batch_sizes(workload: Workload, configuration: Configuration) -> tuple[int, ...]:
-    return {
-        Workload.LOAD: (1,),
-        Workload.TRAINING: configuration.training_batch_sizes,
-        Workload.GENERATION: configuration.generation_batch_sizes,
-    }.get(workload, configuration.batch_sizes)
 
 
 # ── memory format ─────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -9,12 +9,12 @@ row says what became of it.
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
+from orchestrator.config.workloads import OF_NO_MODEL
 from orchestrator.disk.outcomes import Status
 from orchestrator.report.cells import BatchPoint, BatchScan, Computed, Measured, ModelResult, ProbeMetrics
 from orchestrator.report.lines import memory_mb
 from orchestrator.report.model import CellEntry, Report
 from orchestrator.report.plain import plain
-from protocol.cell import OF_NO_MODEL
 
 if TYPE_CHECKING:
     import pandas

@@ -11,11 +11,12 @@ import datetime
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from orchestrator.config.workloads import WITHOUT_BATCH
 from orchestrator.configuration.naming import counted
 from orchestrator.deciding.stopping import how_it_ended
 from orchestrator.report import mixed_stack
 from orchestrator.report.cells import LoadMetrics
-from orchestrator.report.lines import WITHOUT_BATCH, Line, lines, memory_mb, time_ms
+from orchestrator.report.lines import Line, lines, memory_mb, time_ms
 from orchestrator.report.markup import escaped, table
 from orchestrator.report.model import FailureReport, Report
 from orchestrator.report.numbers import NOT_AVAILABLE, duration, number, share, unit

@@ -1,7 +1,7 @@
 """Every planned cell of a report in a line, with what was measured of it: for formats with a row for each cell."""
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from orchestrator.merge.cross_gpu import FIGURES
 from orchestrator.report import keys
@@ -14,9 +14,7 @@ from orchestrator.report.cells import (
     ProbeMetrics,
 )
 from orchestrator.report.model import CellEntry, GpuInfo, Report
-from protocol.cell import OF_NO_MODEL, Workload
-
-WITHOUT_BATCH: Final = OF_NO_MODEL | {Workload.LOAD}
+from protocol.cell import Workload
 
 
 class Line(NamedTuple):

@@ -4,12 +4,13 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
 
+from orchestrator.config.workloads import WITHOUT_BATCH
 from orchestrator.disk.outcomes import Status
 from orchestrator.report import keys
 from orchestrator.report.cells import Measured
 from orchestrator.report.html.view import Badge, Cells, Column, Entry, Table, Tone
 from orchestrator.report.keys import CellKey
-from orchestrator.report.lines import WITHOUT_BATCH, figure, memory_mb, time_ms
+from orchestrator.report.lines import figure, memory_mb, time_ms
 from orchestrator.report.model import CellEntry, Report
 from orchestrator.report.numbers import NOT_AVAILABLE, number
 from orchestrator.report.text_gpus import label

@@ -15,6 +15,7 @@ import pandas
 import pytest
 
 from orchestrator import report
+from orchestrator.config.workloads import OF_NO_MODEL
 from orchestrator.configuration.resolved import ReportFormat
 from orchestrator.disk import archive, evidence, launch_samples, reporting
 from orchestrator.disk.archive import Archive
@@ -23,7 +24,7 @@ from orchestrator.disk.records import End
 from orchestrator.errors import RunFolderError, StorageError
 from orchestrator.report.launch_samples import LaunchSamples
 from protocol import floats
-from protocol.cell import AUTO, OF_NO_MODEL, Workload
+from protocol.cell import AUTO, Workload
 from protocol.failure import Category, Failure, Phase
 from protocol.paths import LaunchPaths, RunPaths
 from protocol.result import Result
