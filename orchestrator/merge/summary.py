@@ -56,7 +56,7 @@ def overhead(archive: Archive, evidence: Evidence) -> Overhead:
     """What a process of its own for each launch cost, and whether the zygote paid."""
     isolation = archive.stored.configuration.isolation
     good = [attempt for attempt in archive.attempts if attempt.start.launch in evidence.launches]
-    ledgers = [(evidence.launches[attempt.start.launch].ledger, attempt) for attempt in good]
+    ledgers = [(evidence.launches[attempt.start.launch].result.ledger, attempt) for attempt in good]
     zygote_ms = median(zygote.start_ms for zygote in archive.zygotes) if archive.zygotes else None
     pays_from: int | None = None
     if isolation is Isolation.EXEC:

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from orchestrator.burn_in.known import Pace, Told
@@ -29,6 +30,11 @@ from tests.fakes.nights import Night, sound
 from tests.fakes.runs import SECOND_NS, gpus
 
 pytestmark = pytest.mark.usefixtures("unsynced")
+
+
+def _waiting(evidence: LaunchEvidence, waits: bool) -> LaunchEvidence:
+    """A launch that waited for the host, or did not."""
+    return replace(evidence, result=msgspec.structs.replace(evidence.result, launch_bound=waits))
 
 
 def a_night(folder: Path, rate: Callable[[Cell, int, float], float], count: int = 4) -> tuple[GpuBurnIn, ...]:
@@ -148,7 +154,7 @@ def waiting(monkeypatch: pytest.MonkeyPatch, waits: Waits, rounds: Collection[in
 
     def said(devices: Sequence[Device], good: Sequence[Launched], *others: Any) -> dict[str, dict[str, Told]]:
         launches = [
-            (attempt, cell, replace(evidence, launch_bound=waits(cell, numbers[attempt.start.device]) and late))
+            (attempt, cell, _waiting(evidence, waits(cell, numbers[attempt.start.device]) and late))
             for attempt, cell, evidence in good
             for late in [attempt.start.round in rounds]
         ]
