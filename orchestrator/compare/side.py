@@ -12,7 +12,7 @@ import msgspec
 
 from orchestrator.configuration.naming import counted
 from orchestrator.disk.outcomes import Status
-from orchestrator.merge.cross_gpu import FIGURES
+from orchestrator.figures.table import main_figure
 from orchestrator.report import keys
 from orchestrator.report.cells import Measured
 from orchestrator.report.keys import CellKey
@@ -193,11 +193,10 @@ def _metrics(report: Report) -> Iterator[tuple[str, CellKey, Measured, int | Non
 
 
 def _cell(gpu_uuid: str, key: CellKey, metric: Measured, parameters: int | None) -> SideCell:
-    names = FIGURES[key.phase]
     return SideCell(
         gpu_uuid=gpu_uuid,
         key=key,
-        metric=next((name for name in names if getattr(metric, name) is not None), names[0]),
+        metric=main_figure(key.phase, key.model_name).field,
         values=tuple(value for value in metric.launch_values if LEAST <= value <= MOST),
         status=metric.status,
         ran_at=metric.batch_size,

@@ -106,13 +106,13 @@ def _cell(line: Line, names: Mapping[str, str]) -> tuple[str, ...]:
     size = NOT_AVAILABLE if entry.batch_size is None or entry.workload in WITHOUT_BATCH else str(entry.batch_size)
     if metric is None:
         return (_name(line), names[entry.gpu_uuid], size, status, *(NOT_AVAILABLE,) * 5)
-    interval = metric.relative_half_width
+    interval, figure = metric.relative_half_width, line.figure
     return (
         _name(line),
         names[entry.gpu_uuid],
         size,
         status,
-        NOT_AVAILABLE if isinstance(metric, LoadMetrics) else unit(line.value, UNITS[line.figure]),
+        NOT_AVAILABLE if isinstance(metric, LoadMetrics) or figure is None else unit(line.value, figure.unit),
         unit(time_ms(metric), "ms"),
         NOT_AVAILABLE if interval is None else f"+/- {interval * 100:.2f}%",
         share(metric.launch_spread_percent),

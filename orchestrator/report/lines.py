@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from orchestrator.merge.cross_gpu import FIGURES
+from orchestrator.figures.table import Figure, main_figure
 from orchestrator.report import keys
 from orchestrator.report.cells import (
     GenerationMetrics,
@@ -36,22 +36,14 @@ class Line(NamedTuple):
         return self.metric.mode if isinstance(self.metric, ProbeMetrics) else None
 
     @property
-    def figure(self) -> str:
-        """The name of the figure that the cell is compared by; empty where it has none."""
-        if self.metric is None:
-            return ""
-        return figure(Workload(self.entry.workload), self.metric)
+    def figure(self) -> Figure | None:
+        """What the cell is compared by; None for a check, which measures nothing."""
+        return None if self.metric is None else main_figure(Workload(self.entry.workload), self.entry.model_name)
 
     @property
     def value(self) -> float | None:
         """That figure."""
-        return getattr(self.metric, self.figure) if self.figure else None
-
-
-def figure(phase: Workload, metric: Measured) -> str:
-    """The name of the figure that a measurement is compared by."""
-    names = FIGURES[phase]
-    return next((name for name in names if getattr(metric, name) is not None), names[0])
+        return None if self.metric is None or self.figure is None else self.figure.number(self.metric)
 
 
 def time_ms(metric: Measured) -> float | None:

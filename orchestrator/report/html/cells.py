@@ -6,16 +6,16 @@ from typing import Final
 
 from orchestrator.config.workloads import WITHOUT_BATCH
 from orchestrator.disk.outcomes import Status
+from orchestrator.figures.table import main_figure
 from orchestrator.report import keys
 from orchestrator.report.cells import Measured
 from orchestrator.report.html.view import Badge, Cells, Column, Entry, Table, Tone
 from orchestrator.report.keys import CellKey
-from orchestrator.report.lines import figure, memory_mb, time_ms
+from orchestrator.report.lines import memory_mb, time_ms
 from orchestrator.report.model import CellEntry, Report
 from orchestrator.report.numbers import NOT_AVAILABLE, number
 from orchestrator.report.text_gpus import label
 from orchestrator.report.text_remarks import remark
-from orchestrator.report.text_spread import UNITS
 
 MOST_CELLS: Final = 1500
 """Rows that a reader scrolls through, and most pages have room for. What is not well is first where there are more."""
@@ -98,14 +98,14 @@ def _check(device: str, entry: CellEntry) -> tuple[Entry, ...]:
 
 
 def _row(device: str, key: CellKey, metric: Measured) -> tuple[Entry, ...]:
-    name = figure(key.phase, metric)
+    figure = main_figure(key.phase, key.model_name)
     half_width = metric.relative_half_width
     return (
         *(device, key.model_name, key.phase.value, key.precision, key.mode, _size(key.input_size)),
         batch(key.phase, key.batch_size),
         badge(metric.status),
-        number(getattr(metric, name)),
-        UNITS[name],
+        number(figure.number(metric)),
+        figure.unit,
         number(time_ms(metric)),
         NOT_AVAILABLE if half_width is None else f"{half_width * 100:.2f}",
         number(memory_mb(metric)),

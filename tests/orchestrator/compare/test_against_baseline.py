@@ -13,9 +13,9 @@ from orchestrator.compare.as_junit import to_junit
 from orchestrator.compare.as_markdown import to_markdown
 from orchestrator.compare.as_text import to_text
 from orchestrator.compare.comparison import Comparison, compare, exit_code
-from orchestrator.compare.limited import Figure
 from orchestrator.compare.side import Side, SideCell, SideDevice
 from orchestrator.compare.thresholds import Threshold
+from orchestrator.figures.table import LimitName
 from orchestrator.report.as_markdown import to_markdown as report_markdown
 from orchestrator.report.as_text import to_text as report_text
 from orchestrator.report.html import overview
@@ -236,7 +236,7 @@ def test_a_score_and_a_limit_name_the_mode_that_differs(tmp_path_factory: pytest
         made[mode].finish()
     alone = against.side.of_report(made[Mode.SOLO].report(), "base")
     limit = Threshold(
-        name="as fast", figure=Figure.OF_BASELINE, phase=Workload.INFERENCE, at_least=95, models=("resnet50",)
+        name="as fast", figure=LimitName.OF_BASELINE, phase=Workload.INFERENCE, at_least=95, models=("resnet50",)
     )
     report = against.hold(made[Mode.LOADED].report(), Against(baseline=alone, thresholds=(limit,)))
     assert report.baseline_comparison is not None

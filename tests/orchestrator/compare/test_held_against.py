@@ -10,11 +10,11 @@ import pytest
 
 from orchestrator.compare import against, baselines, costs, reading
 from orchestrator.compare.against import Against
-from orchestrator.compare.limited import Figure
 from orchestrator.compare.thresholds import Threshold
 from orchestrator.disk import reporting
 from orchestrator.disk.outcomes import Status
 from orchestrator.errors import ConfigError, RunFolderError
+from orchestrator.figures.table import LimitName
 from orchestrator.report import layout
 from orchestrator.report.as_markdown import to_markdown
 from orchestrator.report.as_text import to_text
@@ -240,9 +240,9 @@ def test_a_hardware_fault_is_told_before_a_missed_limit(tmp_path: Path) -> None:
 
 # ── in the folder, and in the report ──────────────────────────────────────────────────────────────────────────────────
 
-SLOW = Threshold(name="slow", figure=Figure.FORWARD_TIME, phase=Workload.INFERENCE, below=5.0)
-FAST = Threshold(name="fast", figure=Figure.FORWARD_TIME, phase=Workload.INFERENCE, below=50.0)
-ABSENT = Threshold(name="absent", figure=Figure.LATENCY, phase=Workload.TRAINING, below=50.0)
+SLOW = Threshold(name="slow", figure=LimitName.FORWARD_TIME, phase=Workload.INFERENCE, below=5.0)
+FAST = Threshold(name="fast", figure=LimitName.FORWARD_TIME, phase=Workload.INFERENCE, below=50.0)
+ABSENT = Threshold(name="absent", figure=LimitName.LATENCY, phase=Workload.TRAINING, below=50.0)
 
 
 def held(run: FakeRun, *thresholds: Threshold, **more: object) -> dict[str, Any]:

@@ -6,10 +6,11 @@ import pytest
 from msgspec.structs import replace
 
 from orchestrator.compare import baselines, side, thresholds
-from orchestrator.compare.limited import FIGURES, Figure
+from orchestrator.compare.limited import TARGETS
 from orchestrator.compare.thresholds import Threshold
 from orchestrator.configuration.catalogue import configs_folder
 from orchestrator.errors import ConfigError
+from orchestrator.figures.table import LimitName
 from orchestrator.report.comparisons import Met, ThresholdResult
 from orchestrator.report.model import Report
 from protocol.cell import Device, Mode, Precision, Workload
@@ -43,7 +44,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
     return run.report()
 
 
-def limit(figure: Figure, phase: Workload = Workload.INFERENCE, **more: object) -> Threshold:
+def limit(figure: LimitName, phase: Workload = Workload.INFERENCE, **more: object) -> Threshold:
     """A limit that nothing reaches."""
     bound = {} if {"below", "at_most", "above", "at_least"} & more.keys() else {"above": 1e12}
     return Threshold(name="a limit", figure=figure, phase=phase, **bound, **more)  # type: ignore[arg-type]  # its fields
@@ -61,14 +62,14 @@ def test_throughput_scales_over_the_node_or_the_limit_is_missed(tmp_path: Path) 
         crowded = cell.mode is Mode.LOADED and cell.devices[0] == run.stored.devices[1].uuid
         run.measured(cell, forward_ms=12.5 if crowded else 10.0)
     run.finish()
-    found = judged(run.report(), limit(Figure.OF_SOLO, at_least=90))
+    found = judged(run.report(), limit(LimitName.OF_SOLO, at_least=90))
     assert [(one.gpu_id, one.status) for one in found] == [(0, Met.MET), (1, Met.MISSED)]
     assert [one.actual for one in found] == [pytest.approx(100), pytest.approx(80)]
 
 
 def test_a_run_of_one_mode_says_nothing_of_scaling(report: Report) -> None:
     """Not measured, and how it would be."""
-    found = judged(report, limit(Figure.OF_SOLO))
+    found = judged(report, limit(LimitName.OF_SOLO))
     assert {one.status for one in found} == {Met.NOT_MEASURED}
     assert all("mode: [loaded, solo]" in one.note for one in found if not one.note.startswith(("ran at", "no result")))
 
@@ -79,21 +80,23 @@ def test_a_run_of_one_mode_says_nothing_of_scaling(report: Report) -> None:
 @pytest.mark.parametrize(
     ("figure", "phase", "actual"),
     [
-        (Figure.LATENCY, Workload.INFERENCE, 15.0),
-        (Figure.FORWARD_TIME, Workload.TRAINING, 10.0),
-        (Figure.ITERATION_TIME, Workload.TRAINING, 32.5),
-        (Figure.ITERATION_TIME_P99, Workload.INFERENCE, 10.0),
-        (Figure.LOAD_TIME, Workload.LOAD, 80.0),
-        (Figure.FIRST_TOKEN, Workload.GENERATION, 50.0),
-        (Figure.THROUGHPUT, Workload.INFERENCE, 100.0),
-        (Figure.MEMORY, Workload.INFERENCE, 900 / 1024),
-        (Figure.UTILIZATION, Workload.INFERENCE, 98.0),
-        (Figure.POWER, Workload.INFERENCE, 690.0),
-        (Figure.TEMPERATURE, Workload.INFERENCE, 61.0),
-        (Figure.ENERGY, Workload.INFERENCE, 6.9),
+        (LimitName.LATENCY, Workload.INFERENCE, 15.0),
+        (LimitName.FORWARD_TIME, Workload.TRAINING, 10.0),
+        (LimitName.ITERATION_TIME, Workload.TRAINING, 32.5),
+        (LimitName.ITERATION_TIME_P99, Workload.INFERENCE, 10.0),
+        (LimitName.LOAD_TIME, Workload.LOAD, 80.0),
+        (LimitName.FIRST_TOKEN, Workload.GENERATION, 50.0),
+        (LimitName.THROUGHPUT, Workload.INFERENCE, 100.0),
+        (LimitName.MEMORY, Workload.INFERENCE, 900 / 1024),
+        (LimitName.UTILIZATION, Workload.INFERENCE, 98.0),
+        (LimitName.POWER, Workload.INFERENCE, 690.0),
+        (LimitName.TEMPERATURE, Workload.INFERENCE, 61.0),
+        (LimitName.ENERGY, Workload.INFERENCE, 6.9),
     ],
 )
-def test_every_figure_is_read_from_the_report(report: Report, figure: Figure, phase: Workload, actual: float) -> None:
+def test_every_figure_is_read_from_the_report(
+    report: Report, figure: LimitName, phase: Workload, actual: float
+) -> None:
     """In the unit that its name says, of the first GPU's first model at batch 1."""
     found = judged(report, limit(figure, phase, batch_sizes=(1,)))[0]
     assert found.actual == pytest.approx(actual, rel=0.02)
@@ -102,69 +105,69 @@ def test_every_figure_is_read_from_the_report(report: Report, figure: Figure, ph
 
 def test_every_figure_has_a_reader() -> None:
     """None can be written into a file that nobody reads."""
-    assert FIGURES.keys() == set(Figure)
+    assert TARGETS.keys() == set(LimitName)
 
 
-@pytest.mark.parametrize("figure", Figure)
-def test_every_phase_has_the_figures_that_may_be_limited(report: Report, figure: Figure) -> None:
+@pytest.mark.parametrize("figure", LimitName)
+def test_every_phase_has_the_figures_that_may_be_limited(report: Report, figure: LimitName) -> None:
     """And no other: what a file may name can be measured, and what it may not name never is."""
     run = side.of_report(report, "run")
     held = baselines.hold(run, run)
-    samples = {"samples_per_epoch": 5} if figure is Figure.EPOCH_TIME else {}
+    samples = {"samples_per_epoch": 5} if figure is LimitName.EPOCH_TIME else {}
     asked = {phase: limit(figure, phase, **samples) for phase in EVERY}
-    if figure is not Figure.OF_SOLO:  # which a run of both modes alone has
+    if figure is not LimitName.OF_SOLO:  # which a run of both modes alone has
         known = {
             phase
             for phase, one in asked.items()
             if any(found.actual is not None for found in thresholds.judge(report, [one], held))
         }
-        assert known == set(FIGURES[figure].phases)
+        assert known == set(TARGETS[figure].phases)
     assert [phase for phase, one in asked.items() if not thresholds.pointless(one)] == [
-        phase for phase in EVERY if phase in FIGURES[figure].phases
+        phase for phase in EVERY if phase in TARGETS[figure].phases
     ]
 
 
 @pytest.mark.parametrize(
     ("figure", "bound", "value", "sound"),
     [
-        (Figure.THROUGHPUT, "at_least", 0.0, False),
-        (Figure.THROUGHPUT, "at_least", 0.1, True),
-        (Figure.THROUGHPUT, "above", 0.0, True),
-        (Figure.THROUGHPUT, "at_most", 0.0, True),
-        (Figure.UTILIZATION, "at_most", 100.0, False),
-        (Figure.UTILIZATION, "below", 100.0, True),
-        (Figure.UTILIZATION, "below", 101.0, False),
-        (Figure.TEMPERATURE, "at_least", -5.0, True),
+        (LimitName.THROUGHPUT, "at_least", 0.0, False),
+        (LimitName.THROUGHPUT, "at_least", 0.1, True),
+        (LimitName.THROUGHPUT, "above", 0.0, True),
+        (LimitName.THROUGHPUT, "at_most", 0.0, True),
+        (LimitName.UTILIZATION, "at_most", 100.0, False),
+        (LimitName.UTILIZATION, "below", 100.0, True),
+        (LimitName.UTILIZATION, "below", 101.0, False),
+        (LimitName.TEMPERATURE, "at_least", -5.0, True),
     ],
 )
-def test_a_limit_can_be_missed(figure: Figure, bound: str, value: float, *, sound: bool) -> None:
+def test_a_limit_can_be_missed(figure: LimitName, bound: str, value: float, *, sound: bool) -> None:
     """Or it is a mistake: a temperature may be below zero, nothing else is, and no more than all of a GPU is used."""
     assert (thresholds.pointless(limit(figure, **{bound: value})) == "") is sound
 
 
 def test_tokens_are_counted_a_second(report: Report) -> None:
     """As the report has them."""
-    found = judged(report, limit(Figure.TOKENS, Workload.GENERATION))[0]
+    found = judged(report, limit(LimitName.TOKENS, Workload.GENERATION))[0]
     result = next(one for one in report.results if one.generation_metrics)
     assert found.actual == result.generation_metrics["batch_size_1"].tokens_per_second
 
 
 def test_an_epoch_takes_its_samples_at_the_measured_rate(report: Report) -> None:
     """50,000 samples at 100 a second."""
-    found = judged(report, limit(Figure.EPOCH_TIME, samples_per_epoch=50_000, batch_sizes=(1,)))[0]
+    found = judged(report, limit(LimitName.EPOCH_TIME, samples_per_epoch=50_000, batch_sizes=(1,)))[0]
     assert (found.actual, found.unit) == (pytest.approx(500, rel=0.01), "s")
 
 
 def test_speed_is_held_against_siblings_and_a_baseline(report: Report) -> None:
     """In percent: of the median of identical GPUs, and of the same cell of the baseline."""
-    siblings = judged(report, limit(Figure.OF_SIBLINGS, batch_sizes=(1,), models=("resnet50",), at_least=99))
+    siblings = judged(report, limit(LimitName.OF_SIBLINGS, batch_sizes=(1,), models=("resnet50",), at_least=99))
     assert [one.status for one in siblings] == [Met.MET, Met.MISSED]
     assert siblings[1].actual == pytest.approx(100 / 1.1 / ((1 + 1 / 1.1) / 2), rel=0.01)
-    loads = judged(report, limit(Figure.OF_SIBLINGS, Workload.LOAD, models=("resnet50",), at_least=99))
+    loads = judged(report, limit(LimitName.OF_SIBLINGS, Workload.LOAD, models=("resnet50",), at_least=99))
     assert [one.status for one in loads] == [Met.MET, Met.MISSED]
     run = side.of_report(report, "run")
     held = baselines.hold(run, run)
-    wanted = limit(Figure.OF_BASELINE, batch_sizes=(1,), models=("resnet50",), at_least=100)
+    wanted = limit(LimitName.OF_BASELINE, batch_sizes=(1,), models=("resnet50",), at_least=100)
     found = list(thresholds.judge(report, [wanted], held))
     assert [one.status for one in found] == [Met.MET, Met.MISSED]
     alone = judged(report, wanted)
@@ -191,15 +194,15 @@ def test_a_figure_is_on_one_side_of_its_limit(
     report: Report, bound: str, value: float, status: Met, target: str
 ) -> None:
     """Each of the four words, both ways."""
-    found = judged(report, limit(Figure.FORWARD_TIME, **{bound: value}))[0]
+    found = judged(report, limit(LimitName.FORWARD_TIME, **{bound: value}))[0]
     assert (found.status, found.target) == (status, target)
 
 
 def test_the_limit_itself_is_kept_by_two_of_the_words(report: Report) -> None:
     """at_most and at_least include it."""
-    exactly = judged(report, limit(Figure.FORWARD_TIME))[0].actual
+    exactly = judged(report, limit(LimitName.FORWARD_TIME))[0].actual
     words = {
-        bound: judged(report, limit(Figure.FORWARD_TIME, **{bound: exactly}))[0].status
+        bound: judged(report, limit(LimitName.FORWARD_TIME, **{bound: exactly}))[0].status
         for bound in ("below", "at_most", "above", "at_least")
     }
     assert words == {"below": Met.MISSED, "at_most": Met.MET, "above": Met.MISSED, "at_least": Met.MET}
@@ -207,10 +210,10 @@ def test_the_limit_itself_is_kept_by_two_of_the_words(report: Report) -> None:
 
 def test_a_limit_means_the_cells_that_it_describes(report: Report) -> None:
     """All of them where it does not say."""
-    count = len(judged(report, limit(Figure.THROUGHPUT)))
+    count = len(judged(report, limit(LimitName.THROUGHPUT)))
     assert count == 2 * 2 * 2
     narrow = {"models": ("resnet50",), "batch_sizes": (8,), "precisions": (Precision.FP32,)}
-    found = judged(report, limit(Figure.THROUGHPUT, **narrow))
+    found = judged(report, limit(LimitName.THROUGHPUT, **narrow))
     assert {(one.model_name, one.batch_size, one.precision) for one in found} == {("resnet50", 8, "fp32")}
     assert len(found) == 2
 
@@ -218,11 +221,11 @@ def test_a_limit_means_the_cells_that_it_describes(report: Report) -> None:
 @pytest.mark.parametrize(
     ("threshold", "note"),
     [
-        (limit(Figure.THROUGHPUT, models=("resnet5",)), "no cell of the run is meant by it"),
-        (limit(Figure.THROUGHPUT, precisions=(Precision.BF16,)), "no cell of the run is meant by it"),
-        (limit(Figure.LATENCY, Workload.TRAINING, models=("resnet50",)), "not among the figures of this cell"),
+        (limit(LimitName.THROUGHPUT, models=("resnet5",)), "no cell of the run is meant by it"),
+        (limit(LimitName.THROUGHPUT, precisions=(Precision.BF16,)), "no cell of the run is meant by it"),
+        (limit(LimitName.LATENCY, Workload.TRAINING, models=("resnet50",)), "not among the figures of this cell"),
         (
-            limit(Figure.THROUGHPUT, Workload.TRAINING, models=("gpt2",), batch_sizes=(8,)),
+            limit(LimitName.THROUGHPUT, Workload.TRAINING, models=("gpt2",), batch_sizes=(8,)),
             "ran at batch size 4",
         ),
     ],
@@ -238,7 +241,7 @@ def test_without_telemetry_a_limit_of_it_is_not_met(tmp_path: Path) -> None:
     run = FakeRun(tmp_path, batch_sizes=(1,), telemetry_note="monitoring was switched off")
     run.measured(run.cell(batch_size=1))
     run.finish()
-    found = judged(run.report(), limit(Figure.UTILIZATION, above=80))
+    found = judged(run.report(), limit(LimitName.UTILIZATION, above=80))
     assert [one.status for one in found] == [Met.NOT_MEASURED]
     assert found[0].note
 
@@ -272,11 +275,11 @@ def test_nothing_is_built_on_times_of_a_cell_at_fault(
     [result] = report.results
     metrics = {name: replace(metric, **changes) for name, metric in result.inference_metrics.items()}
     report = replace(report, results=(replace(result, inference_metrics=metrics),))
-    samples = {Figure.EPOCH_TIME: {"samples_per_epoch": 5}}
-    of_inference = {figure for figure in Figure if Workload.INFERENCE in FIGURES[figure].phases}
-    figures = of_inference - {Figure.OF_SOLO}  # of one device alone there is none
+    samples = {LimitName.EPOCH_TIME: {"samples_per_epoch": 5}}
+    of_inference = {figure for figure in LimitName if Workload.INFERENCE in TARGETS[figure].phases}
+    figures = of_inference - {LimitName.OF_SOLO}  # of one device alone there is none
     found = {figure: judged(report, limit(figure, at_least=1e-9, **samples.get(figure, {})))[0] for figure in figures}
-    known = {Figure.MEMORY, Figure.UTILIZATION, Figure.POWER, Figure.TEMPERATURE}
+    known = {LimitName.MEMORY, LimitName.UTILIZATION, LimitName.POWER, LimitName.TEMPERATURE}
     assert {figure for figure, one in found.items() if one.status is Met.MET} == known
     assert {one.note for figure, one in found.items() if figure in known} == {fault}
     others = [one for figure, one in found.items() if figure not in known]
@@ -293,7 +296,7 @@ def test_a_device_alone_that_never_became_steady_is_no_measure_of_the_full_node(
         alone = cell.mode is Mode.SOLO and cell.devices[0] == run.stored.devices[1].uuid
         run.measured(cell, steady_state=SteadyState.NONE if alone else SteadyState.REACHED)
     run.finish()
-    found = judged(run.report(), limit(Figure.OF_SOLO, at_least=90))
+    found = judged(run.report(), limit(LimitName.OF_SOLO, at_least=90))
     assert [one.status for one in found] == [Met.MET, Met.NOT_MEASURED]
     assert found[1].note == "not steady after warm-up: solo"
 
@@ -306,7 +309,7 @@ def test_a_sibling_at_fault_is_no_measure_of_the_others(tmp_path: Path, own: int
         unsteady = cell.devices[0] == run.stored.devices[1].uuid
         run.measured(cell, steady_state=SteadyState.NONE if unsteady else SteadyState.REACHED)
     run.finish()
-    found = judged(run.report(), limit(Figure.OF_SIBLINGS, at_least=90))[own]
+    found = judged(run.report(), limit(LimitName.OF_SIBLINGS, at_least=90))[own]
     note = f"{UNSTEADY}: measure longer, as with --profile rigorous" if own == 1 else f"GPU 1: {UNSTEADY}"
     assert (found.gpu_id, found.status, found.actual, found.note) == (own, Met.NOT_MEASURED, None, note)
 
@@ -320,7 +323,7 @@ def test_a_sibling_that_is_left_out_of_the_median_leaves_the_limit_to_the_others
         for at in range(count):
             run.samples(at, reasons=0x40 if at == 1 else 0)
         run.finish()
-        found = judged(run.report(), limit(Figure.OF_SIBLINGS, at_least=90))
+        found = judged(run.report(), limit(LimitName.OF_SIBLINGS, at_least=90))
         assert [one.status for one in found] == statuses
         assert found[0].note == ("" if count == 3 else "GPU 1: throttled")
 
@@ -337,25 +340,25 @@ def test_a_limit_on_siblings_is_told_that_nobody_watched_one_of_them(tmp_path: P
     watched, other = report.results
     metrics = {name: replace(metric, throttled=None) for name, metric in other.inference_metrics.items()}
     report = replace(report, results=(watched, replace(other, inference_metrics=metrics)))
-    found = judged(report, limit(Figure.OF_SIBLINGS, at_least=90))
+    found = judged(report, limit(LimitName.OF_SIBLINGS, at_least=90))
     notes = [thresholds.BLIND_SIBLINGS, "whether it was throttled is not known"]
     assert [(one.status, one.note) for one in found] == [(Met.MET, note) for note in notes]
-    assert [one.note for one in judged(report, limit(Figure.THROUGHPUT, at_least=1))] == ["", notes[1]]
+    assert [one.note for one in judged(report, limit(LimitName.THROUGHPUT, at_least=1))] == ["", notes[1]]
 
 
 def test_of_many_reasons_two_are_told(report: Report) -> None:
     """And how many more there are; of limits that are missed none is."""
     notes = ("hot", "busy", "hot", "dusty", "wet")
-    found = [replace(judged(report, limit(Figure.THROUGHPUT))[0], status=Met.NOT_MEASURED, actual=None)] * 5
+    found = [replace(judged(report, limit(LimitName.THROUGHPUT))[0], status=Met.NOT_MEASURED, actual=None)] * 5
     found = [replace(one, note=note) for one, note in zip(found, notes, strict=True)]
     [told] = thresholds.missed(found)
     assert told.endswith("any figure: a limit (hot; busy; and 2 other reasons)")
-    assert list(thresholds.missed(judged(report, limit(Figure.THROUGHPUT))[:1])) == ["1 threshold missed: a limit"]
+    assert list(thresholds.missed(judged(report, limit(LimitName.THROUGHPUT))[:1])) == ["1 threshold missed: a limit"]
 
 
 def test_a_limit_is_told_that_nobody_watched_the_cell(tmp_path: Path) -> None:
     """Beside the figure, as heat would be; a CPU device has nothing to be watched."""
-    asked = limit(Figure.FORWARD_TIME, below=50.0)
+    asked = limit(LimitName.FORWARD_TIME, below=50.0)
     reports = {
         "whether it was throttled is not known": one_cell(tmp_path / "blind", watched=False),
         "": one_cell(tmp_path / "watched", watched=True),
@@ -371,7 +374,7 @@ def test_a_limit_on_the_baseline_is_told_that_nobody_watched_the_baseline(tmp_pa
     report = one_cell(tmp_path / "run", watched=True)
     baseline = side.of_report(one_cell(tmp_path / "old", watched=False), "old")
     held = baselines.hold(side.of_report(report, "run"), baseline)
-    limits = [limit(figure, at_least=1.0) for figure in (Figure.OF_BASELINE, Figure.THROUGHPUT)]
+    limits = [limit(figure, at_least=1.0) for figure in (LimitName.OF_BASELINE, LimitName.THROUGHPUT)]
     found = list(thresholds.judge(report, limits, held))
     assert [(one.status, one.note) for one in found] == [(Met.MET, thresholds.BLIND_BASELINE), (Met.MET, "")]
     itself = baselines.hold(side.of_report(report, "run"), side.of_report(report, "old"))
@@ -385,13 +388,13 @@ def test_the_example_has_the_limits_of_the_requirements() -> None:
     """Latency below 100 ms, 1 s for 32; 100 samples/s; 2 and 8 GB; an epoch in 300 s; utilisation above 80 %."""
     found = thresholds.load(configs_folder() / "thresholds" / "example.yaml", (), ())
     assert {(one.figure, one.phase, one.limit[1]) for one in found} == {
-        (Figure.LATENCY, Workload.INFERENCE, 100),
-        (Figure.LATENCY, Workload.INFERENCE, 1000),
-        (Figure.THROUGHPUT, Workload.INFERENCE, 100),
-        (Figure.MEMORY, Workload.INFERENCE, 2),
-        (Figure.EPOCH_TIME, Workload.TRAINING, 300),
-        (Figure.UTILIZATION, Workload.TRAINING, 80),
-        (Figure.MEMORY, Workload.TRAINING, 8),
+        (LimitName.LATENCY, Workload.INFERENCE, 100),
+        (LimitName.LATENCY, Workload.INFERENCE, 1000),
+        (LimitName.THROUGHPUT, Workload.INFERENCE, 100),
+        (LimitName.MEMORY, Workload.INFERENCE, 2),
+        (LimitName.EPOCH_TIME, Workload.TRAINING, 300),
+        (LimitName.UTILIZATION, Workload.TRAINING, 80),
+        (LimitName.MEMORY, Workload.TRAINING, 8),
     }
 
 

@@ -12,10 +12,10 @@ from click.testing import Result
 
 from orchestrator.compare import against
 from orchestrator.compare.against import Against
-from orchestrator.compare.limited import Figure
 from orchestrator.compare.thresholds import Threshold
 from orchestrator.configuration.resolved import ReportFormat
 from orchestrator.disk.outcomes import Status
+from orchestrator.figures.table import LimitName
 from orchestrator.report import render
 from orchestrator.report.comparisons import Standing
 from orchestrator.report.html import cells, to_html
@@ -77,7 +77,7 @@ def test_every_chapter_at_once_fits_as_well(zoo: Report) -> None:
             msgspec.structs.replace(one, precision=precision) for precision in precisions for one in node.results
         ),
     )
-    limit = Threshold(name="a limit for each cell", figure=Figure.FORWARD_TIME, phase=Workload.INFERENCE, below=5.0)
+    limit = Threshold(name="a limit for each cell", figure=LimitName.FORWARD_TIME, phase=Workload.INFERENCE, below=5.0)
     held = against.hold(wide, Against(thresholds=(limit,) * 3, price_per_hour=2.5))
     made = {name: to_html(report, timeline(node)).decode() for name, report in (("plain", wide), ("held", held))}
     rows = {name: text.partition('id="cells-table"')[2].count("<tr><td>") for name, text in made.items()}
