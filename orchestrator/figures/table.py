@@ -29,7 +29,7 @@ class Better(enum.Enum):
 
 
 class LimitName(enum.StrEnum):
-    """What a threshold can be set for. compare/limited.py reads EPOCH_TIME and the last three, which have no row here."""
+    """What a threshold can be set for. compare/limited.py reads EPOCH_TIME and the last three, which have no row."""
 
     LATENCY = "latency_ms"
     FORWARD_TIME = "forward_time_ms"
