@@ -71,9 +71,6 @@ class ComparedCell(Part, frozen=True, kw_only=True):
     low_90: float | None = None
     high_90: float | None = None
     p: float | None = None
-    cohens_d: float | None = None
-    cliffs_delta: float | None = None
-    mann_whitney_p: float | None = None
     launches_needed: int | None = None
     needed_beyond: bool = False
 
@@ -230,9 +227,6 @@ def _compared(pair: tuple[Place, Place], names: _Names, rates: Pair, judged: Jud
         low_90=judged.low_90,
         high_90=judged.high_90,
         p=judged.p,
-        cohens_d=judged.cohens_d,
-        cliffs_delta=judged.cliffs_delta,
-        mann_whitney_p=judged.mann_whitney_p,
         launches_needed=judged.wanted or None,
         needed_beyond=judged.wanted is None,
     )
