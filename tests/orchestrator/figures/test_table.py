@@ -1,11 +1,12 @@
 """figures/table.py: every figure of a report is declared once, and every reader can find it."""
 
 import typing
+from pathlib import Path
 
 import pytest
 
 from orchestrator.config.workloads import PHASES, WORKLOADS, Role
-from orchestrator.figures.table import BY_FIELD, COLUMNS, FIGURES, MAIN, Better, Figure, main_figure
+from orchestrator.figures.table import BY_FIELD, COLUMNS, FIGURES, MAIN, Better, Figure, LimitName, main_figure
 from orchestrator.planning.probes import PROBES
 from orchestrator.report.cells import GenerationMetrics, LoadMetrics, Measured, PhaseMetrics, ProbeMetrics
 from protocol.cell import Workload
@@ -66,3 +67,9 @@ def test_every_workload_with_figures_has_a_main_one_and_probes_have_one_each() -
     assert {workload for workload, figures in MAIN.items() if figures} == TYPES.keys()
     assert all(len(MAIN[phase]) == 1 for phase in PHASES)
     assert {main_figure(Workload.PROBE, name) for name in PROBES} == set(MAIN[Workload.PROBE])
+
+
+def test_the_documentation_names_every_limit() -> None:
+    """docs/compare.md has a table of what a threshold can be set for."""
+    text = (Path(__file__).parents[3] / "docs" / "compare.md").read_text(encoding="utf-8")
+    assert [name for name in LimitName if f"`{name}`" not in text] == []
