@@ -57,7 +57,7 @@ class SeriesName(enum.StrEnum):
     WEIGHTS = "weights"
     TO_DEVICE = "to_device"
     FIRST_TOKEN = "first_token"  # noqa: S105  # a time, no secret
-    INTER_TOKEN = "inter_token"  # noqa: S105  # likewise
+    INTER_TOKEN = "inter_token"  # noqa: S105  # a time, no secret
     BEST = "best"
     COPY = "copy"
     TRIAD = "triad"
