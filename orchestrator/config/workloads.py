@@ -1,7 +1,7 @@
 """Everything that the orchestrator knows of each workload. Data alone.
 
 A new workload is a member of protocol.cell.Workload, a module of the same name in worker/workloads/, and its Facts
-here. What a launch of it takes is estimated in planning/estimate.py; the figures that it has are in figures/table.py.
+here. What a launch of it takes is estimated in plan/estimate.py; the figures that it has are in figures/table.py.
 """
 
 import enum
@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from orchestrator.configuration.resolved import Configuration
+from orchestrator.config.run_configuration import Configuration
 from protocol.cell import Workload
 
 

@@ -1,7 +1,7 @@
 """The table of figures: everything that readers of a report know of a figure, once.
 
-A figure of a cell is a field of the report's types (report/cells.py), computed in merge/metrics.py or
-merge/measured.py, and a row here. JSON, CSV, PyTorch's records, comparisons and thresholds take names, units and
+A figure of a cell is a field of the report's types (figures/cells.py), computed in analysis/model_figures.py or
+analysis/cell_figures.py, and a row here. JSON, CSV, PyTorch's records, comparisons and thresholds take names, units and
 direction from the row.
 """
 
@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from orchestrator.config.workloads import PHASES
-from orchestrator.planning.probes import PROBES
-from orchestrator.report.cells import Computed, LoadMetrics, Measured
-from orchestrator.report.parts import Plausibility
+from orchestrator.figures.cells import Computed, LoadMetrics, Measured
+from orchestrator.figures.parts import Plausibility
+from orchestrator.plan.probes import PROBES
 from protocol.cell import Workload
 
 Value = str | int | float | bool | None
@@ -29,7 +29,9 @@ class Better(enum.Enum):
 
 
 class LimitName(enum.StrEnum):
-    """What a threshold can be set for. compare/limited.py reads EPOCH_TIME and the last three, which have no row."""
+    """What a threshold can be set for. compare/limit_targets.py reads EPOCH_TIME and the last three, which have no
+    row.
+    """
 
     LATENCY = "latency_ms"
     FORWARD_TIME = "forward_time_ms"
@@ -54,8 +56,8 @@ class LimitName(enum.StrEnum):
 class Limit:
     """How a threshold names a figure. unit, scale: of the threshold, and what the report's value is multiplied by.
 
-    least, most: what the figure can be. of_time: a time, or made of one, of which a cell at fault (compare/facts.py)
-    says nothing.
+    least, most: what the figure can be. of_time: a time, or made of one, of which a cell at fault
+    (compare/cell_facts.py) says nothing.
     """
 
     name: LimitName

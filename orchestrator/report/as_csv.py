@@ -9,13 +9,13 @@ row says what became of it.
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
+from orchestrator.analysis.outcomes import Status
 from orchestrator.config.workloads import OF_NO_MODEL
-from orchestrator.disk.outcomes import Status
 from orchestrator.figures import table
+from orchestrator.figures.cells import BatchPoint, BatchScan, Measured, ModelResult, ProbeMetrics
+from orchestrator.figures.report import CellEntry, Report
 from orchestrator.figures.table import Value
-from orchestrator.report.cells import BatchPoint, BatchScan, Measured, ModelResult, ProbeMetrics
-from orchestrator.report.model import CellEntry, Report
-from orchestrator.report.plain import plain
+from orchestrator.system.plain_text import plain
 
 if TYPE_CHECKING:
     import pandas

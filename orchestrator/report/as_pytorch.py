@@ -13,9 +13,9 @@ from typing import Final
 
 import msgspec
 
+from orchestrator.figures.report import GpuInfo, Report
 from orchestrator.figures.table import FIGURES, Better
 from orchestrator.report.lines import Line, lines
-from orchestrator.report.model import GpuInfo, Report
 
 _FIGURES: Final = sorted(
     (figure for figure in FIGURES if figure.pytorch),

@@ -17,10 +17,10 @@ from itertools import islice
 from typing import Final
 
 from orchestrator.config.workloads import WITHOUT_BATCH
+from orchestrator.figures.launch_samples import LaunchSamples, Samples, Series
+from orchestrator.figures.report import Report
 from orchestrator.report.as_csv import NOT_AVAILABLE, harmless
-from orchestrator.report.launch_samples import LaunchSamples, Samples, Series
 from orchestrator.report.lines import Line, lines
-from orchestrator.report.model import Report
 from protocol.cell import AUTO
 
 COLUMNS: Final = (

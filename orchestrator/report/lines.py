@@ -3,17 +3,10 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from orchestrator.figures import keys
+from orchestrator.figures.cells import GenerationMetrics, LoadMetrics, Measured, ModelResult, PhaseMetrics, ProbeMetrics
+from orchestrator.figures.report import CellEntry, GpuInfo, Report
 from orchestrator.figures.table import Figure, main_figure
-from orchestrator.report import keys
-from orchestrator.report.cells import (
-    GenerationMetrics,
-    LoadMetrics,
-    Measured,
-    ModelResult,
-    PhaseMetrics,
-    ProbeMetrics,
-)
-from orchestrator.report.model import CellEntry, GpuInfo, Report
 from protocol.cell import Workload
 
 

@@ -7,7 +7,7 @@ import pytest
 
 import worker.workloads
 from orchestrator.config.workloads import PHASES, WORKLOADS, Role
-from orchestrator.merge.paces import BESIDE_BY_WORKLOAD
+from orchestrator.kinds.burn_in.rate_checks import BESIDE_BY_WORKLOAD
 from protocol.cell import Workload
 
 HELPERS = {"common"}

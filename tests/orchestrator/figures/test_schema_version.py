@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from orchestrator.figures.report import SCHEMA_VERSION
 from orchestrator.report.as_json import schema
-from orchestrator.report.model import SCHEMA_VERSION
 
 FIELDS: dict[str, Any] = json.loads((Path(__file__).parent / f"schema_v{SCHEMA_VERSION}.json").read_bytes())
 NOW: dict[str, Any] = json.loads(schema())["$defs"]

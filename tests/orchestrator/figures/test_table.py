@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator.config.workloads import PHASES, WORKLOADS, Role
+from orchestrator.figures.cells import GenerationMetrics, LoadMetrics, Measured, PhaseMetrics, ProbeMetrics
 from orchestrator.figures.table import BY_FIELD, COLUMNS, FIGURES, MAIN, Better, Figure, LimitName, main_figure
-from orchestrator.planning.probes import PROBES
-from orchestrator.report.cells import GenerationMetrics, LoadMetrics, Measured, PhaseMetrics, ProbeMetrics
+from orchestrator.plan.probes import PROBES
 from protocol.cell import Workload
 
 TYPES: dict[Workload, type[Measured]] = {

@@ -1,0 +1,57 @@
+"""What to measure first when there may not be time for everything. Pure.
+
+    0  inference of every model, at the smallest batch      4  load
+    1  probes: what the other figures are held against      5  generation
+    2  training, at the smallest batch                      6  all that is between
+    3  inference at the largest batch
+
+Breadth before depth: a first look at every model tells more than every batch size of one. A further precision begins
+when all of the first is done, a further mode when all of that is, a further round when all of the one before is. Where
+the numbers are equal, what costs less goes first: more cells are measured in the same time.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from orchestrator.config.run_configuration import Configuration, Plan
+from orchestrator.config.workloads import WORKLOADS
+from orchestrator.plan import estimate
+from orchestrator.state.slots import Slot
+from protocol.cell import Cell, Device
+
+_PRECISION: Final = 10
+_MODE: Final = 100
+_ROUND: Final = 1000
+
+
+def number(cell: Cell, configuration: Configuration, round_: int = 0) -> int:
+    """The priority of a planned launch: the lower, the earlier."""
+    precisions = configuration.precisions
+    later = precisions.index(cell.precision) if cell.precision in precisions else 0
+    modes = configuration.modes
+    mode = modes.index(cell.mode) if cell.mode in modes else 0
+    return _ROUND * round_ + _MODE * mode + _PRECISION * later + _depth(cell, configuration)
+
+
+def first_things_first(plan: Plan, configuration: Configuration, devices: Sequence[Device]) -> Plan:
+    """The plan in the order of priority, the same on every device of a kind."""
+    cells = {cell.id: cell for cell in plan.cells}
+
+    def sorted_for(device: Device) -> tuple[Slot, ...]:
+        def key(slot: Slot) -> tuple[int, float]:
+            cell = cells[slot[0]]
+            return number(cell, configuration, slot[1]), estimate.launch_s(cell, configuration, device)
+
+        return tuple(sorted(plan.order[device.uuid], key=key))
+
+    return msgspec.structs.replace(plan, order={device.uuid: sorted_for(device) for device in devices})
+
+
+def _depth(cell: Cell, configuration: Configuration) -> int:
+    facts = WORKLOADS[cell.workload]
+    sizes = facts.batch_sizes(configuration)
+    if cell.batch_size == min(sizes, default=cell.batch_size):
+        return facts.priority.smallest
+    return facts.priority.largest if cell.batch_size == max(sizes) else facts.priority.between
