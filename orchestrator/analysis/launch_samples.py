@@ -78,7 +78,7 @@ def _of_cell(tries: Iterable[Attempt], cell: Cell, evidence: Evidence) -> _OfCel
 
 
 def _kept(attempt: Attempt, cell: Cell, evidence: Evidence) -> _Kept:
-    start, value = attempt.start, model_figures.VALUES.get(cell.workload)
+    start, value = attempt.start, model_figures.LAUNCH_VALUE.get(cell.workload)
     known = evidence.launches.get(start.launch)
     return _Kept(
         launch=start.launch,

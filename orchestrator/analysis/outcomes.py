@@ -26,7 +26,7 @@ from orchestrator.config.run_configuration import Plan
 from orchestrator.plan import batch_scan
 from orchestrator.state import scan_results
 from orchestrator.state.archive import Attempt
-from orchestrator.state.failure_policy import BEFORE_FIRST_FORWARD, POLICY, Reaction
+from orchestrator.state.failure_policy import BEFORE_FIRST_FORWARD, POLICY, Reaction, Trait, has_trait
 from orchestrator.state.slots import SlotState, SlotStatus, scopes
 from protocol.cell import AUTO, Cell
 from protocol.failure import Category, Failure
@@ -61,11 +61,6 @@ class CellOutcome(msgspec.Struct, frozen=True, kw_only=True):
     refers_to: str | None = None
     reason: str = ""
 
-
-_ENDED_WITH_THE_RUN: Final = frozenset(
-    {Category.INTERRUPTED, Category.STOPPED, Category.RESULT_LOST, Category.THROTTLED, Category.CONTAMINATED}
-)
-"""What is measured again in any case, so that an attempt which is the last one was so because the run ended."""
 
 _SKIPPED: Final = (
     "the model is skipped",
@@ -289,7 +284,7 @@ class _Family:
 
     def _will_be_resumed(self, here: Sequence[Attempt], category: Category) -> bool:
         """Whether the last attempt ended with the run, and `resume` would make another."""
-        return category in _ENDED_WITH_THE_RUN and self._retries_left(here, category)
+        return has_trait(category, Trait.REPEATED) and self._retries_left(here, category)
 
     @staticmethod
     def _retries_left(here: Sequence[Attempt], category: Category) -> bool:

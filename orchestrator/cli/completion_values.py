@@ -73,7 +73,7 @@ def levels(context: click.Context, parameter: click.Parameter, incomplete: str) 
 
 def phases(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     """Phases that can be measured."""
-    from orchestrator.config.resolution import PHASES
+    from orchestrator.config.workloads import PHASES
 
     return _continued(incomplete, PHASES)
 

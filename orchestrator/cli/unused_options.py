@@ -12,7 +12,7 @@ from orchestrator.config.catalogue import is_probe
 from orchestrator.config.run_configuration import Configuration, Plan
 from orchestrator.config.settings import LayeredSettings
 from orchestrator.config.yaml_schema import listed
-from orchestrator.plan.probes import RULES
+from orchestrator.plan.probes import PROBES
 from orchestrator.plan.shapes import counts_in, sees_images
 from protocol.cell import AUTO, Device, DeviceKind, ModelSpec, Precision, SizeUnit, Workload
 
@@ -83,7 +83,7 @@ _RULES: Final = (
     _Rule("benchmark.mode", lambda run: len(run.devices) > 1, "there is one device alone"),
     _Rule(
         "benchmark.precision",
-        lambda run: bool(run.models) or any(RULES[one.name].each_precision for one in run.configuration.models),
+        lambda run: bool(run.models) or any(PROBES[one.name].each_precision for one in run.configuration.models),
         "these probes move bytes, whatever they stand for",
     ),
     _Rule("benchmark.phases", lambda run: bool(run.models), "probes have no phases"),

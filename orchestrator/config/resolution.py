@@ -13,15 +13,15 @@ from orchestrator.config import health_signals, input_sizes
 from orchestrator.config.catalogue import Catalogue
 from orchestrator.config.run_configuration import Configuration, Isolation, ReportFormat
 from orchestrator.config.settings import Auto, LayeredSettings, Settings, from_defaults, from_file
+from orchestrator.config.workloads import PHASES
 from orchestrator.config.yaml_schema import did_you_mean, listed
 from orchestrator.errors import ConfigError
-from protocol.cell import AUTO, MemoryFormat, Mode, ModelSpec, Precision, SizeUnit, Workload
+from protocol.cell import AUTO, MemoryFormat, Mode, ModelSpec, Precision, SizeUnit
 from protocol.messages import Deadlines
 
 T = TypeVar("T")
 Choice = TypeVar("Choice", bound=enum.StrEnum)
 
-PHASES: Final = (Workload.LOAD, Workload.INFERENCE, Workload.TRAINING, Workload.GENERATION)
 SIZES_KEY: Final = {SizeUnit.TOKENS: "sequence_lengths", SizeUnit.PIXELS: "input_sizes"}
 OTHER_SUFFIXES: Final = frozenset(
     {"doc", "docx", "gz", "htm", "jsonl", "log", "ndjson", "ods", "odt", "parquet", "pdf", "png", "rst", "svg"}

@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 
 from orchestrator.config.naming import sized
+from orchestrator.config.workloads import WORKLOADS
 from orchestrator.engine.display_events import CellEnded, DeviceLine, Snapshot
 from orchestrator.engine.launches.live import Live
 from orchestrator.state import fault_placement, turns
@@ -22,7 +23,6 @@ from protocol.failure import Category, Failure
 from protocol.messages import Sample
 from protocol.result import Result
 
-_OF_THE_DEVICE: Final = frozenset({Workload.PROBE, Workload.SOAK, Workload.TRUTH, Workload.STEPS})
 _STANDS: Final = (
     *(SlotStatus.RUNNING, SlotStatus.WAITING, SlotStatus.MEASURED, SlotStatus.REFERRED),
     *(SlotStatus.FAILED, SlotStatus.DOES_NOT_FIT, SlotStatus.SKIPPED, SlotStatus.DROPPED),
@@ -175,13 +175,13 @@ def ended(state: RunState, live: Live, device: Device, outcome: Result | Failure
 def _figures(result: Result) -> tuple[float, float | None]:
     """The mean time of an iteration, and items a second as the report has them; None where there are no items."""
     figures = launch.of_launch(result)
-    without_items = result.cell.workload in (Workload.LOAD, Workload.PROBE)
-    return figures.means_ms["iteration"], None if without_items else figures.throughput
+    has_items = WORKLOADS[result.cell.workload].has_items
+    return figures.means_ms["iteration"], figures.throughput if has_items else None
 
 
 def _rate(result: Result, mean_ms: float) -> str:
     """Of what measures the device and no model, whose times say nothing without the size: operations or bytes."""
-    if result.cell.workload not in _OF_THE_DEVICE or mean_ms <= 0:
+    if not WORKLOADS[result.cell.workload].device_rate or mean_ms <= 0:
         return ""
     if result.flops_per_iteration:
         return f"{result.flops_per_iteration / mean_ms / 1e9:.3g} TFLOP/s"

@@ -23,6 +23,7 @@ from orchestrator.engine.progress import Alike
 from orchestrator.engine.status_types import GOES_ON, Standing, Status, Work
 from orchestrator.state import archive, time_budget
 from orchestrator.state.archive import Archive, Attempt
+from orchestrator.state.failure_policy import Trait, has_trait
 from orchestrator.state.slots import scopes
 from orchestrator.state.stopping import GENTLE_GRACE_S, GENTLE_S
 from orchestrator.state.time_budget import Time
@@ -39,9 +40,6 @@ Slot = tuple[str, int]
 
 _ENDED: Final = frozenset({Standing.OVER, Standing.INTERRUPTED, Standing.BROKEN})
 """Its process has written that it was through, so that there should be a report."""
-
-_AGAIN: Final = frozenset({Category.STOPPED, Category.INTERRUPTED})
-"""No failures of what was measured: while the run is not over, it will be measured again."""
 
 
 def look(stored: StoredRun, paths: RunPaths) -> tuple[Status, tuple[Attempt, ...]]:
@@ -190,9 +188,11 @@ def _filled(status: Status, run: Archive, now_ns: int) -> tuple[Status, Collecti
     named = progress.alike(run.stored.plan.cells)
     last = {(attempt.start.cell, attempt.start.round): attempt for attempt in run.attempts}
     measured = {slot for slot, attempt in last.items() if attempt.promised is not None}
-    again = frozenset() if status.standing is Standing.OVER else _AGAIN
+    again = Trait.NONE if status.standing is Standing.OVER else Trait.WITH_RUN  # measured when the run is resumed
     ended = {slot for slot in run.dropped if slot in last and _is_stopped(last[slot])}  # by the time limit
-    failed = {slot for slot, one in last.items() if one.failure is not None and one.failure.category not in again}
+    failed = {
+        slot for slot, one in last.items() if one.failure is not None and not has_trait(one.failure.category, again)
+    }
     failed -= ended
     skipped = {cell.id for cell in run.stored.plan.cells if not run.skipped.keys().isdisjoint(scopes(cell))}
     settled = {*measured, *failed, *run.dropped, *(slot for slot in _slots(run) if slot[0] in skipped)}
@@ -202,7 +202,7 @@ def _filled(status: Status, run: Archive, now_ns: int) -> tuple[Status, Collecti
         one
         for one in run.attempts
         if one.failure is not None
-        and one.failure.category not in again
+        and not has_trait(one.failure.category, again)
         and (one.start.cell, one.start.round) not in measured | ended
     ]
     filled = msgspec.structs.replace(

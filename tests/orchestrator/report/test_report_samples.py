@@ -18,13 +18,14 @@ from orchestrator import report
 from orchestrator.analysis import evidence, launch_samples, reporting
 from orchestrator.analysis.evidence import Evidence
 from orchestrator.config.run_configuration import ReportFormat
+from orchestrator.config.workloads import OF_NO_MODEL
 from orchestrator.errors import RunFolderError, StorageError
 from orchestrator.figures.launch_samples import LaunchSamples
 from orchestrator.state import archive
 from orchestrator.state.archive import Archive
 from orchestrator.store.records import End
 from protocol import floats
-from protocol.cell import AUTO, OF_NO_MODEL, Workload
+from protocol.cell import AUTO, Workload
 from protocol.failure import Category, Failure, Phase
 from protocol.paths import LaunchPaths, RunPaths
 from protocol.result import Result
