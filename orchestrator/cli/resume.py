@@ -58,7 +58,7 @@ def command(
     What was finished is kept, and the rest is run as it was planned: a run's configuration never changes.
     """
     from orchestrator.cli.running import work
-    from orchestrator.disk import folders, lock, run_files, taking_up, unfinished
+    from orchestrator.disk import archive, folders, lock, run_files, unfinished
 
     require_one_voice(params)
     with announced(params) as ending:
@@ -67,7 +67,7 @@ def command(
         ending.paths = paths
         ending.stop_signals.spare(1)  # it ends with a report, also where it is stopped before it has begun anything
         stored = run_files.load(paths)
-        taking_up.require_own_journal(stored, paths)
+        archive.require_own_journal(stored, paths)
         lock.require_free(paths)
         options = HistoryParams(history=history, history_db=history_db)
         code = work(stored, paths, params, ending, notes=(note,) if note else (), history=options)

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from orchestrator.configuration.resolved import StoredRun
-    from orchestrator.disk.archive import Attempt
     from orchestrator.disk.status import Status
+    from orchestrator.state.attempts import Attempt
     from orchestrator.view import CellEnded, Snapshot
     from protocol.paths import RunPaths
 

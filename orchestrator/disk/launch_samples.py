@@ -16,11 +16,12 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from orchestrator.disk.archive import Archive, Attempt, ResultFileError, read_result
+from orchestrator.disk.archive import Archive, ResultFileError, read_result
 from orchestrator.disk.evidence import Evidence
 from orchestrator.disk.outcomes import CellOutcome
 from orchestrator.merge import metrics
 from orchestrator.report.launch_samples import LaunchSamples, Samples, Series
+from orchestrator.state.attempts import Attempt
 from protocol.cell import Cell
 from protocol.paths import LaunchPaths
 from protocol.result import Result

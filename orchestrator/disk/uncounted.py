@@ -16,7 +16,8 @@ from typing import Final
 import msgspec
 
 from orchestrator.disk import bounded
-from orchestrator.disk.archive import Archive, Attempt, ResultFileError
+from orchestrator.disk.archive import Archive, ResultFileError
+from orchestrator.state.attempts import Attempt
 from protocol.paths import LaunchPaths
 from protocol.verification import KEPT_MISMATCHES, Mismatch, Seen, Verification
 

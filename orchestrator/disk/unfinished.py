@@ -12,7 +12,7 @@ An older run that cannot be read, or gone on with by this user, is passed over: 
 from collections.abc import Sequence
 from pathlib import Path
 
-from orchestrator.disk import folders, journal, named, reporting, run_files, taking_up
+from orchestrator.disk import archive, folders, journal, named, reporting, run_files
 from orchestrator.disk.records import Finished, Record
 from orchestrator.errors import UserError
 from protocol.paths import RunPaths
@@ -59,7 +59,7 @@ def _lacks_time(paths: RunPaths) -> bool:
 def _can_be_gone_on_with(paths: RunPaths) -> bool:
     try:
         folders.require_ours(paths)
-        taking_up.require_own_journal(run_files.load(paths), paths)
+        archive.require_own_journal(run_files.load(paths), paths)
     except (UserError, OSError):
         return False
     return True

@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 from typing import Final
 
-from orchestrator.deciding import scans
 from orchestrator.deciding.slots import SETTLED
-from orchestrator.disk.archive import Archive, Attempt
+from orchestrator.disk.archive import Archive
 from orchestrator.disk.evidence import Evidence, LaunchEvidence
 from orchestrator.merge.measured import mb
 from orchestrator.planning import scan
 from orchestrator.planning.scan import Tried
 from orchestrator.report.cells import BatchPoint, BatchScan
+from orchestrator.state.attempts import Attempt
 from orchestrator.stats import series
 from protocol.cell import AUTO, Cell
 
@@ -33,17 +33,15 @@ def batch_scans(archive: Archive, evidence: Evidence) -> Iterator[BatchScan]:
 
 def is_an_answer(archive: Archive, evidence: Evidence, attempt: Attempt) -> bool:
     """Whether an attempt without a result told a scan that its size is too large: no failure, then."""
-    cell = next(cell for cell in archive.stored.plan.cells if cell.id == attempt.start.cell)
-    if cell.batch_size != AUTO or attempt.failure is None:
+    if attempt.failure is None or archive.replay.state.cells[attempt.start.cell].batch_size != AUTO:
         return False
-    tries = [other for other in archive.attempts if other.start.cell == cell.id]
-    found = scans.replay(cell, archive.stored.plan.rooms[cell.devices[0]], tries, evidence.damaged)
-    return any(one.launch == attempt.start.launch for one in found.tried)
+    tried = archive.replay.without(evidence.damaged).state.slots[attempt.slot].tried
+    return any(one.launch == attempt.start.launch for one in tried)
 
 
 def _scan(cell: Cell, tries: list[Attempt], archive: Archive, evidence: Evidence) -> BatchScan:
     room = archive.stored.plan.rooms[cell.devices[0]]
-    found = scans.replay(cell, room, tries, evidence.damaged)
+    found = archive.replay.without(evidence.damaged).state.slots[cell.id, 0]
     largest, best, bound = scan.largest(found.tried), scan.best(found.tried), scan.bound(found.tried, room)
     device = next(device for device in archive.stored.devices if device.uuid == cell.devices[0])
     model = archive.stored.configuration.by_name[cell.model]

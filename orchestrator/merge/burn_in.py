@@ -12,7 +12,7 @@ from orchestrator.burn_in.served import Span
 from orchestrator.burn_in.verdict import Judged
 from orchestrator.configuration.resolved import BurnIn
 from orchestrator.deciding.slots import scopes
-from orchestrator.disk.archive import Archive, Attempt
+from orchestrator.disk.archive import Archive
 from orchestrator.disk.evidence import Evidence, LaunchEvidence
 from orchestrator.disk.records import Segment
 from orchestrator.health.verdict import Verdict, worst
@@ -39,6 +39,7 @@ from orchestrator.merge.times import iso
 from orchestrator.merge.wrong_bits import Share, Uncounted
 from orchestrator.report.burn_in import BurnInReport, GpuBurnIn, PaceReport, ReasonReport
 from orchestrator.report.health import HealthReport
+from orchestrator.state.attempts import Attempt
 from protocol.cell import Cell, Device
 from protocol.verification import Verification
 

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from orchestrator.burn_in import levels
 from orchestrator.burn_in.heat_soak import HeatSoak, heat_soak
 from orchestrator.configuration.resolved import BurnIn
-from orchestrator.disk.archive import Archive, Attempt
+from orchestrator.disk.archive import Archive
 from orchestrator.disk.evidence import DeviceEvidence, Evidence
 from orchestrator.disk.records import Segment
 from orchestrator.report.burn_in import HeatSoakReport
+from orchestrator.state.attempts import Attempt
 from orchestrator.stats.windows import WINDOW_NS
 from protocol.cell import Device, DeviceKind
 

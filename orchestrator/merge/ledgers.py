@@ -13,8 +13,8 @@ from typing import Final
 
 import msgspec
 
-from orchestrator.disk.archive import Attempt
 from orchestrator.report.parts import LaunchLedger
+from orchestrator.state.attempts import Attempt
 from protocol.result import Ledger
 
 _MEASURING: Final = frozenset({"load_ms", "warm_up_ms", "measure_ms"})

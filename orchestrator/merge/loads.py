@@ -7,9 +7,8 @@ from typing import NamedTuple
 from orchestrator.burn_in import served
 from orchestrator.burn_in.known import Idle
 from orchestrator.burn_in.served import Load, Span
-from orchestrator.deciding import recovery
 from orchestrator.deciding.budget import closing_s
-from orchestrator.disk.archive import Archive, Attempt
+from orchestrator.disk.archive import Archive
 from orchestrator.disk.evidence import Evidence, LaunchEvidence
 from orchestrator.disk.records import Segment
 from orchestrator.merge import lost_launches
@@ -18,6 +17,8 @@ from orchestrator.merge.lost_launches import Lost
 from orchestrator.merge.times import iso
 from orchestrator.merge.waits import over_ns
 from orchestrator.planning import estimate
+from orchestrator.state.attempts import Attempt
+from orchestrator.state.replay import staying_out
 from protocol.cell import Device
 
 Work = Mapping[Segment, Load]
@@ -72,7 +73,7 @@ def served_of(archive: Archive, at_work: Mapping[str, Work]) -> Served:
     """The same from when each device was at work."""
     asked = archive.stored.configuration.burn_in
     assert asked is not None
-    out = recovery.staying_out(at_work, archive.taken_out)
+    out = staying_out(at_work, archive.taken_out)
     waited_for = [device for device in archive.stored.devices if device.uuid not in out]
     seconds = {device: served_s(at_work[device.uuid]) for device in waited_for}
     left_s = asked.duration_s - min(seconds.values()) - closing_s(asked.duration_s)

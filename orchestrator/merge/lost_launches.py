@@ -23,9 +23,10 @@ from orchestrator.burn_in.known import named
 from orchestrator.burn_in.served import AT_WORK, Span
 from orchestrator.configuration.resolved import BurnIn
 from orchestrator.deciding.policy import BEFORE_DEVICE
-from orchestrator.disk.archive import Archive, Attempt
+from orchestrator.disk.archive import Archive
 from orchestrator.merge.halts import halts
 from orchestrator.merge.times import iso
+from orchestrator.state.attempts import Attempt
 from protocol.cell import Cell, Device
 from protocol.failure import Category, Failure, Phase
 

@@ -12,12 +12,13 @@ from typing import Final
 from orchestrator.burn_in import served
 from orchestrator.burn_in.known import named
 from orchestrator.burn_in.served import Load, Span
-from orchestrator.disk.archive import Archive, Attempt
+from orchestrator.disk.archive import Archive
 from orchestrator.disk.records import Segment
 from orchestrator.merge.loads import Work
 from orchestrator.merge.lost_launches import Lost
 from orchestrator.merge.times import iso
 from orchestrator.merge.waits import over_ns
+from orchestrator.state.attempts import Attempt
 from protocol.cell import Cell
 
 _TOLD_S: Final = 1.0

@@ -14,13 +14,13 @@ from dataclasses import replace
 from typing import Final
 
 from orchestrator.burn_in.known import Pace, Told
-from orchestrator.disk.archive import Attempt
 from orchestrator.disk.evidence import DeviceEvidence, LaunchEvidence, kind_of_work
 from orchestrator.disk.records import Segment
 from orchestrator.merge import courses
 from orchestrator.merge.heat_soaks import Soaks
 from orchestrator.sampling.climate import Climate
 from orchestrator.sampling.clock_events import POWER_CAP
+from orchestrator.state.attempts import Attempt
 from orchestrator.stats import drift, margins, siblings, why_slower
 from orchestrator.stats.drift import Drift
 from orchestrator.stats.margins import Bound

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
-from orchestrator.disk.archive import Archive, Attempt
+from orchestrator.disk.archive import Archive
 from orchestrator.disk.evidence import Evidence, LaunchEvidence
 from orchestrator.disk.outcomes import CellOutcome, Status
 from orchestrator.merge import ledgers, metrics, plausibility
@@ -18,6 +18,7 @@ from orchestrator.merge.times import iso
 from orchestrator.report.cells import GenerationMetrics, LoadMetrics, Measured, ModelResult, PhaseMetrics, ProbeMetrics
 from orchestrator.report.model import CellEntry
 from orchestrator.report.parts import AttemptReport, Statistics
+from orchestrator.state.attempts import Attempt
 from orchestrator.stats.launch import CellFigures
 from protocol.cell import AUTO, Cell, Device, ModelSpec, Workload
 from protocol.paths import attempt_name

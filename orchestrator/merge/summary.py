@@ -8,7 +8,7 @@ from typing import Final
 
 from orchestrator.configuration.naming import counted
 from orchestrator.configuration.resolved import Isolation
-from orchestrator.disk.archive import Archive, Attempt
+from orchestrator.disk.archive import Archive
 from orchestrator.disk.evidence import Evidence
 from orchestrator.disk.outcomes import Status
 from orchestrator.health.verdict import Verdict as HealthVerdict
@@ -22,6 +22,7 @@ from orchestrator.report.comparisons import Standing
 from orchestrator.report.health import HealthReport
 from orchestrator.report.model import BestThroughput, CellCounts, FailureReport, Overhead, Summary, Verdict
 from orchestrator.sampling import validity
+from orchestrator.state.attempts import Attempt
 from orchestrator.stats.siblings import Verdict as SiblingVerdict
 from protocol.exit_codes import MEANING, ExitCode
 

@@ -7,9 +7,10 @@ ten minutes. A launch without a result always stands for itself, up to MOST_FAIL
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from orchestrator.disk.archive import Archive, Attempt
+from orchestrator.disk.archive import Archive
 from orchestrator.disk.evidence import DeviceEvidence, Evidence
 from orchestrator.report.timeline import DeviceTimeline, Span, Stretch, Timeline
+from orchestrator.state.attempts import Attempt
 from protocol.cell import OF_NO_MODEL, Cell, Workload
 
 MOST_SPANS: Final = 200

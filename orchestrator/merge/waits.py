@@ -19,9 +19,10 @@ from typing import Final
 from orchestrator.burn_in.served import Span
 from orchestrator.deciding.blocking import PATIENCE_S
 from orchestrator.deciding.gates import TIMEOUT_S
-from orchestrator.disk.archive import Archive, Attempt
+from orchestrator.disk.archive import Archive
 from orchestrator.disk.records import Foreign, Segment
 from orchestrator.merge.lost_launches import Lost
+from orchestrator.state.attempts import Attempt
 
 _STEP_NS: Final = 1_000_000_000
 """From one launch to the next it takes less where nobody is waited for."""

@@ -12,9 +12,10 @@ from typing import Final, NamedTuple
 
 from orchestrator.deciding.placement import Blame, Elsewhere, blame, twins
 from orchestrator.deciding.policy import BEFORE_DEVICE, HARDWARE, POINTS_AT_DEVICE, POLICY, Reaction
-from orchestrator.disk.archive import Archive, Attempt
+from orchestrator.disk.archive import Archive
 from orchestrator.disk.evidence import Evidence
 from orchestrator.disk.outcomes import CellOutcome, Status
+from orchestrator.state.attempts import Attempt
 from protocol.cell import Cell, Device, DeviceKind
 from protocol.failure import Category, Failure
 

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 
 from orchestrator.burn_in.compare import Sample
 from orchestrator.burn_in.known import Wrong, named
-from orchestrator.disk.archive import Archive, Attempt
+from orchestrator.disk.archive import Archive
 from orchestrator.disk.evidence import Evidence
 from orchestrator.disk.uncounted import UNREAD
 from orchestrator.merge import links
 from orchestrator.merge.links import Accused, Attributed
 from orchestrator.merge.times import iso
+from orchestrator.state.attempts import Attempt
 from protocol.cell import Cell, Device, Workload
 from protocol.verification import Verification
 

@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.deciding.slots import scopes
-from orchestrator.disk.archive import Archive, Attempt
+from orchestrator.disk.archive import Archive
 from orchestrator.report.model import Report
 from orchestrator.selftest.campaign import Injection
 from orchestrator.selftest.judge import Account, Told, Try
 from orchestrator.selftest.watching import Seen
+from orchestrator.state.attempts import Attempt
 
 _FRAME: Final = '  File "'
 """How faulthandler begins a line of a stack."""

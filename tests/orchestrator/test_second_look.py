@@ -14,7 +14,6 @@ import pytest
 
 from orchestrator import merge
 from orchestrator.configuration.resolved import Configuration, StoredRun
-from orchestrator.deciding import recovery
 from orchestrator.deciding.adding import Doubt
 from orchestrator.deciding.budget import CLOSING_S, Budget
 from orchestrator.deciding.slots import Quarantined, RunState, Slot, SlotStatus, StopAsked
@@ -30,6 +29,7 @@ from orchestrator.processes.signals import StopSignals
 from orchestrator.report import text_remarks
 from orchestrator.run import left_to_do
 from orchestrator.second_look import More, SecondLook
+from orchestrator.state.replay import BENCHMARK, replay
 from orchestrator.stats.siblings import MOST_LAUNCHES, Verdict
 from orchestrator.surroundings import Surroundings
 from protocol.cell import Cell, Mode
@@ -86,7 +86,7 @@ def slower(percent: float, mode: Mode | None = None) -> Factor:
 
 def stands(run: FakeRun) -> RunState:
     """Where it stands by its journal."""
-    return recovery.restore(run.stored.plan, journal.read(run.paths.journal))
+    return replay(run.stored.plan, BENCHMARK, journal.read(run.paths.journal)).state
 
 
 def look(run: FakeRun, now: RunState | None = None, budget: Budget | None = None) -> More:

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.configuration.resolved import Plan
-from orchestrator.deciding import recovery, state
+from orchestrator.deciding import state
 from orchestrator.deciding.policy import POLICY
 from orchestrator.deciding.slots import (
     SETTLED,
@@ -22,6 +22,7 @@ from orchestrator.deciding.slots import (
     Started,
 )
 from orchestrator.disk.records import End, Segment, Start
+from orchestrator.state.replay import BENCHMARK, replay
 from protocol.cell import Cell, Mode, Precision, Workload
 from protocol.failure import Category, Failure
 from tests.fakes import steps
@@ -155,7 +156,7 @@ def test_the_journal_leads_to_the_same_state_when_devices_leave_one_by_one() -> 
         )
 
     records = [segment, start(0, BOTH, 0), start(1, single("d0"), 1), End(launch=0, at_ns=9, result_sha256="x")]
-    restored = recovery.restore(two, records)
+    restored = replay(two, BENCHMARK, records).state
     assert restored.slots[BOTH.id, 0].status is SlotStatus.MEASURED
     assert all(device.running is None for device in restored.devices.values())
     assert restored.slots[single("d0").id, 1].failures == (Category.INTERRUPTED,)

@@ -6,10 +6,11 @@ import msgspec
 import pytest
 
 from orchestrator.configuration.resolved import Plan
-from orchestrator.deciding import recovery, state
+from orchestrator.deciding import state
 from orchestrator.deciding.policy import POINTS_AT_DEVICE
 from orchestrator.deciding.slots import Ended, Freed, NextLaunch, Quarantined, RunState, SlotStatus, Started
 from orchestrator.disk.records import End, Segment, Start
+from orchestrator.state.replay import ReplayRules, replay
 from protocol.failure import Category, Failure, Phase
 from tests.fakes.placing import cell, plan, statuses
 from tests.fakes.steps import failure, run
@@ -139,8 +140,8 @@ def test_who_resumes_a_run_begins_to_count_anew() -> None:
             End(launch=launch, at_ns=1, failure=failure(Category.DEADLINE)),
         )
     ]
-    resumed = recovery.restore(one_plan, hung, gpus=["GPU-0"])
-    at_once = recovery.restore(one_plan, [hung[0], *hung[1:3], *hung[4:]], gpus=["GPU-0"])
+    resumed = replay(one_plan, ReplayRules(accusable=frozenset({"GPU-0"})), hung).state
+    at_once = replay(one_plan, ReplayRules(accusable=frozenset({"GPU-0"})), [hung[0], *hung[1:3], *hung[4:]]).state
     assert not resumed.devices["GPU-0"].quarantined
     assert at_once.devices["GPU-0"].quarantined
 

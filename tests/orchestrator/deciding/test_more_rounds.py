@@ -15,7 +15,7 @@ from orchestrator.burn_in import asked, levels
 from orchestrator.burn_in import plan as burn_in_plan
 from orchestrator.burn_in.served import is_short
 from orchestrator.configuration.resolved import Configuration, StoredRun
-from orchestrator.deciding import more_rounds, recovery, state
+from orchestrator.deciding import more_rounds, state
 from orchestrator.deciding.budget import Budget
 from orchestrator.deciding.slots import (
     Added,
@@ -31,6 +31,7 @@ from orchestrator.deciding.slots import (
 from orchestrator.disk import coherence
 from orchestrator.disk.records import Added as AddedRecord
 from orchestrator.disk.records import Header, Record, Segment
+from orchestrator.state.replay import another_chance
 from protocol.cell import Cell, Device, Workload
 from protocol.failure import Category, Failure, Phase
 from tests.fakes.configurations import configuration, shipped_catalogue
@@ -245,7 +246,7 @@ class Stepped:
         """The run is stopped and gone on with, and every GPU is given another chance."""
         while self._running:
             self._end(self._running.pop())
-        self.state = recovery._another_chance(self.state, {})
+        self.state = another_chance(self.state, {})
         self.told.append(SEGMENT)
 
     def wrong(self) -> str | None:

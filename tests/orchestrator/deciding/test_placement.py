@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.deciding import placement, recovery, state
+from orchestrator.deciding import placement, state
 from orchestrator.deciding.placement import Blame, Elsewhere
 from orchestrator.deciding.slots import (
     SETTLED,
@@ -18,6 +18,7 @@ from orchestrator.deciding.slots import (
     Started,
 )
 from orchestrator.disk.records import End, Record, Segment, Start
+from orchestrator.state.replay import BENCHMARK, replay
 from protocol.failure import Category, Phase
 from tests.fakes.placing import cell, plan, statuses
 from tests.fakes.steps import failure, run
@@ -188,7 +189,7 @@ def test_a_resumed_run_skips_the_model_still_and_tries_the_devices_again() -> No
             now = state.step(state.step(now, Ended(one.launch, failed)), Freed(one.device))
     assert now.devices["GPU-0"].quarantined
     assert now.most == 1
-    resumed = recovery.restore(one_plan, [*records, SEGMENT])
+    resumed = replay(one_plan, BENCHMARK, [*records, SEGMENT]).state
     assert set(resumed.skipped) == {"a"}
     assert not resumed.devices["GPU-0"].quarantined
     assert resumed.devices["GPU-0"].strikes == ()
@@ -241,7 +242,7 @@ def test_whatever_happens_in_whatever_order_every_slot_is_settled(
         pytest.fail("the run does not end")
     for (cell_id, _), slot in now.slots.items():
         assert slot.status in SETTLED or now.devices[now.cells[cell_id].devices[0]].quarantined
-    restored, following = state.next_launches(recovery.restore(one_plan, records))
+    restored, following = state.next_launches(replay(one_plan, BENCHMARK, records).state)
     assert following == ()
     assert restored.skipped == now.skipped
     for uuid, device in now.devices.items():

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from click.testing import Result
 
-from orchestrator.disk import archive, journal, lock, reporting, run_files, standing, taking_up
+from orchestrator.disk import archive, journal, lock, reporting, run_files, standing
 from orchestrator.disk.records import Record
 from protocol.exit_codes import ExitCode
 from tests.fakes.runs import FakeRun
@@ -85,7 +85,7 @@ def test_a_result_whose_end_is_not_written_yet_is_no_damage(invoke: Invoke, tmp_
         run.paths.lock.write_bytes(msgspec.json.encode(lock.myself()))
     for command in ("report", "status", "explain"):
         assert invoke(command, str(run.paths.folder)).exit_code == ExitCode.PASSED
-    taking_up.require_own_journal(run.stored, run.paths)
+    archive.require_own_journal(run.stored, run.paths)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_a_result_whose_end_is_not_written_yet_is_no_damage(invoke: Invoke, tmp_
     [
         lambda run: archive.load(run.paths),
         lambda run: standing.look(run.stored, run.paths),
-        lambda run: taking_up.require_own_journal(run.stored, run.paths),
+        lambda run: archive.require_own_journal(run.stored, run.paths),
     ],
     ids=["archive", "standing", "taking up"],
 )

@@ -11,13 +11,14 @@ from orchestrator.burn_in.served import Load
 from orchestrator.configuration.resolved import Configuration
 from orchestrator.deciding import stopping
 from orchestrator.disk import evidence, journal
-from orchestrator.disk.archive import Attempt, assemble
+from orchestrator.disk.archive import assemble
 from orchestrator.disk.evidence import LaunchEvidence
 from orchestrator.disk.records import Beside, End, Foreign, Left, Segment, Start, StoodStill
 from orchestrator.health.verdict import Verdict
 from orchestrator.merge import loads, waits
 from orchestrator.merge.times import iso
 from orchestrator.report.burn_in import GpuBurnIn
+from orchestrator.state.attempts import Attempt
 from protocol.cell import Workload
 from protocol.failure import Category, Failure, Phase
 from tests.fakes.nights import Night, soak, sound, ten_minutes

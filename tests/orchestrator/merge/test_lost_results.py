@@ -8,15 +8,15 @@ import pytest
 from click.testing import Result
 
 from orchestrator import run
-from orchestrator.deciding import recovery
 from orchestrator.disk import journal, reporting
-from orchestrator.disk.archive import Attempt
 from orchestrator.disk.journal import Journal
 from orchestrator.disk.records import End
 from orchestrator.health.judges import Action
 from orchestrator.health.verdict import Verdict
 from orchestrator.report.burn_in import GpuBurnIn
 from orchestrator.report.model import Report
+from orchestrator.state.attempts import Attempt
+from orchestrator.state.replay import BURN_IN, replay
 from protocol.cell import Workload
 from protocol.exit_codes import ExitCode
 from protocol.failure import Category, Failure, Phase
@@ -130,7 +130,7 @@ def test_what_is_lost_of_a_night_that_was_stopped_is_measured_again(tmp_path: Pa
     assert (reason.action, reason.text[-28:]) == (Action.RESUME, "; `resume` measures it again")
     assert gpus_of(night)[place].action is Action.RESUME
     lost_again(night, attempt)
-    now = recovery.restore(night.stored.plan, journal.read(night.paths.journal), night=True)
+    now = replay(night.stored.plan, BURN_IN, journal.read(night.paths.journal)).state
     assert now.devices[attempt.start.device].queue[0] == (attempt.start.cell, attempt.start.round)
     cell = now.cells[attempt.start.cell]
     night.measured(

@@ -9,11 +9,12 @@ import pytest
 from orchestrator.burn_in import levels
 from orchestrator.burn_in import plan as burn_in_plan
 from orchestrator.burn_in.plan import LINKS, linked
-from orchestrator.disk.archive import Attempt, ResultFileError
+from orchestrator.disk.archive import ResultFileError
 from orchestrator.health.verdict import Verdict
 from orchestrator.report.as_text import to_text
 from orchestrator.report.burn_in import BurnInReport, GpuBurnIn
 from orchestrator.report.text_burn_in import evidence
+from orchestrator.state.attempts import Attempt
 from protocol import codec, floats
 from protocol.cell import Cell, Workload
 from protocol.failure import Category, Phase

@@ -10,7 +10,6 @@ from typing import Any, cast
 import pytest
 
 from orchestrator.burn_in.known import Pace, Told
-from orchestrator.disk.archive import Attempt
 from orchestrator.disk.evidence import LaunchEvidence, gather
 from orchestrator.disk.records import Segment, Start
 from orchestrator.health.verdict import Verdict
@@ -18,6 +17,7 @@ from orchestrator.merge import paces
 from orchestrator.merge.courses import ITSELF, SIBLINGS
 from orchestrator.merge.paces import BESIDE, OVER_TIME, Launched
 from orchestrator.report.burn_in import GpuBurnIn, PaceReport
+from orchestrator.state.attempts import Attempt
 from orchestrator.stats.drift import Course, Drift
 from orchestrator.stats.drift import Verdict as CourseVerdict
 from orchestrator.stats.siblings import SiblingCell

@@ -9,7 +9,6 @@ import pytest
 from orchestrator import run
 from orchestrator.burn_in import asked
 from orchestrator.configuration.resolved import Configuration, Isolation
-from orchestrator.deciding import recovery
 from orchestrator.deciding.budget import PATIENCE_S, Budget, closing_s
 from orchestrator.deciding.slots import SlotStatus
 from orchestrator.disk import coherence, journal, reporting, unfinished
@@ -22,6 +21,7 @@ from orchestrator.machine import host
 from orchestrator.merge import loads, making_up
 from orchestrator.processes.link import Link
 from orchestrator.processes.signals import StopSignals
+from orchestrator.state.replay import BENCHMARK, BURN_IN, replay
 from orchestrator.surroundings import Surroundings
 from protocol.cell import Workload
 from protocol.failure import Category, Phase
@@ -262,17 +262,17 @@ def test_what_was_dropped_waits_again_in_the_order_of_the_plan(tmp_path: Path) -
     waiting = dict.fromkeys([*plan.order["cpu:0"][3:], *plan.order["cpu:1"][3:], *more])
     for cell_id, number in waiting:
         night.dropped(cells[cell_id], "dropped: no time was left", number=number)
-    stopped = recovery.restore(plan, journal.read(night.paths.journal), night=True)
+    stopped = replay(plan, BURN_IN, journal.read(night.paths.journal)).state
     assert stopped.tally[SlotStatus.WAITING] == 0
     assert night.archive().dropped.keys() == waiting.keys()
     night.segment()
     records = journal.read(night.paths.journal)
-    again = recovery.restore(plan, records, night=True)
+    again = replay(plan, BURN_IN, records).state
     for uuid in ("cpu:0", "cpu:1"):
         mine = [slot for slot in more if uuid in cells[slot[0]].devices]
         assert again.devices[uuid].queue == (*plan.order[uuid][3:], *mine)
     assert night.archive().dropped == {}
-    assert recovery.restore(plan, records).tally[SlotStatus.WAITING] == 0
+    assert replay(plan, BENCHMARK, records).state.tally[SlotStatus.WAITING] == 0
 
 
 def test_a_burn_in_may_have_as_many_rounds_as_it_needs(tmp_path: Path) -> None:

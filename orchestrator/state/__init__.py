@@ -1,0 +1,1 @@
+"""The pure state of a run: what its journal means."""
