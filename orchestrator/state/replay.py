@@ -252,7 +252,7 @@ class _Reader:
         if self._segment is not None:
             self._attempts[start.launch] = OpenAttempt(self._segment, start)
         self._open[start.launch] = start
-        self._advance(Started(start.launch, (start.cell, start.round), start.device, start.batch_size))
+        self._now = step(self._now, Started(start.launch, (start.cell, start.round), start.device, start.batch_size))
 
     def _end(self, end: End) -> None:
         start = self._open.pop(end.launch, None)
@@ -274,7 +274,7 @@ class _Reader:
             for uuid in self._now.cells[slot[0]].devices:
                 self._order[uuid].append(slot)
 
-    def _advance(self, event: Started | Ended | Quarantined | Dropped | Withdrawn | Added) -> None:
+    def _advance(self, event: Ended | Quarantined | Dropped | Withdrawn | Added) -> None:
         before, self._now = self._now.devices, step(self._now, event)
         if self._now.devices is not before:
             for uuid, device in self._now.devices.items():

@@ -131,7 +131,7 @@ def test_a_gpu_that_was_taken_out_stays_out_when_the_night_is_gone_on_with(tmp_p
 
 def out(night: Night) -> dict[str, str]:
     """Why each device may do nothing, as a run that is taken up begins."""
-    begun = run._stands(night.stored, journal.read(night.paths.journal))
+    begun = run._state(night.stored, journal.read(night.paths.journal))
     return {uuid: device.quarantined for uuid, device in begun.devices.items()}
 
 
@@ -312,7 +312,7 @@ def test_nothing_is_dropped_while_a_night_imports_that_is_gone_on_with(tmp_path:
     nursery = Zygote((), night.paths.log("zygote"), 1.0, {})
     with Journal(night.paths.journal) as written, Link("night") as link, StopSignals() as signals:
         around = Surroundings(stored, night.paths, written, link, nursery, None, signals, Quiet(), budget)
-        loop = Loop(around, run._stands(stored, records))
+        loop = Loop(around, run._state(stored, records))
 
         def dropped() -> bool:
             loop._tick()
