@@ -10,13 +10,13 @@ import dataclasses
 import hashlib
 import os
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from orchestrator.configuration.resolved import StoredRun
 from orchestrator.disk import coherence, damage, journal, run_files
-from orchestrator.disk.known_results import require_known
 from orchestrator.disk.records import (
     Dropped,
     End,
@@ -223,6 +223,24 @@ def require_own_journal(stored: StoredRun, paths: RunPaths) -> None:
     if records:
         require_coherent(stored, paths, records)
     require_known(paths, results, records)
+
+
+def require_known(paths: RunPaths, results: Iterable[Path], records: Iterable[Record]) -> None:
+    """Make sure that the journal holds the start of each of `results`. Raises RunFolderError.
+
+    A start is on the disk before its process is made, so that no kill leaves a result without one: only a journal that
+    was deleted, emptied or cut short does. List the results before the journal is read: what a process at work adds in
+    between then stands in the journal.
+    """
+    found = {path.parts[-3:-1]: path for path in results}
+    known = {(one.cell, str(one.attempt)) for one in records if isinstance(one, Start)}
+    if unknown := found.keys() - known:
+        first = min(found[one] for one in unknown).parent
+        raise RunFolderError(
+            f"{paths.journal} is missing, empty or cut short: launches/ holds results that it knows nothing of "
+            f"({len(unknown)} of {len(found)}, the first in {first}), which a report would leave out and "
+            f"`resume` overwrite. {damage.advice(paths.journal)}"
+        )
 
 
 class _Sessions:

@@ -25,7 +25,6 @@ from orchestrator.deciding.slots import RunState, SlotStatus
 from orchestrator.deciding.stopping import GENTLE_GRACE_S, GENTLE_S
 from orchestrator.disk import archive, bounded, concluded, journal, lock, places
 from orchestrator.disk.archive import Archive
-from orchestrator.disk.known_results import require_known
 from orchestrator.disk.records import End, Record, Segment, Start, StopAsked, ZygoteStarted
 from orchestrator.disk.status import GOES_ON, Standing, Status, Work
 from orchestrator.machine import host
@@ -54,7 +53,7 @@ def look(stored: StoredRun, paths: RunPaths) -> tuple[Status, tuple[Attempt, ...
     records = journal.read(paths.journal) if begun or paths.journal.exists() else ()
     works = alive is not None and alive is not lock.Life.ENDED
     run = archive.assemble(stored, paths, records, alive=works) if begun or records else None
-    require_known(paths, results, records)
+    archive.require_known(paths, results, records)
     limited = _time(stored, holder, records) if alive is lock.Life.ALIVE else None
     status = Status(
         run_id=stored.run_id,

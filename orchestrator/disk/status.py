@@ -53,8 +53,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     """A run, now.
 
     planned, measured, failed, dropped: launches, those added later among them. One has failed when it is not tried
-    again, also because its model is skipped. planned is None of a burn-in, which has rounds until its time is up. settled: those that
-    have ended or will not be made. importing_s: since when the zygote imports what launches need, before the first of
+    again, also because its model is skipped. planned is None of a burn-in, which has rounds until its time is up.
+    settled: those that have ended or will not be made. importing_s: since when the zygote imports what launches need, before the first of
     them; None when it does not. skipped: models of which nothing more is launched, and why. pid, host: of the process
     that works on it. started: seconds since the epoch. limit_s, limit_left_s: from the start of that process to its
     end, reports included; None without a limit, and the latter where nobody works. eta_s: until nothing is measured any

@@ -1,6 +1,6 @@
 """Each attempt at a cell, put together from the records of a journal. Pure."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from orchestrator.disk.records import Beside, End, Left, Segment, Start
 from protocol.failure import Failure
@@ -48,33 +48,14 @@ class Attempt:
         """When it was started, in seconds since the epoch."""
         return self.segment.at(self.start.at_ns)
 
-
-@dataclass(slots=True)
-class OpenAttempt:
-    """What the journal says of an attempt, as far as it was read. ended_in: the segment that wrote its end."""
-
-    segment: Segment
-    start: Start
-    end: End | None = None
-    ended_in: Segment | None = None
-    left: Left | None = None
-    beside: str = ""
-    withdrawn: str | None = None
-
-    def take(self, record: End | Left | Beside, segment: Segment) -> None:
-        """Add a later record of the attempt, and in which segment it stands."""
+    def after(self, record: End | Left | Beside, segment: Segment) -> "Attempt":
+        """The attempt with a later record of it. segment: that which wrote the record."""
         match record:
             case End():
-                self.withdrawn = None if self.end is None else self.end.result_sha256 or self.withdrawn
-                self.end, self.ended_in = record, segment
+                lasted_ms = (record.at_ns - self.start.at_ns) / 1e6 if segment == self.segment else None
+                withdrawn = None if self.end is None else self.end.result_sha256 or self.withdrawn
+                return replace(self, end=record, lasted_ms=lasted_ms, withdrawn=withdrawn)
             case Left():
-                self.left = record
+                return replace(self, left=record)
             case Beside():
-                self.beside = record.by
-
-    def attempt(self) -> Attempt:
-        """The attempt, once every record was read."""
-        lasted_ms = None
-        if self.end is not None and self.ended_in == self.segment:
-            lasted_ms = (self.end.at_ns - self.start.at_ns) / 1e6
-        return Attempt(self.segment, self.start, self.end, self.left, lasted_ms, self.beside, self.withdrawn)
+                return replace(self, beside=record.by)

@@ -36,7 +36,7 @@ from orchestrator.deciding.slots import (
 from orchestrator.deciding.state import begin, settle, step
 from orchestrator.disk import records as journaled
 from orchestrator.disk.records import Beside, End, Finished, Left, Record, Segment, Skipped, Start, TakenOut
-from orchestrator.state.attempts import Attempt, OpenAttempt
+from orchestrator.state.attempts import Attempt
 from protocol.cell import DeviceKind
 from protocol.failure import Category, Failure, Phase
 
@@ -166,7 +166,7 @@ class _Reader:
         self._order = {uuid: [*queue] for uuid, queue in plan.order.items()}
         """Every launch of each device in its order, those that were added among them."""
         self._segment: Segment | None = None
-        self._attempts: dict[int, OpenAttempt] = {}
+        self._attempts: dict[int, Attempt] = {}
         self._open: dict[int, Start] = {}
         self._outside: dict[str, str] = {}
         """Quarantined devices without any launch, of which the state knows nothing."""
@@ -185,7 +185,7 @@ class _Reader:
                 self._start(record)
             case End() | Left() | Beside():
                 if self._segment is not None and record.launch in self._attempts:
-                    self._attempts[record.launch].take(record, self._segment)
+                    self._attempts[record.launch] = self._attempts[record.launch].after(record, self._segment)
                 if isinstance(record, End):
                     self._end(record)
             case TakenOut():
@@ -213,7 +213,7 @@ class _Reader:
         return Replay(
             plan=self._plan,
             state=now,
-            attempts=tuple(one.attempt() for one in self._attempts.values()),
+            attempts=tuple(self._attempts.values()),
             quarantined=self._quarantined(),
             quarantines=self._quarantines | self._outside,
             skipped={scope: str(skip.category) for scope, skip in now.skipped.items()} | self._skipped,
@@ -250,7 +250,7 @@ class _Reader:
 
     def _start(self, start: Start) -> None:
         if self._segment is not None:
-            self._attempts[start.launch] = OpenAttempt(self._segment, start)
+            self._attempts[start.launch] = Attempt(self._segment, start)
         self._open[start.launch] = start
         self._now = step(self._now, Started(start.launch, (start.cell, start.round), start.device, start.batch_size))
 
