@@ -58,13 +58,14 @@ def begin(
     Not so in a burn-in, which is there to try the same again: a failure, or want of memory, costs one cell of a round.
     """
     cells = {cell.id: cell for cell in plan.cells}
+    uuids = dict.fromkeys([*plan.order, *(uuid for cell in plan.cells for uuid in cell.devices)])
     slots = {slot: SlotState(batch_size=cells[slot[0]].batch_size) for queue in plan.order.values() for slot in queue}
     return RunState(
         cells=cells,
         slots=Layered(slots),
         tally={**dict.fromkeys(SlotStatus, 0), SlotStatus.WAITING: len(slots)},
-        devices={device: DeviceState(queue=queue) for device, queue in plan.order.items()},
-        kinds=dict.fromkeys(plan.order, "") if kinds is None else kinds,
+        devices={uuid: DeviceState(queue=plan.order.get(uuid, ())) for uuid in uuids},
+        kinds=dict.fromkeys(uuids, "") | dict(kinds or {}),
         gpus=frozenset(gpus),
         rooms=plan.rooms,
         skips=skips,

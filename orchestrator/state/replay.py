@@ -162,8 +162,8 @@ class _Reader:
 
     def __init__(self, plan: Plan, rules: ReplayRules) -> None:
         self._plan, self._rules = plan, rules
-        self._now = begin(plan, rules.products or None, rules.accusable, skips=rules.skips)
-        self._order = {uuid: [*queue] for uuid, queue in plan.order.items()}
+        self._now = begin(plan, rules.products, rules.accusable, skips=rules.skips)
+        self._order = {uuid: [*device.queue] for uuid, device in self._now.devices.items()}
         """Every launch of each device in its order, those that were added among them."""
         self._segment: Segment | None = None
         self._attempts: dict[int, Attempt] = {}
