@@ -46,17 +46,6 @@ def test_a_result_at_a_smaller_size_is_degraded(tmp_path: Path) -> None:
     assert "32" in found.reason
 
 
-def test_sizes_are_never_mixed(tmp_path: Path) -> None:
-    """Round 0 fitted at 8, round 1 only at 4: the figures are those of 4 alone."""
-    run = FakeRun(tmp_path, batch_sizes=(8,), launches=2)
-    cell = run.cell(batch_size=8)
-    run.measured(cell, number=0)
-    run.failed(cell, Category.OUT_OF_MEMORY, number=1)
-    run.measured(cell, batch_size=4, number=1)
-    found = outcome(run, cell)
-    assert (found.status, found.batch_size, found.counted) == (Status.DEGRADED, 4, (2,))
-
-
 def test_a_planned_smaller_size_stands_for_one_that_does_not_fit(tmp_path: Path) -> None:
     """64 halves to 32 and 16, which are planned; 16 fits, and both larger ones refer to it."""
     run = FakeRun(tmp_path, batch_sizes=(16, 32, 64))

@@ -64,16 +64,6 @@ def test_a_launch_has_failed_when_it_is_not_tried_again(tmp_path: Path) -> None:
     assert look(run).last_failure == "GPU 0  resnet50 inference fp32 b8: crashed: killed by SIGSEGV"
 
 
-def test_what_needs_no_launch_is_settled(tmp_path: Path) -> None:
-    """The journal has no record of a cell that another one stands for, nor of one that cannot fit."""
-    run = FakeRun(tmp_path / "run", batch_sizes=(8, 16, 32))
-    run.failed(run.cell(batch_size=16), Category.OUT_OF_MEMORY)
-    status = look(run)
-    assert (status.measured, status.failed, status.settled, status.planned) == (0, 0, 2, 3)
-    run.measured(run.cell(batch_size=8))
-    assert look(run).settled == 3
-
-
 @pytest.mark.parametrize("category", [Category.STOPPED, Category.INTERRUPTED])
 def test_what_will_be_measured_again_has_not_failed(tmp_path: Path, category: Category) -> None:
     """Its launch was ended, or its orchestrator died: `resume` makes it anew."""
