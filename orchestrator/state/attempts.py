@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from orchestrator.disk.records import Beside, End, Left, Segment, Start
+from orchestrator.store.records import Beside, End, Left, Segment, Start
 from protocol.failure import Failure
 
 

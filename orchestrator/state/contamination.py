@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 
-from orchestrator.configuration.resolved import Plan
-from orchestrator.disk.records import Beside, End, Foreign, Left, Record, Segment, Start
-from orchestrator.sampling.foreign import ForeignUse
+from orchestrator.config.run_configuration import Plan
+from orchestrator.gpu.telemetry.foreign_use import ForeignUse
+from orchestrator.store.records import Beside, End, Foreign, Left, Record, Segment, Start
 
 
 def unmarked(plan: Plan, records: Iterable[Record]) -> dict[int, str]:

@@ -1,8 +1,8 @@
 """Where a run stands, by its journal: the only code that knows what the records mean for a run. Pure.
 
                                   ┌▶ resume, the start of the engine: RunState
-    plan, rules ─┐                ├▶ status, watch: counts, work, time left          (disk/standing.py)
-    journal ─────┴▶ replay ▶ Replay ┼▶ report: outcome of each cell, counted launches  (disk/outcomes.py)
+    plan, rules ─┐                ├▶ status, watch: counts, work, time left          (engine/run_status.py)
+    journal ─────┴▶ replay ▶ Replay ┼▶ report: outcome of each cell, counted launches  (analysis/outcomes.py)
                                   └▶ archive: attempts, quarantined, skipped, dropped
 
 The records are fed through the same `step` as the events of a live run. What follows from an end (a model that is
@@ -18,8 +18,9 @@ from typing import Final
 
 import msgspec
 
-from orchestrator.configuration.resolved import Plan, StoredRun
-from orchestrator.deciding.slots import (
+from orchestrator.config.run_configuration import Plan, StoredRun
+from orchestrator.state.attempts import Attempt
+from orchestrator.state.slots import (
     Added,
     Dropped,
     Ended,
@@ -33,10 +34,9 @@ from orchestrator.deciding.slots import (
     settled,
     with_device,
 )
-from orchestrator.deciding.state import begin, settle, step
-from orchestrator.disk import records as journaled
-from orchestrator.disk.records import Beside, End, Finished, Left, Record, Segment, Skipped, Start, TakenOut
-from orchestrator.state.attempts import Attempt
+from orchestrator.state.transitions import begin, settle, step
+from orchestrator.store import records as journaled
+from orchestrator.store.records import Beside, End, Finished, Left, Record, Segment, Skipped, Start, TakenOut
 from protocol.cell import DeviceKind
 from protocol.failure import Category, Failure, Phase
 
@@ -114,7 +114,7 @@ def replay(
     *,
     alive: bool = False,
 ) -> Replay:
-    """Where the run stands after these records, which disk/coherence.py has found to be of one run.
+    """Where the run stands after these records, which state/coherence.py has found to be of one run.
 
     A Start without an End is an attempt that was interrupted, or that runs where `alive` and the newest session began
     it. A second End takes a result back. With each session devices get another chance: whoever resumes a run may have

@@ -15,9 +15,12 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from orchestrator.disk import archive, journal, outcomes, standing
-from orchestrator.disk.records import End, Finished, Left, Record, Start
+from orchestrator.analysis import outcomes
+from orchestrator.engine import run_status
+from orchestrator.state import archive
 from orchestrator.state.replay import replay, rules_of
+from orchestrator.store import journal
+from orchestrator.store.records import End, Finished, Left, Record, Start
 from protocol.cell import ModelSpec
 from protocol.failure import Category, Failure, Phase
 from tests.fakes.runs import FakeRun, gpus, shipped
@@ -41,7 +44,7 @@ def main(cells: int) -> None:
         replayed = _timed("replay", lambda: replay(run.stored.plan, rules_of(run.stored), records))
         _timed("outcomes", lambda: outcomes.derive(replayed))
         _timed("archive", lambda: archive.load(run.paths, run.stored))
-        _timed("status", lambda: standing.look(run.stored, run.paths))
+        _timed("status", lambda: run_status.look(run.stored, run.paths))
 
 
 def _models(cells: int) -> tuple[ModelSpec, ...]:

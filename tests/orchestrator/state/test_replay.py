@@ -5,12 +5,13 @@ Every test holds the value that was decided where they differed.
 
 from pathlib import Path
 
-from orchestrator import run as shell
-from orchestrator.deciding.slots import SlotStatus
-from orchestrator.disk import journal, outcomes
-from orchestrator.disk.outcomes import NOT_YET, CellOutcome, Status
-from orchestrator.disk.records import Record, Segment, TakenOut
+from orchestrator.analysis import outcomes
+from orchestrator.analysis.outcomes import NOT_YET, CellOutcome, Status
+from orchestrator.engine import run as shell
 from orchestrator.state.replay import BENCHMARK, BURN_IN, Replay, replay
+from orchestrator.state.slots import SlotStatus
+from orchestrator.store import journal
+from orchestrator.store.records import Record, Segment, TakenOut
 from protocol.cell import Cell
 from protocol.failure import Category, Phase
 from tests.fakes.nights import Night

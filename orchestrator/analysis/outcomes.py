@@ -1,0 +1,284 @@
+"""What became of each planned cell: a view of the replay of its run's journal. The report says this, whatever ran.
+
+    a result at the requested size                           ok
+    a result at a smaller size                               degraded
+    known to be too large; a smaller size is planned anyway  referred, to that cell
+    out of memory at batch 1, or before the first forward    does not fit
+    another failure                                          failed
+    no attempt, because its model was skipped                failed
+    no time left for it                                      dropped
+    no attempt, or only interrupted ones                     missing
+
+A scan for the batch size is ok when it knows the largest and the best, which is the one that counts. Elsewhere out of
+memory halves the batch: 8, 4, 2, 1. Before the first forward it is the model that does not fit, at any size.
+"""
+
+import enum
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from orchestrator.plan import batch_scan
+from orchestrator.state.attempts import Attempt
+from orchestrator.state.failure_policy import BEFORE_FIRST_FORWARD
+from orchestrator.state.replay import Replay, interrupted
+from orchestrator.state.slots import RunState, Slot, SlotState, SlotStatus, scopes
+from orchestrator.state.transitions import fitting
+from protocol.cell import AUTO, Cell
+from protocol.failure import Category, Failure
+
+
+class Status(enum.StrEnum):
+    """Final state of a planned cell."""
+
+    OK = "ok"
+    DEGRADED = "degraded"
+    REFERRED = "referred"
+    DOES_NOT_FIT = "does_not_fit"
+    FAILED = "failed"
+    DROPPED = "dropped"
+    MISSING = "missing"
+
+
+NOT_YET: Final = "not measured yet: the run still goes on"
+"""Why a cell has no result while somebody works on the run."""
+
+
+class CellOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a cell.
+
+    batch_size: at which it was measured. counted: the launches whose results make up its figures, one for each round.
+    refers_to: id of the planned cell that stands for this one. reason: one line for people, empty where all is well.
+    """
+
+    status: Status
+    batch_size: int | None = None
+    counted: tuple[int, ...] = ()
+    refers_to: str | None = None
+    reason: str = ""
+
+
+_ENDED_WITH_THE_RUN: Final = frozenset(
+    {Category.INTERRUPTED, Category.STOPPED, Category.RESULT_LOST, Category.THROTTLED, Category.CONTAMINATED}
+)
+"""What is measured again in any case, so that an attempt which is the last one was so because the run ended."""
+
+_SKIPPED: Final = (
+    "the model is skipped",
+    "the model is skipped in this workload, precision and input size",
+    "the cell is skipped",
+)
+"""By policy.Reach."""
+
+
+def derive(replay: Replay, *, goes_on: bool = False) -> dict[str, CellOutcome]:
+    """The outcome of every planned cell, by its id. goes_on: somebody works on the run, what is missing may come."""
+    view = _View(replay, goes_on=goes_on)
+    found: dict[str, CellOutcome] = {}
+    for cell in sorted(replay.plan.cells, key=lambda cell: cell.batch_size):  # what a larger size refers to comes first
+        found[cell.id] = view.outcome(cell, found)
+    return {cell.id: found[cell.id] for cell in replay.plan.cells}
+
+
+def slots_by_cell(state: RunState) -> Mapping[str, Sequence[Slot]]:
+    """The launches of each cell, planned or added."""
+    found: dict[str, list[Slot]] = defaultdict(list)
+    for slot in state.slots:
+        found[slot[0]].append(slot)
+    return found
+
+
+def counted(state: RunState, slots: Sequence[Slot], planned: Collection[Slot]) -> tuple[int, ...]:
+    """The launches of one cell that make up its figures: one for each round, all at one batch size.
+
+    slots: all of the cell. Results at different sizes are never mixed: the smallest is what fitted every time; of a
+    scan, the fastest. What was added beyond the planned launches makes the size no smaller than theirs.
+    """
+    if not slots:
+        return ()
+    if state.cells[slots[0][0]].batch_size == AUTO:
+        best = batch_scan.best(state.slots[slots[0]].tried)
+        return () if best is None else (best.launch,)
+    good = {slot: state.slots[slot] for slot in slots if state.slots[slot].status is SlotStatus.MEASURED}
+    of_the_plan = [one for slot, one in good.items() if slot in planned]
+    size = min((one.batch_size for one in of_the_plan or good.values()), default=None)
+    return tuple(sorted(one.launch for one in good.values() if one.batch_size == size and one.launch is not None))
+
+
+class _View:
+    """Reads the outcome of one cell after the other from a replay."""
+
+    def __init__(self, replay: Replay, *, goes_on: bool) -> None:
+        self._replay, self._state, self._goes_on = replay, replay.state, goes_on
+        self._slots = slots_by_cell(replay.state)
+        self._planned = replay.plan.slots
+        self._attempts = {attempt.start.launch: attempt for attempt in replay.attempts}
+        self._unfit, self._unfit_at_all, self._not_built = _memory(replay)
+
+    def outcome(self, cell: Cell, smaller: Mapping[str, CellOutcome]) -> CellOutcome:
+        """What became of a cell. smaller: what became of those with a smaller batch."""
+        found = self._outcome(cell, smaller)
+        if self._goes_on and found.status is Status.MISSING and not self._replay.quarantined.keys() & {*cell.devices}:
+            return msgspec.structs.replace(found, reason=NOT_YET)
+        return found
+
+    def _outcome(self, cell: Cell, smaller: Mapping[str, CellOutcome]) -> CellOutcome:
+        slots = [self._state.slots[slot] for slot in self._slots.get(cell.id, ())]
+        if cell.batch_size == AUTO:
+            return self._of_scan(cell, slots)
+        if launches := counted(self._state, self._slots.get(cell.id, ()), self._planned):
+            return self._measured(cell, launches)
+        without_result = self._without_result(cell, slots)
+        early = self._unfit_at_all.get(_family(cell))
+        if cell.id in self._not_built:
+            return CellOutcome(status=Status.DOES_NOT_FIT, reason=_BEFORE_FORWARD)
+        if early is not None and without_result.status is not Status.FAILED:
+            why = f"not tried: batch size {early} ran {_BEFORE_FORWARD}, so no size would fit"
+            return CellOutcome(status=Status.DOES_NOT_FIT, reason=why)
+        if target := next((one.refers_to for one in slots if one.refers_to is not None), None):
+            return self._referred(cell, slots, target, smaller[target])
+        if any(map(_is_unfit, slots)):
+            return CellOutcome(status=Status.DOES_NOT_FIT, reason="out of memory down to batch size 1")
+        return without_result
+
+    def _of_scan(self, cell: Cell, slots: Sequence[SlotState]) -> CellOutcome:
+        """The outcome of a scan for the batch size, which is one slot."""
+        found = slots[0]
+        best = batch_scan.best(found.tried)
+        if found.status is SlotStatus.MEASURED and best is not None:
+            return CellOutcome(status=Status.OK, batch_size=best.batch_size, counted=(best.launch,))
+        if found.status is SlotStatus.DOES_NOT_FIT:
+            return CellOutcome(status=Status.DOES_NOT_FIT, reason="out of memory at batch size 1")
+        if found.status is SlotStatus.FAILED and found.launch is not None:
+            failure = self._failure(found.launch)
+            return CellOutcome(status=Status.FAILED, reason=f"{failure.category}: {failure.message}")
+        why = "not attempted" if found.launch is None else "the scan was not finished"
+        return self._skipped(cell) or self._dropped(cell) or CellOutcome(status=Status.MISSING, reason=why)
+
+    def _measured(self, cell: Cell, launches: tuple[int, ...]) -> CellOutcome:
+        size = self._attempts[launches[0]].start.batch_size
+        if size == cell.batch_size:
+            return CellOutcome(status=Status.OK, batch_size=size, counted=launches)
+        return CellOutcome(
+            status=Status.DEGRADED,
+            batch_size=size,
+            counted=launches,
+            reason=f"measured at batch size {size}: {cell.batch_size} ran out of memory",
+        )
+
+    def _referred(self, cell: Cell, slots: Sequence[SlotState], target: str, outcome: CellOutcome) -> CellOutcome:
+        """Point to the cell that was really measured; a chain of references is followed to its end."""
+        if outcome.status is Status.DOES_NOT_FIT:
+            return outcome
+        target = outcome.refers_to or target
+        planned = self._state.cells[target].batch_size
+        tried = any(Category.OUT_OF_MEMORY in one.failures for one in slots)
+        ran_out = f"batch size {cell.batch_size} ran out"
+        why = ran_out if tried else f"not tried: batch size {self._unfit[_family(cell)]} ran out"
+        shrunk = outcome.batch_size is not None and outcome.batch_size != planned
+        measured = f", measured at {outcome.batch_size}," if shrunk else ""
+        return CellOutcome(
+            status=Status.REFERRED,
+            batch_size=outcome.batch_size or planned,
+            refers_to=target,
+            reason=f"{why} of memory; the cell of batch size {planned}{measured} stands for it",
+        )
+
+    def _without_result(self, cell: Cell, slots: Sequence[SlotState]) -> CellOutcome:
+        """No result for another reason than memory: by the slot that was tried last."""
+        skipped = self._skipped(cell)
+        if skipped is None and (dropped := self._dropped(cell)) is not None:
+            return dropped
+        tried = [one for one in slots if one.launch is not None]
+        quarantine = next(filter(None, map(self._replay.quarantines.get, cell.devices)), "")
+        gone = f"the device was taken out of this run: {quarantine}" if quarantine else ""
+        if not tried:
+            size = min((fitting(self._state, slot) for slot in self._slots.get(cell.id, ())), default=cell.batch_size)
+            return skipped or _missing(gone or f"not attempted at batch size {size}")
+        last = max(tried, key=lambda one: one.launch or 0)
+        if last.launch in self._replay.lost:
+            return CellOutcome(status=Status.FAILED, reason="its result file is missing or damaged")
+        category = last.failures[-1] if last.failures else Category.INTERRUPTED
+        if last.status is not SlotStatus.FAILED:
+            if category in _ENDED_WITH_THE_RUN or last.status is SlotStatus.RUNNING:
+                return skipped or _missing("interrupted before it had a result")
+            if category is Category.OUT_OF_MEMORY:
+                return skipped or _missing(gone or f"not attempted at batch size {last.batch_size // 2}")
+            if gone or self._goes_on:
+                return skipped or _missing(gone)
+        return CellOutcome(status=Status.FAILED, reason=_final(last, self._failure(last.launch)))
+
+    def _skipped(self, cell: Cell) -> CellOutcome | None:
+        """What is said of a cell that is skipped, unless its attempts say something better."""
+        found = None
+        for scope, words in zip(scopes(cell), _SKIPPED, strict=True):
+            if why := self._replay.skipped.get(scope):
+                found = CellOutcome(status=Status.FAILED, reason=f"{words}: {why}")
+        return found
+
+    def _dropped(self, cell: Cell) -> CellOutcome | None:
+        """What is said of a cell for one of whose planned launches there was no time. A lost result is a failure."""
+        slots = self._slots.get(cell.id, ())
+        if any(self._state.slots[slot].launch in self._replay.lost for slot in slots):
+            return None
+        dropped = [slot for slot in slots if self._state.slots[slot].status is SlotStatus.DROPPED]
+        given = [self._replay.dropped.get(slot, "") for slot in dropped if slot in self._planned]
+        return CellOutcome(status=Status.DROPPED, reason=given[-1]) if given else None
+
+    def _failure(self, launch: int | None) -> Failure:
+        attempt = None if launch is None else self._attempts.get(launch)
+        return (attempt.failure if attempt is not None else None) or interrupted()
+
+
+_BEFORE_FORWARD: Final = "out of memory before the first forward pass"
+
+
+def _missing(reason: str) -> CellOutcome:
+    return CellOutcome(status=Status.MISSING, reason=reason)
+
+
+def _final(slot: SlotState, failure: Failure) -> str:
+    """Why nothing more is tried; of what was cut short, also that it was the number of times that decided."""
+    if failure.category is not Category.INTERRUPTED:
+        return f"{failure.category}: {failure.message}"
+    times = slot.failures.count(Category.INTERRUPTED)
+    return f"interrupted {times} times and not tried again: {failure.message}; a new run measures it"
+
+
+def _is_unfit(slot: SlotState) -> bool:
+    """Whether a launch ran out of memory at every size; one of a resumed burn-in may wait for another try."""
+    if slot.status is SlotStatus.DOES_NOT_FIT:
+        return True
+    ran_out = slot.status is SlotStatus.WAITING and slot.failures[-1:] == (Category.OUT_OF_MEMORY,)
+    return ran_out and slot.batch_size == 1
+
+
+def _memory(replay: Replay) -> tuple[dict[Cell, int], dict[Cell, int], set[str]]:
+    """Family → smallest batch that ran out of memory, the same before the first forward; cells that did the latter."""
+    smallest: dict[Cell, int] = {}
+    early: dict[Cell, int] = {}
+    not_built: set[str] = set()
+    for attempt in filter(_out_of_memory, replay.attempts):
+        cell = replay.state.cells[attempt.start.cell]
+        if cell.batch_size == AUTO:
+            continue  # an answer, which a scan keeps for itself
+        for sizes in (smallest, early) if _before_first_forward(attempt) else (smallest,):
+            sizes[_family(cell)] = min(sizes.get(_family(cell), attempt.start.batch_size), attempt.start.batch_size)
+        if _before_first_forward(attempt):
+            not_built.add(cell.id)
+    return smallest, early, not_built
+
+
+def _out_of_memory(attempt: Attempt) -> bool:
+    return attempt.failure is not None and attempt.failure.category is Category.OUT_OF_MEMORY
+
+
+def _before_first_forward(attempt: Attempt) -> bool:
+    return attempt.failure is not None and attempt.failure.phase in BEFORE_FIRST_FORWARD
+
+
+def _family(cell: Cell) -> Cell:
+    """What a cell shares with those that differ in the batch size alone."""
+    return msgspec.structs.replace(cell, batch_size=0)
