@@ -25,7 +25,8 @@ from orchestrator.gpu.telemetry.climate import Climate, climates
 from orchestrator.gpu.telemetry.readings import Readings, Track, of_slice
 from orchestrator.gpu.telemetry.samples import read_samples
 from orchestrator.gpu.telemetry.traces import Trace, points, trace
-from orchestrator.state.archive import Archive, Attempt, ResultFileError
+from orchestrator.state.archive import Archive, ResultFileError
+from orchestrator.state.attempts import Attempt
 from orchestrator.stats import launch as figures
 from orchestrator.stats import stalls
 from orchestrator.stats.launch import CellFigures, LaunchFigures
@@ -105,6 +106,7 @@ def gather(archive: Archive, *, goes_on: bool = False) -> Evidence:
     cells: dict[str, CellFigures] = {}
     devices: dict[str, DeviceEvidence] = {}
     uses: dict[str, ClockUse] = {}
+    stands, slots = archive.replay, outcomes.slots_by_cell(archive.replay.state)
     planned = archive.stored.plan.slots
     worked = _worked(archive)
     for device in archive.stored.devices:
@@ -113,27 +115,23 @@ def gather(archive: Archive, *, goes_on: bool = False) -> Evidence:
         uses[device.uuid] = clocks.over(samples.values())
         tracks = {boot: Track(taken) for boot, taken in samples.items()}
         for attempts in _by_cell(archive, device):
-            results = dict(_results(archive, attempts, damaged))
+            results = dict(_results(archive, attempts, lost := dict[int, str]()))
+            damaged |= lost
+            stands = stands.without(lost)
             for attempt in attempts:
                 if result := results.get(attempt.start.launch):
                     during = tracks[attempt.segment.boot_id]
                     launches[attempt.start.launch] = _launch(device, result, during, attempt.beside)
-            if counted := outcomes.counted(attempts, damaged, planned):
-                cells[attempts[0].start.cell] = figures.of_cell(
+            cell = attempts[0].start.cell
+            if counted := outcomes.counted(stands.state, slots[cell], planned):
+                cells[cell] = figures.of_cell(
                     [results[number] for number in counted], [launches[number].figures for number in counted]
                 )
-    found = outcomes.derive(
-        archive.stored.plan,
-        archive.attempts,
-        damaged,
-        dropped=archive.dropped,
-        skipped=archive.skipped,
-        taken_out=archive.taken_out,
-    )
+    found = outcomes.derive(stands, goes_on=goes_on)
     suspect, explained = smaller_gpus.raised(archive.stored.devices, archive.stored.plan.cells, found)
     found |= suspect | explained
     return Evidence(
-        outcomes=outcomes.awaited(archive.stored.plan, found, archive.taken_out) if goes_on else found,
+        outcomes=found,
         launches=launches,
         cells=cells,
         damaged=damaged,

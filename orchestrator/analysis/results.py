@@ -23,7 +23,8 @@ from orchestrator.figures.cells import (
 )
 from orchestrator.figures.parts import AttemptReport, Statistics
 from orchestrator.figures.report import CellEntry
-from orchestrator.state.archive import Archive, Attempt
+from orchestrator.state.archive import Archive
+from orchestrator.state.attempts import Attempt
 from orchestrator.system.calendar_times import iso
 from protocol.cell import AUTO, Cell, Device, ModelSpec, Workload
 from protocol.paths import attempt_name

@@ -21,7 +21,8 @@ from orchestrator.figures.health import HealthReport
 from orchestrator.figures.report import BestThroughput, CellCounts, FailureReport, Overhead, RunVerdict, Summary
 from orchestrator.gpu.health.verdict import HealthVerdict
 from orchestrator.gpu.telemetry import validity
-from orchestrator.state.archive import Archive, Attempt
+from orchestrator.state.archive import Archive
+from orchestrator.state.attempts import Attempt
 from orchestrator.stats.siblings import SiblingVerdict
 from protocol.exit_codes import MEANING, ExitCode
 

@@ -10,7 +10,8 @@ from typing import Final
 from orchestrator.analysis.evidence import DeviceEvidence, Evidence
 from orchestrator.config.workloads import WITHOUT_BATCH
 from orchestrator.figures.timeline import DeviceTimeline, Span, Stretch, Timeline
-from orchestrator.state.archive import Archive, Attempt
+from orchestrator.state.archive import Archive
+from orchestrator.state.attempts import Attempt
 from protocol.cell import Cell
 
 MOST_SPANS: Final = 200

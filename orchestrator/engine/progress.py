@@ -83,7 +83,7 @@ def snapshot(
     in_vain = sum(state.in_vain.values())
     done = state.settled + in_vain
     total = None if rounds else len(state.slots)
-    through_s = through(None if note or rounds else _launches_s(state, launch_s, expected_s), total, limited)
+    through_s = through(None if note or rounds else launches_s(state, launch_s, expected_s), total, limited)
     return Snapshot(
         devices=tuple(
             _line(device, state, by_device.get(device.uuid), samples.get(device.uuid), named=named, note=note)
@@ -254,17 +254,22 @@ def _line(
     )
 
 
-def _launches_s(state: RunState, launch_s: Mapping[str, float], expected_s: Mapping[str, float]) -> float:
-    """Seconds until the slowest device is through.
+def launches_s(
+    state: RunState, launch_s: Mapping[str, float], expected_s: Mapping[str, float] | None = None
+) -> float | None:
+    """Seconds until the slowest device is through; None where that cannot be estimated.
 
-    Where fewer may work at once than there are devices, those take turns, and the work of all is shared among so many.
-    Before a device has ended a launch, its launches are taken to last as estimated.
+    launch_s: mean duration of the launches that have ended, by device. expected_s: how long a launch of each cell is
+    estimated to take, which counts before a device has ended one. Where fewer may work at once than there are devices,
+    those take turns, and the work of all is shared among so many.
     """
-    times = {
-        uuid: _left_s(state, uuid, device, launch_s.get(uuid), expected_s)
-        for uuid, device in state.devices.items()
-        if not device.quarantined
-    }
+    times: dict[str, float] = {}
+    for uuid, device in state.devices.items():
+        if not device.quarantined:
+            left_s = _left_s(state, uuid, device, launch_s.get(uuid), expected_s)
+            if left_s is None:
+                return None
+            times[uuid] = left_s
     alone_s = {uuid: time_s * _alone(state, uuid) for uuid, time_s in times.items()}
     together_s = [time_s - alone_s[uuid] for uuid, time_s in times.items()]
     return sum(alone_s.values()) + max(max(together_s, default=0.0), sum(together_s) / state.most)
@@ -279,15 +284,18 @@ def _alone(state: RunState, uuid: str) -> float:
 
 
 def _left_s(
-    state: RunState, uuid: str, device: DeviceState, launch_s: float | None, expected_s: Mapping[str, float]
-) -> float:
-    """Seconds that the launches of a device will take which wait or run. Each is looked at only before any has ended.
+    state: RunState, uuid: str, device: DeviceState, launch_s: float | None, expected_s: Mapping[str, float] | None
+) -> float | None:
+    """Seconds that the launches of a device will take which wait or run; None where that cannot be estimated.
 
-    launch_s: mean duration of those that have.
+    launch_s: mean duration of those that have ended: each launch is looked at only before any has.
     """
     now = None if device.running is None else state.launches[device.running]
     runs = now is not None and state.slots[now].status is SlotStatus.RUNNING
-    if launch_s is not None:
-        return launch_s * (len(device.queue) - state.in_vain.get(uuid, 0) + runs)
+    number = len(device.queue) - state.in_vain.get(uuid, 0) + runs
+    if launch_s is not None or not number:
+        return (launch_s or 0.0) * number
+    if expected_s is None:
+        return None
     waiting_s = sum(expected_s[cell] for cell, _ in device.queue if not is_skipped(state, state.cells[cell]))
     return waiting_s + (expected_s[now[0]] if runs and now is not None else 0.0)

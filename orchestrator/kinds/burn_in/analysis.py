@@ -40,7 +40,8 @@ from orchestrator.kinds.burn_in.rate_courses import told_courses
 from orchestrator.kinds.burn_in.served_time import Span
 from orchestrator.kinds.burn_in.verdict import Judged
 from orchestrator.kinds.burn_in.wrong_bits import Share, Uncounted
-from orchestrator.state.archive import Archive, Attempt
+from orchestrator.state.archive import Archive
+from orchestrator.state.attempts import Attempt
 from orchestrator.state.slots import scopes
 from orchestrator.store.records import Segment
 from orchestrator.system.calendar_times import iso

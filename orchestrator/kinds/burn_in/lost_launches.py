@@ -23,7 +23,8 @@ from orchestrator.config.run_configuration import BurnIn
 from orchestrator.kinds.burn_in import served_time
 from orchestrator.kinds.burn_in.findings import named
 from orchestrator.kinds.burn_in.served_time import AT_WORK, Span
-from orchestrator.state.archive import Archive, Attempt
+from orchestrator.state.archive import Archive
+from orchestrator.state.attempts import Attempt
 from orchestrator.state.failure_policy import BEFORE_DEVICE, Trait, has_trait
 from orchestrator.system.calendar_times import iso
 from protocol.cell import Cell, Device

@@ -20,7 +20,7 @@ from orchestrator.gpu.telemetry.clock_events import POWER_CAP
 from orchestrator.kinds.burn_in import rate_courses
 from orchestrator.kinds.burn_in.findings import Pace, RateVerdict
 from orchestrator.kinds.burn_in.heat_soaks import Soaks
-from orchestrator.state.archive import Attempt
+from orchestrator.state.attempts import Attempt
 from orchestrator.stats import drift, siblings, slowdown_reasons
 from orchestrator.stats.drift import Drift
 from orchestrator.stats.siblings import Bound, Sibling, SiblingCell

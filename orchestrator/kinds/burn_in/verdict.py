@@ -211,7 +211,7 @@ def _makes_up(work: Work) -> tuple[Action, str]:
     if not _has_room(work):
         return Action.AGAIN, f"what is left of its time has no room for what it lacks: {_anew(work)}"
     if work.idle or work.beside or work.reboots or work.failures:
-        most = "of what else is UNKNOWN here for want of memory at most"  # that waits again (state/recovery.py)
+        most = "of what else is UNKNOWN here for want of memory at most"  # that waits again (state/replay.py)
         return Action.AGAIN, f"`resume` makes up for the time, and {most}: begin again"
     if not _has_room(work, len(work.without_file)):
         return Action.AGAIN, "`resume` makes up for the time, and not for every result that is lost: begin again"

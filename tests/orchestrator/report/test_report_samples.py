@@ -162,14 +162,14 @@ def test_what_was_measured_and_does_not_count_is_there_and_says_why(tmp_path: Pa
     assert {row["Outlier"] for row in rows if row["Counts"] == "False"} == {"N/A"}
 
 
-def test_of_two_results_of_one_round_the_first_counts(tmp_path: Path) -> None:
+def test_of_two_results_of_one_round_the_latest_counts(tmp_path: Path) -> None:
     """The other one was measured too, and is told."""
     run = FakeRun(tmp_path, batch_sizes=(1,))
     first, second = run.measured(run.cell()), run.measured(run.cell(), forward_ms=11.0)
     run.finish()
     assert {(row["Launch"], row["Counts"], row["Reason"]) for row in rows_of(run)} == {
-        (str(first), "True", "N/A"),
-        (str(second), "False", "another launch of its round counts"),
+        (str(first), "False", "another launch of its round counts"),
+        (str(second), "True", "N/A"),
     }
 
 

@@ -19,7 +19,7 @@ from orchestrator.kinds.burn_in import rate_checks
 from orchestrator.kinds.burn_in.findings import Pace, RateVerdict
 from orchestrator.kinds.burn_in.rate_checks import BESIDE, OVER_TIME, Launched
 from orchestrator.kinds.burn_in.rate_courses import ITSELF, SIBLINGS
-from orchestrator.state.archive import Attempt
+from orchestrator.state.attempts import Attempt
 from orchestrator.stats.drift import Course, Drift
 from orchestrator.stats.drift import DriftVerdict as CourseVerdict
 from orchestrator.stats.siblings import SiblingCell
