@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from orchestrator.kinds.burn_in.served_time import Span
 from orchestrator.state.archive import Archive
+from orchestrator.stats.stalls import Span
 from orchestrator.store.records import Segment
 
 

@@ -22,11 +22,12 @@ from orchestrator.compare import references
 from orchestrator.compare.references import Against
 from orchestrator.config.run_configuration import ALWAYS, ReportFormat, StoredRun
 from orchestrator.engine import run_status
+from orchestrator.engine.kind import Kind, Remaining
 from orchestrator.errors import StorageError
 from orchestrator.figures.launch_samples import Samples
 from orchestrator.figures.report import Report
 from orchestrator.figures.timeline import Timeline
-from orchestrator.kinds.burn_in.busy_time import Served, served_by_all
+from orchestrator.kinds import registry
 from orchestrator.report.text_failures import out_of_time
 from orchestrator.state import archive
 from orchestrator.state.added_launches import Doubt
@@ -89,7 +90,8 @@ def make_all(paths: RunPaths, stored: StoredRun | None = None, held: Against | N
     if goes_on:
         loaded = loaded.so_far()
     gathered = evidence.gather(loaded, goes_on=goes_on)
-    merged = references.hold(report_builder.merge(loaded, gathered), references.stored(paths) if held is None else held)
+    merged = report_builder.merge(loaded, gathered, registry.of(loaded.stored.configuration).report)
+    merged = references.hold(merged, references.stored(paths) if held is None else held)
     failed = {one.launch for one in merged.failures if not out_of_time(one)}
     return Made(merged, timeline(loaded, gathered, failed), launch_samples.of_run(loaded, gathered))
 
@@ -102,10 +104,12 @@ def in_doubt(paths: RunPaths, stored: StoredRun) -> tuple[Doubt, ...]:
 
 
 @_collector_off()
-def served(paths: RunPaths, stored: StoredRun) -> Served:
-    """What a burn-in has served of its time, as its report tells it. Raises RunFolderError."""
+def remaining(paths: RunPaths, stored: StoredRun, kind: Kind) -> Remaining | None:
+    """What a run has served of its time, as its report tells it; None where it has none. Raises RunFolderError."""
+    if kind.remaining is None:
+        return None
     loaded = archive.assemble(stored, paths, journal.read(paths.journal))
-    return served_by_all(loaded, evidence.gather(loaded))
+    return kind.remaining(loaded, evidence.gather(loaded))
 
 
 def write(stored: StoredRun, paths: RunPaths) -> Report:

@@ -15,6 +15,7 @@ from pathlib import Path
 from orchestrator.analysis import reporting
 from orchestrator.errors import UserError
 from orchestrator.history import run_lookup
+from orchestrator.kinds import registry
 from orchestrator.state import resume_checks
 from orchestrator.store import folders, journal, run_files
 from orchestrator.store.records import Finished, Record
@@ -55,9 +56,10 @@ def _lacks_time(paths: RunPaths) -> bool:
     """Whether it is a burn-in that was not at work for as long as was asked for. Not where it cannot be read."""
     try:
         stored = run_files.load(paths)
-        return stored.configuration.burn_in is not None and reporting.served(paths, stored).short
+        remaining = reporting.remaining(paths, stored, registry.of(stored.configuration))
     except (UserError, OSError):
         return False
+    return remaining is not None and remaining.short
 
 
 def _can_be_gone_on_with(paths: RunPaths) -> bool:

@@ -85,11 +85,10 @@ class _Night:
     untried: frozenset[str]
 
 
-def burn_in(archive: Archive, evidence: Evidence, judged: HealthReport) -> BurnInReport | None:
-    """What the night says of each GPU; None for a run that was no burn-in."""
+def analyse(archive: Archive, evidence: Evidence, judged: HealthReport) -> BurnInReport:
+    """What the burn-in says of each GPU."""
     asked = archive.stored.configuration.burn_in
-    if asked is None:
-        return None
+    assert asked is not None
     cells = {cell.id: cell for cell in archive.stored.plan.cells}
     good = [
         _Good(attempt, cells[attempt.start.cell], evidence.launches[attempt.start.launch])

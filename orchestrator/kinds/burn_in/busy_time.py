@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
-from typing import NamedTuple
 
 from orchestrator.analysis.evidence import Evidence, LaunchEvidence
 from orchestrator.analysis.pauses import pauses_of_sessions
+from orchestrator.engine.kind import Remaining
 from orchestrator.kinds.burn_in import lost_launches, served_time
 from orchestrator.kinds.burn_in.findings import Idle
 from orchestrator.kinds.burn_in.gpu_waits import over_ns
@@ -47,27 +47,17 @@ def at_work(archive: Archive, evidence: Evidence, lost: Sequence[Lost]) -> Mappi
     }
 
 
-class Served(NamedTuple):
-    """What a burn-in has served so far: seconds, of the device that has served least.
+def remaining(archive: Archive, evidence: Evidence) -> Remaining:
+    """What a burn-in has served so far.
 
-    left_s: of the time that was asked for, what a `resume` would have for launches. short: it is too little, and
-    `resume` makes up for it, because a launch fits into that. What was taken out is not waited for, or the others would
-    do their night twice; unless all of them were.
+    A device that was taken out is not waited for, or the others would serve their time twice; unless all of them were.
     """
-
-    seconds: float
-    left_s: float
-    short: bool
-
-
-def served_by_all(archive: Archive, evidence: Evidence) -> Served:
-    """What a burn-in has served so far, which `resume` is to make up for."""
     asked = archive.stored.configuration.burn_in
     assert asked is not None
-    return served_of(archive, at_work(archive, evidence, lost_launches.lost(archive, asked)))
+    return remaining_of(archive, at_work(archive, evidence, lost_launches.lost(archive, asked)))
 
 
-def served_of(archive: Archive, at_work: Mapping[str, Work]) -> Served:
+def remaining_of(archive: Archive, at_work: Mapping[str, Work]) -> Remaining:
     """The same from when each device was at work."""
     asked = archive.stored.configuration.burn_in
     assert asked is not None
@@ -75,7 +65,7 @@ def served_of(archive: Archive, at_work: Mapping[str, Work]) -> Served:
     waited_for = [device for device in archive.stored.devices if device.uuid not in out]
     seconds = {device: served_s(at_work[device.uuid]) for device in waited_for}
     left_s = asked.duration_s - min(seconds.values()) - closing_s(asked.duration_s)
-    return Served(
+    return Remaining(
         min(seconds.values()),
         left_s,
         any(
@@ -96,7 +86,7 @@ def longest_s(archive: Archive, device: Device) -> float:
     assert asked is not None
     cell_s, scale = asked.cell_s[device.kind], estimate.scale(stored.configuration, device, stored.devices)
     mine = (cell for cell in stored.plan.cells if device.uuid in cell.devices)
-    works_s = (estimate.burn_in_work_s(cell, models[cell.model], device, cell_s, scale) for cell in mine)
+    works_s = (estimate.timed_work_s(cell, models[cell.model], device, cell_s, scale) for cell in mine)
     return max(works_s, default=cell_s)
 
 

@@ -1,10 +1,10 @@
 """What is known of one GPU after a burn-in, as types: merge/ fills them, verdict.py judges."""
 
-import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from orchestrator.figures.burn_in import Pace
 from orchestrator.gpu.health.verdict import HealthVerdict
 from orchestrator.kinds.burn_in.bit_comparison import Deviation
 from orchestrator.kinds.burn_in.memory_share import Covered
@@ -26,14 +26,6 @@ TITLES: Final = {
 def named(cell: Cell) -> str:
     """A cell in words, the same on all GPUs."""
     return f"{TITLES[cell.workload]} of {cell.model} in {cell.precision}"
-
-
-class Pace(enum.StrEnum):
-    """What the rates of a GPU say, over time or beside its siblings'."""
-
-    STEADY = "steady"
-    SLOWER = "slower"
-    UNTOLD = "cannot be told"
 
 
 @dataclass(frozen=True)

@@ -8,22 +8,13 @@ The hottest window so far is followed, not the last one: a round has heavy cells
 ones, and the light ones cool. Wrong bits are judged from the first product on.
 """
 
-import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from orchestrator.figures.burn_in import Ending
 from orchestrator.gpu.telemetry.climate import Climate
 from orchestrator.kinds.burn_in.levels import HeatSoakRule
 from orchestrator.stats.windows import WINDOW_NS
-
-
-class Ending(enum.StrEnum):
-    """What ended the heat soak."""
-
-    STEADY = "the temperature was steady"
-    CAP = "it had taken as long as it may"
-    WORK_ENDED = "the work ended before the temperature was steady"
-    FIRST_ROUND = "the first round was over; no temperature could be read"
 
 
 @dataclass(frozen=True)

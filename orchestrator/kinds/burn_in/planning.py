@@ -56,7 +56,7 @@ def _round_s(mine: Sequence[Cell], configuration: Configuration, device: Device,
     assert asked is not None
     scale, models = estimate.scale(configuration, device, devices), configuration.by_name
     return math.fsum(
-        estimate.burn_in_work_s(cell, models[cell.model], device, asked.cell_s[device.kind], scale) for cell in mine
+        estimate.timed_work_s(cell, models[cell.model], device, asked.cell_s[device.kind], scale) for cell in mine
     )
 
 

@@ -25,7 +25,7 @@ def ahead(archive: Archive, at_work: Mapping[str, busy_time.Work]) -> Mapping[st
     stored, finished = archive.stored, archive.finished
     asked = stored.configuration.burn_in
     assert asked is not None
-    so_far = busy_time.served_of(archive, at_work)
+    so_far = busy_time.remaining_of(archive, at_work)
     over = finished is not None and not finished.interrupted and not finished.broken and not so_far.short
     least = _least(archive, asked)
     return {

@@ -81,9 +81,9 @@ def _lasting(
     slower, scale = SLOWER[device.kind], SLOWER[device.kind] * estimate.sharing(device, devices)
     yield slower * estimate.shared_start_s(configuration, [device])
     for cell in _first_round(plan, device):
-        start_s = estimate.burn_in_start_s(cell, configuration, device)
+        start_s = estimate.timed_start_s(cell, configuration, device)
         model = configuration.by_name[cell.model]
-        yield slower * start_s + estimate.burn_in_work_s(cell, model, device, cell_s, scale)
+        yield slower * start_s + estimate.timed_work_s(cell, model, device, cell_s, scale)
 
 
 def _first_round(plan: Plan, device: Device) -> list[Cell]:

@@ -15,10 +15,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
+from orchestrator.figures.burn_in import Pace
 from orchestrator.gpu.health.judges import Action
 from orchestrator.gpu.health.verdict import GRAVEST_FIRST, HealthVerdict
 from orchestrator.kinds.burn_in import memory_share, served_time
-from orchestrator.kinds.burn_in.findings import TITLES, Pace, Tally, Work
+from orchestrator.kinds.burn_in.findings import TITLES, Tally, Work
 from protocol.cell import Workload
 from protocol.verification import Mismatch
 

@@ -13,6 +13,7 @@ from orchestrator.figures.burn_in import GpuBurnIn
 from orchestrator.figures.report import Report
 from orchestrator.gpu.health.judges import Action
 from orchestrator.gpu.health.verdict import HealthVerdict
+from orchestrator.kinds.burn_in.kind import BURN_IN
 from orchestrator.state import recovery
 from orchestrator.state.archive import Attempt
 from orchestrator.store import journal
@@ -164,7 +165,7 @@ def test_resume_takes_nothing_back_where_no_time_is_left(tmp_path: Path) -> None
     before, records = path.read_bytes(), journal.read(night.paths.journal)
 
     def resumed() -> tuple[Report, bool]:
-        assert run.left_to_do(night.stored, night.paths)[0] == 0
+        assert run.left_to_do(night.stored, night.paths, BURN_IN)[0] == 0
         return reporting.complete(night.stored, night.paths)
 
     assert resumed()[1] is False

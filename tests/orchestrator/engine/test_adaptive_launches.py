@@ -24,6 +24,7 @@ from orchestrator.engine.loop import Loop
 from orchestrator.engine.run import left_to_do
 from orchestrator.engine.run_context import RunContext
 from orchestrator.errors import RunFolderError
+from orchestrator.kinds.benchmark import BENCHMARK
 from orchestrator.report import text_remarks
 from orchestrator.state import archive, recovery
 from orchestrator.state.added_launches import Doubt
@@ -288,7 +289,9 @@ def test_a_stop_during_the_look_is_heeded_before_anything_is_added(
     monkeypatch.setattr(Loop, "_work", lambda loop: None)
     with Journal(run.paths.journal) as written, Link("added") as link, StopSignals() as signals:
         nursery = Childless((), run.paths.log("zygote"), 1.0, {})
-        loop = Loop(RunContext(run.stored, run.paths, written, link, nursery, None, signals, Quiet()), stands(run))
+        loop = Loop(
+            RunContext(run.stored, BENCHMARK, run.paths, written, link, nursery, None, signals, Quiet()), stands(run)
+        )
         loop.run()
     assert loop.state.stopping is stops
     assert (loop.state.settled < len(loop.state.slots)) is not stops
@@ -313,7 +316,7 @@ def test_status_counts_added_launches(tmp_path: Path) -> None:
     run.added(*more.slots, suspect=SLOW)
     status, _ = run_status.look(run.stored, run.paths)
     assert (status.planned, status.settled) == (64, 48)
-    assert left_to_do(run.stored, run.paths) == (16, 64)
+    assert left_to_do(run.stored, run.paths, BENCHMARK) == (16, 64)
 
 
 @pytest.mark.parametrize(
