@@ -65,7 +65,7 @@ def look(stored: StoredRun, paths: RunPaths) -> tuple[Status, tuple[Attempt, ...
         standing=_standing(run, alive, holder),
         pid=holder.pid if holder is not None and alive is not lock.Life.ENDED else None,
         host=holder.hostname if holder is not None and alive is not lock.Life.ENDED else None,
-        planned=None if stored.configuration.burn_in is not None else stored.plan.launches + added,
+        planned=None if stored.configuration.cell_s is not None else stored.plan.launches + added,
         preset=stored.configuration.preset,
         limit_s=stored.configuration.time_limit_s,
         limit_left_s=_limit_left_s(stored, limited),
@@ -140,7 +140,7 @@ def _time(stored: StoredRun, holder: lock.Holder | None, records: Sequence[Recor
     if limit_s is None or holder is None:
         return None
     segments = [place for place, record in enumerate(records) if isinstance(record, Segment)]
-    if stored.configuration.burn_in is not None and len(segments) > 1:
+    if stored.configuration.cell_s is not None and len(segments) > 1:
         newest = records[segments[-1]]
         assert isinstance(newest, Segment)
         now_ns = time.monotonic_ns()

@@ -217,9 +217,9 @@ def test_no_profile_says_how_long_a_cell_measures(tmp_path: Path) -> None:
     made = [options.configured(one, "10m", None, shipped_catalogue(), TABLE) for one in (quick, other)]
     assert made[0] == made[1]
     assert made[0].burn_in is not None
+    cell = fake(tmp_path / "another").stored.plan.cells[0]
     for kind, cell_s in made[0].burn_in.cell_s.items():
         (device,) = gpus(1) if kind is DeviceKind.CUDA else cpus(1)
-        cell = planning.make(made[0], (device,), TABLE).cells[0]
         measurement = BURN_IN.launch_terms(made[0], device, (cell.id, 0), cell).measurement
         assert (measurement.block_s, measurement.min_s, measurement.max_s) == (0.25, cell_s, cell_s)
         assert measurement.relative_half_width == 0
