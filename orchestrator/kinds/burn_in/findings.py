@@ -7,7 +7,7 @@ from typing import Final
 from orchestrator.figures.burn_in import Pace
 from orchestrator.gpu.health.verdict import HealthVerdict
 from orchestrator.kinds.burn_in.bit_comparison import Deviation
-from orchestrator.kinds.burn_in.memory_share import Covered
+from orchestrator.kinds.burn_in.memory_test import Covered
 from orchestrator.stats.drift import Course
 from orchestrator.stats.slowdown_reasons import Why
 from protocol.cell import Cell, Workload

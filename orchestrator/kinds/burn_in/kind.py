@@ -8,7 +8,7 @@ import msgspec
 from orchestrator.analysis.evidence import Evidence
 from orchestrator.analysis.kind_analysis import KindAnalysis, ReportTerms
 from orchestrator.config.naming import plural
-from orchestrator.config.run_configuration import BurnIn, Configuration, Plan, StoredRun
+from orchestrator.config.run_configuration import Configuration, Plan, StoredRun
 from orchestrator.engine.kind import Kind, LaunchTerms, TelemetryTerms
 from orchestrator.figures.burn_in import BurnInReport, Fate
 from orchestrator.figures.health import HealthReport
@@ -16,6 +16,7 @@ from orchestrator.gpu.health.verdict import HealthVerdict
 from orchestrator.gpu.telemetry.overheating import TemperatureStop
 from orchestrator.kinds.burn_in import busy_time, injections, levels, more_rounds, planning
 from orchestrator.kinds.burn_in.analysis import analyse
+from orchestrator.kinds.burn_in.levels import requested
 from orchestrator.state.archive import Archive
 from orchestrator.state.slots import Slot
 from protocol.cell import Cell, Device
@@ -23,12 +24,6 @@ from protocol.cell import Cell, Device
 HANGS_S: Final = 60.0
 """What a phase of a launch may take beside the length of its cell."""
 _SHOWN_REASONS: Final = 3
-
-
-def requested(configuration: Configuration) -> BurnIn:
-    """Return what a configuration asks for, which is one of a burn-in."""
-    assert configuration.burn_in is not None
-    return configuration.burn_in
 
 
 def plan(configuration: Configuration, devices: Sequence[Device]) -> Plan:

@@ -21,7 +21,7 @@ from orchestrator.gpu.telemetry.climate import Climate
 from orchestrator.gpu.telemetry.clock_events import POWER_CAP
 from orchestrator.kinds.burn_in import rate_courses
 from orchestrator.kinds.burn_in.findings import RateVerdict
-from orchestrator.kinds.burn_in.heat_soaks import Soaks
+from orchestrator.kinds.burn_in.heat_soak import Soaks
 from orchestrator.state.archive import Attempt
 from orchestrator.stats import drift, siblings, slowdown_reasons
 from orchestrator.stats.drift import Drift

@@ -229,7 +229,7 @@ def pretend(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., No
         told = made.report()
         summary = replace(told.summary, cells=replace(told.summary.cells, **cells))
         passed = replace(told.verdict, exit_code=int(ExitCode.PASSED))
-        monkeypatch.setattr(run, "execute", lambda *_: replace(told, summary=summary, verdict=passed))
+        monkeypatch.setattr(run, "execute", lambda *_, **__: replace(told, summary=summary, verdict=passed))
 
     return end
 
@@ -259,7 +259,7 @@ def test_strict_counts_what_warns(
 ) -> None:
     """WARN passes unless --strict is given: of a GPU, of the machine, and of a burn-in; so does a straggler."""
     told = replace(warned(tmp_path / "pretended", who), verdict=PASSED)
-    monkeypatch.setattr(run, "execute", lambda *_: told)
+    monkeypatch.setattr(run, "execute", lambda *_, **__: told)
     ended = invoke(*TINY, "--quiet", *(["--strict"] if strict else []))
     assert ended.exit_code == (ExitCode.MISSED if strict else ExitCode.PASSED)
 
