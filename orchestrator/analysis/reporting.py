@@ -22,7 +22,6 @@ from orchestrator.compare import references
 from orchestrator.compare.references import Against
 from orchestrator.config.run_configuration import ALWAYS, ReportFormat, StoredRun
 from orchestrator.engine import run_status
-from orchestrator.engine.kind import Kind, Remaining
 from orchestrator.errors import StorageError
 from orchestrator.figures.launch_samples import Samples
 from orchestrator.figures.report import Report
@@ -66,7 +65,7 @@ def make(paths: RunPaths, stored: StoredRun | None = None, held: Against | None 
 
 
 @contextmanager
-def _collector_off() -> Iterator[None]:
+def collector_off() -> Iterator[None]:
     """What is read has no cycles. In 100,000 results the collector would look for them again and again."""
     was_on = gc.isenabled()
     gc.disable()
@@ -77,7 +76,7 @@ def _collector_off() -> Iterator[None]:
             gc.enable()
 
 
-@_collector_off()
+@collector_off()
 def make_all(paths: RunPaths, stored: StoredRun | None = None, held: Against | None = None) -> Made:
     """What the run in that folder found out, as far as it has come. Raises RunFolderError.
 
@@ -96,20 +95,11 @@ def make_all(paths: RunPaths, stored: StoredRun | None = None, held: Against | N
     return Made(merged, timeline(loaded, gathered, failed), launch_samples.of_run(loaded, gathered))
 
 
-@_collector_off()
+@collector_off()
 def in_doubt(paths: RunPaths, stored: StoredRun) -> tuple[Doubt, ...]:
     """The cells that leave a GPU SUSPECT now. Asked by the process that works on the run, while no launch does."""
     loaded = archive.load(paths, stored)
     return report_builder.in_doubt(loaded, evidence.gather(loaded, goes_on=True))
-
-
-@_collector_off()
-def remaining(paths: RunPaths, stored: StoredRun, kind: Kind) -> Remaining | None:
-    """What a run has served of its time, as its report tells it; None where it has none. Raises RunFolderError."""
-    if kind.remaining is None:
-        return None
-    loaded = archive.assemble(stored, paths, journal.read(paths.journal))
-    return kind.remaining(loaded, evidence.gather(loaded))
 
 
 def write(stored: StoredRun, paths: RunPaths) -> Report:

@@ -9,15 +9,14 @@ import math
 import os
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
 import psutil
 
 from orchestrator import TOOL_VERSION
-from orchestrator.analysis import reporting
-from orchestrator.cli import unfinished_runs
+from orchestrator.analysis import evidence, reporting
 from orchestrator.config.run_configuration import Isolation, StoredRun
 from orchestrator.engine import readiness
 from orchestrator.engine.display_events import Display, Notice
@@ -117,16 +116,24 @@ def left_to_do(stored: StoredRun, paths: RunPaths, kind: Kind) -> tuple[int, int
         state = _stands(stored, records)
         return len(state.slots) - state.settled + len(_lost(stored, paths)), len(state.slots)
     state = _stands(stored, (*records, _newest(records)))  # as it stands once it is taken up again
-    if unfinished_runs.came_to_its_end(records) and not _remaining(stored, paths, kind).short:
+    so_far = remaining(stored, paths, kind) if came_to_its_end(records) else None
+    if so_far is not None and not so_far.short:
         return 0, len(state.slots)
     return len(state.slots) - state.settled or len(stored.plan.cells), len(state.slots)
 
 
-def _remaining(stored: StoredRun, paths: RunPaths, kind: Kind) -> Remaining:
-    """What a run has served so far that has a time to serve."""
-    found = reporting.remaining(paths, stored, kind)
-    assert found is not None
-    return found
+@reporting.collector_off()
+def remaining(stored: StoredRun, paths: RunPaths, kind: Kind) -> Remaining | None:
+    """What a run has served of its time, as its report tells it; None where it has none. Raises RunFolderError."""
+    if kind.remaining is None:
+        return None
+    loaded = archive.assemble(stored, paths, read(paths.journal))
+    return kind.remaining(loaded, evidence.gather(loaded))
+
+
+def came_to_its_end(records: Sequence[Record]) -> bool:
+    """Whether the process that worked on a run last was through with it, neither stopped nor broken off."""
+    return any(isinstance(one, Finished) and not one.interrupted and not one.broken for one in records[-1:])
 
 
 def is_over(paths: RunPaths) -> bool:
@@ -224,7 +231,7 @@ def _take_over(
     changed: the environment variables that change what is measured.
     """
     records = journal.recovered
-    served_s = _remaining(stored, paths, kind).served_s if records and kind.remaining is not None else 0.0
+    so_far = remaining(stored, paths, kind) if records else None
     if not records:
         journal.append(
             Header(
@@ -245,7 +252,7 @@ def _take_over(
             wall=time.time(),
             monotonic_ns=time.monotonic_ns(),
             settings=changed,
-            served_s=served_s,
+            served_s=0.0 if so_far is None else so_far.served_s,
         )
     )
     for start in _interrupted(records):

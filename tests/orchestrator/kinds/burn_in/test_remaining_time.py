@@ -6,7 +6,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from orchestrator.analysis import reporting
 from orchestrator.cli import unfinished_runs
 from orchestrator.config.run_configuration import Configuration, Isolation
 from orchestrator.engine import run
@@ -48,7 +47,7 @@ def left(night: Night) -> int:
 
 def served(night: Night) -> Remaining:
     """The time that the run has had so far."""
-    found = reporting.remaining(night.paths, night.stored, BURN_IN)
+    found = run.remaining(night.stored, night.paths, BURN_IN)
     assert found is not None
     return found
 
