@@ -43,6 +43,7 @@ def work(
     from orchestrator import terminal
     from orchestrator.analysis import reporting
     from orchestrator.engine import run
+    from orchestrator.kinds import registry
 
     ending.paths = paths
     display = terminal.make(
@@ -50,7 +51,8 @@ def work(
     )
     display = ending.followed(stored, display)
     try:
-        left, launches = run.left_to_do(stored, paths)
+        kind = registry.of(stored.configuration)
+        left, launches = run.left_to_do(stored, paths, kind)
         for notice in _beginning(stored, paths, (left, launches), notes):
             display.tell(notice)
         over = not left and run.is_over(paths)
@@ -59,7 +61,7 @@ def work(
             if over:
                 report, written = _shown_again(stored, paths, display)
             else:
-                report = run.execute(stored, paths, display, look, ending.stop_signals)
+                report = run.execute(stored, paths, display, look, ending.stop_signals, kind=kind)
             code = ExitCode(report.verdict.exit_code)
         except reporting.UnwrittenError as error:
             report, code, refused = error.report, ExitCode.INTERNAL, error

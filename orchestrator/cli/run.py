@@ -67,9 +67,8 @@ def _measure(context: click.Context, params: RunParams, preset: str | None, endi
     from orchestrator.config import resolution as config
     from orchestrator.config.run_configuration import StoredRun
     from orchestrator.gpu import cpu_devices, cuda_probe
+    from orchestrator.kinds import registry
     from orchestrator.kinds.burn_in import levels, rounds, settings, time_needed
-    from orchestrator.kinds.burn_in import planning as burn_in_plan
-    from orchestrator.plan import planner
     from orchestrator.store import folders, run_files
 
     everything, configuration, models = _configuration(params, preset)
@@ -81,11 +80,7 @@ def _measure(context: click.Context, params: RunParams, preset: str | None, endi
         configuration = settings.with_steps(configuration, devices, levels.load(), in_phase=params["in_phase"])
     if params["max_temperature"] is not None:
         configuration = settings.with_temperature_stop(configuration, params["max_temperature"])
-    planned = (
-        planner.make(configuration, devices)
-        if configuration.burn_in is None
-        else burn_in_plan.make(configuration, devices, levels.load())
-    )
+    planned = registry.of(configuration).plan(configuration, devices)
     if configuration.burn_in is not None:
         libraries.require(planned.cells, configuration.models)
     _require_time(planned, configuration, devices)

@@ -25,6 +25,7 @@ from orchestrator.engine.launches.zygote_client import ZygoteClient
 from orchestrator.engine.memory_gate import Gates
 from orchestrator.gpu import cpu_devices, devices, inventory
 from orchestrator.gpu.telemetry.client import Telemetry, read_samples
+from orchestrator.kinds.benchmark import BENCHMARK
 from orchestrator.plan import preload
 from orchestrator.state.slots import NextLaunch
 from orchestrator.system import process_start
@@ -68,6 +69,7 @@ class Harness:
         self.fleets = {
             isolation: Fleet(
                 _with_isolation(stored, isolation),
+                BENCHMARK,
                 RunPaths(folder / str(isolation)),
                 self._link,
                 self.nursery.fork,
