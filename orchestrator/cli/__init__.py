@@ -48,7 +48,7 @@ Examples:
     context_settings=SETTINGS,
     epilog=run.EXAMPLES,
 )
-@run_options
+@run_options()
 @click.version_option(TOOL_VERSION, message="%(prog)s %(version)s")
 @click.pass_context
 def orchestrate(context: click.Context, /, **params: Unpack[RunParams]) -> None:

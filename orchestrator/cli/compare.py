@@ -7,8 +7,8 @@ import click
 
 from orchestrator.cli import formats
 from orchestrator.cli.lists import ListOption
+from orchestrator.cli.options import RUNS_FOLDER, history_db_option
 from orchestrator.cli.program import RunCommand
-from orchestrator.cli.shared_options import HISTORY_DB, RUNS_FOLDER
 from orchestrator.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ FORMATS: Final = ("text", "json", "md", "html")
     "[default: slower]",
 )
 @RUNS_FOLDER
-@HISTORY_DB
+@history_db_option
 @click.pass_context
 def command(
     context: click.Context,

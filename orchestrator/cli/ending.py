@@ -11,7 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from orchestrator.cli.shared_options import DisplayParams
+from orchestrator.cli.options import SessionParams
 from orchestrator.cli.streams import complain, say
 from orchestrator.errors import StorageError, UserError
 from orchestrator.processes.signals import StopSignals
@@ -115,7 +115,7 @@ def _judged(burn_in: Mapping[str, str]) -> Iterator[str]:
 
 
 @contextmanager
-def announced(params: DisplayParams, *, rehearsal: bool = False) -> Iterator[Ending]:
+def announced(params: SessionParams, *, rehearsal: bool = False) -> Iterator[Ending]:
     """Around everything that a command does. rehearsal: nothing is run, so nobody is told.
 
     A run that ends by an error, and so without a report, gets its last line of standard output here.
@@ -147,7 +147,7 @@ def announced(params: DisplayParams, *, rehearsal: bool = False) -> Iterator[End
                 _tell("--on-finish", on_finish, end, ending.paths)
 
 
-def _metrics(params: DisplayParams, *, rehearsal: bool) -> "Exporters | None":
+def _metrics(params: SessionParams, *, rehearsal: bool) -> "Exporters | None":
     """What Prometheus was promised; its library is imported for that alone. Raises ConfigError, also in a rehearsal."""
     file, port = params["metrics_file"], params["metrics_port"]
     if file is None and port is None:

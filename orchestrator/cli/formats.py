@@ -6,7 +6,7 @@ from typing import Final
 
 import click
 
-from orchestrator.cli.shared_options import a_file
+from orchestrator.cli.options import require_report_file
 from orchestrator.cli.streams import say
 from orchestrator.errors import ConfigError
 
@@ -17,7 +17,7 @@ OUTPUT: Final = click.option(
     "--output",
     metavar="FILE",
     type=click.Path(),
-    callback=a_file,
+    callback=require_report_file,
     help=f"Write into this file; {OLDER_KEPT}. [default: standard output]",
 )
 _TEXT: Final = {".txt": "text"}

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from orchestrator.cli import complete, formats, history_asked, history_near
+from orchestrator.cli.options import RUNS_FOLDER, history_db_option, require_report_file
 from orchestrator.cli.program import SETTINGS, Command, Program
-from orchestrator.cli.shared_options import HISTORY_DB, RUNS_FOLDER, a_file
 from orchestrator.cli.streams import complain, say
+from orchestrator.config import choices
 from orchestrator.configuration.naming import counted
 from orchestrator.errors import ConfigError, HistoryError
 
@@ -50,6 +51,7 @@ Examples:
   {command} --before 2026-01-01 --dry-run
   {command} --keep 500
 """
+_MODELS: Final = complete.offering(choices.models, several=False)
 TREND_FORMATS: Final = ("text", "json", "html")
 _JSON: Final = click.option("--json", "as_json", is_flag=True, help="As JSON.")
 _GPU: Final = click.option("--gpu", metavar="GPU", help="The beginning of a UUID, or a part of the name of a GPU.")
@@ -65,7 +67,7 @@ _SINCE: Final = click.option("--since", metavar="DATE", help="Runs that began th
     epilog=EXAMPLES,
 )
 @_GPU
-@click.option("--model", metavar="NAME", shell_complete=complete.models, help="Runs that measured this model or probe.")
+@click.option("--model", metavar="NAME", shell_complete=_MODELS, help="Runs that measured this model or probe.")
 @_SINCE
 @click.option("--limit", metavar="N", type=click.IntRange(min=1), help="So many runs at most. [default: all]")
 @click.option(
@@ -73,7 +75,7 @@ _SINCE: Final = click.option("--since", metavar="DATE", help="Runs that began th
     metavar="WORD",
     help="Of the run, of its health or of its burn-in: complete, incomplete, FAIL, WARN, ...",
 )
-@HISTORY_DB
+@history_db_option
 @_JSON
 @click.pass_context
 def command(
@@ -109,7 +111,7 @@ def command(
 @command.command("show", cls=Command, short_help="All that is kept of a run.", epilog=SHOW_EXAMPLES)
 @click.argument("run")
 @RUNS_FOLDER
-@HISTORY_DB
+@history_db_option
 @_JSON
 def show(*, run: str, runs_folder: str, history_db: str | None, as_json: bool) -> None:
     """Show all that is kept of RUN.
@@ -127,10 +129,16 @@ def show(*, run: str, runs_folder: str, history_db: str | None, as_json: bool) -
 @command.command(
     "trend", cls=Command, short_help="A figure over all runs, and where it changed.", epilog=TREND_EXAMPLES
 )
-@click.argument("model", shell_complete=complete.models)
+@click.argument("model", shell_complete=_MODELS)
 @_GPU
 @click.option("-b", "--batch-size", metavar="N", type=click.IntRange(min=1), help="Cells of this batch size alone.")
-@click.option("-p", "--precision", metavar="NAME", shell_complete=complete.precisions, help="Of this precision alone.")
+@click.option(
+    "-p",
+    "--precision",
+    metavar="NAME",
+    shell_complete=complete.offering(choices.precisions, several=False),
+    help="Of this precision alone.",
+)
 @click.option(
     "--figure",
     metavar="NAME",
@@ -145,7 +153,7 @@ def show(*, run: str, runs_folder: str, history_db: str | None, as_json: bool) -
 )
 @formats.OUTPUT
 @click.option("--json", "kind", flag_value="json", help="The same as --format json.")
-@HISTORY_DB
+@history_db_option
 def trend(
     *,
     model: str,
@@ -212,10 +220,10 @@ def _rendered(found: "Sequence[Trend]", kind: str, asked: dict[str, str], output
     metavar="FILE",
     required=True,
     type=click.Path(),
-    callback=a_file,
+    callback=require_report_file,
     help=f"The file; {formats.OLDER_KEPT}.",
 )
-@HISTORY_DB
+@history_db_option
 def export(*, kind: str | None, output: str, history_db: str | None) -> None:
     """Write all runs into a file, oldest first: CSV has a row for each cell of each run, JSON all that is kept.
 
@@ -248,7 +256,7 @@ def export(*, kind: str | None, output: str, history_db: str | None) -> None:
 @click.option("--before", metavar="DATE", help="Runs that began before then: 2026-01-01.")
 @click.option("--keep", metavar="N", type=click.IntRange(min=0), help="All but the newest N.")
 @click.option("--dry-run", is_flag=True, help="Say which; take none out.")
-@HISTORY_DB
+@history_db_option
 def prune(*, before: str | None, keep: int | None, dry_run: bool, history_db: str | None) -> None:
     """Take runs out of the history, and say which. Their folders and reports stay as they are."""
     from orchestrator.history import place, reading, store, writing

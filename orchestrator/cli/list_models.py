@@ -9,6 +9,7 @@ import click
 from orchestrator.cli import complete
 from orchestrator.cli.program import Command, table
 from orchestrator.cli.streams import say
+from orchestrator.config import choices
 
 if TYPE_CHECKING:
     from protocol.cell import ModelSpec, Sizes
@@ -31,7 +32,7 @@ Memory: of a GPU, in GB, about what training at batch 32 takes."""
     "--type",
     "kind",
     metavar="NAME",
-    shell_complete=complete.model_types,
+    shell_complete=complete.offering(choices.model_types, several=False),
     help="Only transformer, cnn, generative, other or probe.",
 )
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")

@@ -5,8 +5,8 @@ from typing import Final
 
 import click
 
+from orchestrator.cli.options import RUNS_FOLDER, history_db_option, require_report_file
 from orchestrator.cli.program import Command
-from orchestrator.cli.shared_options import HISTORY_DB, RUNS_FOLDER, a_file
 from orchestrator.cli.streams import complain, say
 from orchestrator.configuration.naming import counted
 from orchestrator.errors import ConfigError
@@ -30,11 +30,11 @@ MOST: Final = 8
     metavar="FILE",
     required=True,
     type=click.Path(),
-    callback=a_file,
+    callback=require_report_file,
     help="The baseline's file; one that is there already is never replaced.",
 )
 @RUNS_FOLDER
-@HISTORY_DB
+@history_db_option
 def command(*, runs: tuple[str, ...], output: str, runs_folder: str, history_db: str | None) -> None:
     """Make a baseline of RUN, a report.json, the folder of a run, or its id: sound cells, with each launch's figure.
 

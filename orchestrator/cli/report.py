@@ -7,10 +7,17 @@ import click
 
 from orchestrator.cli import complete
 from orchestrator.cli.lists import ListOption
+from orchestrator.cli.options import (
+    RUNS_FOLDER,
+    HistoryParams,
+    comparison_options,
+    history_options,
+    require_report_file,
+)
 from orchestrator.cli.program import Command
 from orchestrator.cli.recording import record
-from orchestrator.cli.shared_options import RUNS_FOLDER, HistoryParams, a_file, held_options, history_options
 from orchestrator.cli.streams import complain, say
+from orchestrator.config import choices
 from orchestrator.configuration.naming import counted
 from protocol.exit_codes import ExitCode
 
@@ -37,7 +44,7 @@ Examples:
     "--output",
     metavar="FILE",
     type=click.Path(),
-    callback=a_file,
+    callback=require_report_file,
     help="The report's file (a folder is refused); an older one is kept beside it. [default: in the folder of the run; "
     "while the run goes on, as text on standard output]",
 )
@@ -47,11 +54,11 @@ Examples:
     "formats",
     cls=ListOption,
     metavar="NAMES",
-    shell_complete=complete.formats,
+    shell_complete=complete.offering(choices.report_formats, several=True),
     help="json, csv, txt, html, md, samples.csv, pytorch.json or several, separated by commas. [default: by the suffix "
     "of --output, else json; without --output what the run has written]",
 )
-@held_options
+@comparison_options
 @history_options
 @click.pass_context
 def command(
@@ -187,11 +194,11 @@ def _place(output: str, formats: str | None) -> "tuple[Path, tuple[ReportFormat,
     Raises ConfigError.
     """
     from orchestrator.configuration import resolve as config
-    from orchestrator.configuration.settings import Output, Said, Settings
+    from orchestrator.configuration.settings import LayeredSettings
     from orchestrator.disk import folders
 
-    origins = {"output.path": "-o/--output", "output.format": "-f/--format"}
-    said = Said(Settings(output=Output(path=output, format=formats)), origins)
-    path, wanted = config.report_place(said, folders.current())
+    values = {"output.path": output} if formats is None else {"output.path": output, "output.format": formats}
+    settings = LayeredSettings(values, {"output.path": "-o/--output", "output.format": "-f/--format"})
+    path, wanted = config.report_place(settings, folders.current())
     folders.require_place(Path(path), wanted, "-o/--output", make=True)
     return Path(path), wanted

@@ -10,6 +10,7 @@ from orchestrator.cli import complete, look
 from orchestrator.cli.lists import ListOption
 from orchestrator.cli.program import MeasuringCommand, table
 from orchestrator.cli.streams import say
+from orchestrator.config import choices
 from orchestrator.errors import DeviceError
 from orchestrator.processes.signals import StopSignals
 
@@ -33,7 +34,7 @@ Examples:
     "--gpu-ids",
     cls=ListOption,
     metavar="IDS",
-    shell_complete=complete.gpu_ids,
+    shell_complete=complete.offering(choices.devices, several=True),
     help="Indices or UUIDs of GPUs, separated by commas; all; or CPU devices: cpu:0,cpu:1. "
     "[default: all, or cpu:0 where there is no GPU]",
 )

@@ -189,16 +189,13 @@ def stored_run(gpu_ids: str, *options: str) -> StoredRun:
     import click
 
     from orchestrator import TOOL_VERSION
-    from orchestrator.burn_in import levels
-    from orchestrator.burn_in import plan as burn_in_plan
-    from orchestrator.cli import run as command
+    from orchestrator.cli import preparation
     from orchestrator.cli.options import RunParams
     from orchestrator.cli.run import command as run_command
-    from orchestrator.planning import plan
 
     context = run_command.make_context("bench", ["--gpu-ids", gpu_ids, *options])
     assert isinstance(context, click.Context)
-    _, configuration, _ = command._configuration(cast(RunParams, context.params), None)
+    _, configuration, _ = preparation.configure(cast(RunParams, context.params), None)
     found = devices.resolve(
         configuration.gpu_ids,
         visible=os.environ.get("CUDA_VISIBLE_DEVICES"),
@@ -211,9 +208,7 @@ def stored_run(gpu_ids: str, *options: str) -> StoredRun:
         command=("bench",),
         configuration=configuration,
         devices=found,
-        plan=plan.make(configuration, found)
-        if configuration.burn_in is None
-        else burn_in_plan.make(configuration, found, levels.load()),
+        plan=preparation.make_plan(configuration, found),
     )
 
 

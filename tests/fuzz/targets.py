@@ -28,11 +28,12 @@ import msgpack
 import msgspec
 import pytest
 
+from orchestrator.cli.options import OPTIONS
 from orchestrator.configuration import catalogue, models_file, settings
 from orchestrator.configuration import resolve as config
 from orchestrator.configuration.catalogue import Catalogue
 from orchestrator.configuration.resolved import ReportFormat
-from orchestrator.configuration.settings import Said
+from orchestrator.configuration.settings import LayeredSettings
 from orchestrator.disk import archive, evidence, journal, lock, run_files
 from orchestrator.disk.journal import MAGIC, Journal
 from orchestrator.disk.records import Record
@@ -192,7 +193,7 @@ def check_settings(data: bytes) -> None:
     path.write_bytes(data)
     words = str(path)
     try:
-        said = settings.from_file(path).over(_defaults())
+        said = settings.from_file(path, OPTIONS).over(_defaults())
         config.resolve(said, _catalogue(), config.Places(current=Path("/current"), cache=Path("/cache")))
     except ConfigError as error:
         words = str(error)
@@ -281,8 +282,8 @@ def _catalogue() -> Catalogue:
 
 
 @functools.cache
-def _defaults() -> Said:
-    return settings.from_defaults(DEFAULTS)
+def _defaults() -> LayeredSettings:
+    return settings.from_defaults(DEFAULTS, OPTIONS)
 
 
 def _reported(loaded: archive.Archive) -> None:

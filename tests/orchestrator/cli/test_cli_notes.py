@@ -13,8 +13,9 @@ from click.testing import CliRunner, Result
 from orchestrator.cli import benchmark, orchestrate, without_effect
 from orchestrator.cli.options import RunParams
 from orchestrator.cli.quick import DEFAULTS
+from orchestrator.config.options import LARGEST, MOST_LAUNCHES
 from orchestrator.configuration.catalogue import configs_folder
-from orchestrator.configuration.settings import LARGEST, MOST_LAUNCHES, Said, Settings
+from orchestrator.configuration.settings import LayeredSettings
 from orchestrator.planning import plan
 from orchestrator.terminal import plain
 from orchestrator.view import Notice
@@ -120,9 +121,9 @@ def test_on_gpus_their_options_have_an_effect() -> None:
     asked = configuration(models=shipped("lstm"), workloads=(Workload.INFERENCE,))
     devices = (gpu(0), gpu(1))
     keys = ("monitoring.enabled", "monitoring.interval_ms", "gpu.allow_busy", "health.require", "benchmark.precision")
-    given = Said(Settings(), {key: key for key in keys})
-    looked_at = {"multi_gpu": True, "gpu_ids": None, "allow_code": False, "steps": False, "in_phase": False}
-    params = cast("RunParams", looked_at | {"max_temperature": "85"})  # no other option is looked at here
+    keys += ("burn_in.max_temperature",)
+    given = LayeredSettings({}, {key: key for key in keys})
+    params = cast("RunParams", {"allow_code": False})  # no other option is looked at here
     tf32 = msgspec.structs.replace(asked, precisions=(Precision.TF32,))
     assert list(without_effect.sentences(given, params, tf32, plan.make(tf32, devices), devices)) == []
     off = msgspec.structs.replace(asked, monitor=False)

@@ -1,0 +1,1 @@
+"""The kinds of run, each with everything that is its own."""

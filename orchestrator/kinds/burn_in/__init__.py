@@ -1,0 +1,1 @@
+"""The burn-in: verified load for hours, and a verdict for each device."""
