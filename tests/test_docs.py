@@ -48,9 +48,7 @@ def test_the_table_of_options_is_that_of_the_program() -> None:
     """docs/configuration.md repeats the tables of options, and explains each; paste what this test expected."""
     rows = ["| option | key in the file | default |", "|---|---|---|"]
     for option in (option for option in OPTIONS if not option.follows):
-        flags = [*option.flags, *filter(None, [option.off])]
-        if option.metavar:
-            flags[-1] += f" {option.metavar}"
+        flags = [word for word in re.split(", |/", option.spec) if word]
         keys = [one.key for one in OPTIONS if option.key and option.key in {one.key, one.follows}]
         cells = [", ".join(f"`{word}`" for word in words) for words in (flags, keys)]
         rows.append("".join(f"| {cell} " if cell else "| " for cell in (*cells, option.default)) + "|")

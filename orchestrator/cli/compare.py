@@ -7,8 +7,9 @@ import click
 
 from orchestrator.cli import formats
 from orchestrator.cli.lists import ListOption
-from orchestrator.cli.options import RUNS_FOLDER, history_db_option
+from orchestrator.cli.options import RUNS_FOLDER, run_option
 from orchestrator.cli.program import RunCommand
+from orchestrator.cli.streams import indented
 from orchestrator.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ FORMATS: Final = ("text", "json", "md", "html")
     "[default: slower]",
 )
 @RUNS_FOLDER
-@history_db_option
+@run_option("history_db")
 @click.pass_context
 def command(
     context: click.Context,
@@ -124,10 +125,7 @@ def _failing(text: str | None) -> "frozenset[Verdict]":
 
 def _rendered(compared: "Sequence[Comparison]", kind: str, code: "ExitCode") -> str | bytes:
     if kind == "json":
-        import msgspec
-
-        document = {"exit_code": int(code), "comparisons": compared}
-        return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
+        return indented({"exit_code": int(code), "comparisons": compared})
     if kind == "html":
         from orchestrator.compare.as_html import to_html
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from orchestrator.cli import complete, formats, history_asked, history_near
-from orchestrator.cli.options import RUNS_FOLDER, history_db_option, require_report_file
+from orchestrator.cli.options import RUNS_FOLDER, require_report_file, run_option
 from orchestrator.cli.program import SETTINGS, Command, Program
-from orchestrator.cli.streams import complain, say
+from orchestrator.cli.streams import complain, indented, say
 from orchestrator.config import choices
 from orchestrator.configuration.naming import counted
 from orchestrator.errors import ConfigError, HistoryError
@@ -75,7 +75,7 @@ _SINCE: Final = click.option("--since", metavar="DATE", help="Runs that began th
     metavar="WORD",
     help="Of the run, of its health or of its burn-in: complete, incomplete, FAIL, WARN, ...",
 )
-@history_db_option
+@run_option("history_db")
 @_JSON
 @click.pass_context
 def command(
@@ -103,7 +103,13 @@ def command(
         found = [] if connection is None else reading.lines(connection, wanted)
         unknown = () if found or connection is None else tuple(history_near.of_runs(connection, wanted))
     empty = not found and wanted == Filter(limit=limit) and not as_json
-    say(f"{history_asked.NONE_YET.capitalize()}." if empty else _json(found) if as_json else history_text.lines(found))
+    say(
+        f"{history_asked.NONE_YET.capitalize()}."
+        if empty
+        else indented(found)
+        if as_json
+        else history_text.lines(found)
+    )
     for words in unknown:
         complain(f"note: {words}")
 
@@ -111,7 +117,7 @@ def command(
 @command.command("show", cls=Command, short_help="All that is kept of a run.", epilog=SHOW_EXAMPLES)
 @click.argument("run")
 @RUNS_FOLDER
-@history_db_option
+@run_option("history_db")
 @_JSON
 def show(*, run: str, runs_folder: str, history_db: str | None, as_json: bool) -> None:
     """Show all that is kept of RUN.
@@ -123,7 +129,7 @@ def show(*, run: str, runs_folder: str, history_db: str | None, as_json: bool) -
 
     with history_asked.opened(history_db) as connection:
         found = reading.run(connection, history_asked.run_id(run, runs_folder))
-    say(_json(found) if as_json else history_text.in_full(found))
+    say(indented(found) if as_json else history_text.in_full(found))
 
 
 @command.command(
@@ -153,7 +159,7 @@ def show(*, run: str, runs_folder: str, history_db: str | None, as_json: bool) -
 )
 @formats.OUTPUT
 @click.option("--json", "kind", flag_value="json", help="The same as --format json.")
-@history_db_option
+@run_option("history_db")
 def trend(
     *,
     model: str,
@@ -200,7 +206,7 @@ def trend(
 def _rendered(found: "Sequence[Trend]", kind: str, asked: dict[str, str], output: str | None) -> str | bytes:
     """The trends in a format. asked: by what they were chosen."""
     if kind == "json":
-        return _json(found)
+        return indented(found)
     if kind == "html":
         from orchestrator.history.as_html import to_html
 
@@ -223,7 +229,7 @@ def _rendered(found: "Sequence[Trend]", kind: str, asked: dict[str, str], output
     callback=require_report_file,
     help=f"The file; {formats.OLDER_KEPT}.",
 )
-@history_db_option
+@run_option("history_db")
 def export(*, kind: str | None, output: str, history_db: str | None) -> None:
     """Write all runs into a file, oldest first: CSV has a row for each cell of each run, JSON all that is kept.
 
@@ -256,7 +262,7 @@ def export(*, kind: str | None, output: str, history_db: str | None) -> None:
 @click.option("--before", metavar="DATE", help="Runs that began before then: 2026-01-01.")
 @click.option("--keep", metavar="N", type=click.IntRange(min=0), help="All but the newest N.")
 @click.option("--dry-run", is_flag=True, help="Say which; take none out.")
-@history_db_option
+@run_option("history_db")
 def prune(*, before: str | None, keep: int | None, dry_run: bool, history_db: str | None) -> None:
     """Take runs out of the history, and say which. Their folders and reports stay as they are."""
     from orchestrator.history import place, reading, store, writing
@@ -285,9 +291,3 @@ def _refuse_misplaced(context: click.Context) -> None:
             raise ConfigError(
                 f"{parameter.opts[-1]} stands before {context.invoked_subcommand}; options go behind a command"
             )
-
-
-def _json(value: object) -> str:
-    from orchestrator.history import export as exporting
-
-    return exporting.indented(value).decode()

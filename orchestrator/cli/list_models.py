@@ -1,6 +1,5 @@
 """`list-models`: what can be measured, how large it is, and what it takes."""
 
-import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -8,7 +7,7 @@ import click
 
 from orchestrator.cli import complete
 from orchestrator.cli.program import Command, table
-from orchestrator.cli.streams import say
+from orchestrator.cli.streams import indented, say
 from orchestrator.config import choices
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ def command(*, kind: str | None, as_json: bool) -> None:
     if kind is not None:
         catalogue.require_type(kind, "--type")
     models = [model for model in catalogue.load().models if kind in {None, model.type}]
-    say(json.dumps([_entry(model) for model in models], indent=2) if as_json else _page(models))
+    say(indented([_entry(model) for model in models]) if as_json else _page(models))
 
 
 def _page(models: "Sequence[ModelSpec]") -> str:

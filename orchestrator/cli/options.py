@@ -120,6 +120,11 @@ def run_options(defaults: Mapping[str, str] = MappingProxyType({})) -> Callable[
     return functools.partial(decorate, options=made)
 
 
+def run_option(name: str, default: str = "") -> Callable[[Command], Command]:
+    """Make the option of a run that has this parameter, for another command. default: in words, in place of its own."""
+    return click_option(next(option for option in OPTIONS if option.name == name), default)
+
+
 def session_options(command: Command) -> Command:
     """Add the options of how a session is shown and how it ends."""
     return decorate(command, map(click_option, SESSION))
@@ -133,11 +138,6 @@ def comparison_options(command: Command) -> Command:
 def history_options(command: Command) -> Command:
     """Add the options of whether a run is recorded, and where."""
     return decorate(command, map(click_option, HISTORY))
-
-
-def history_db_option(command: Command) -> Command:
-    """Add --history-db."""
-    return decorate(command, [click_option(HISTORY[0])])
 
 
 def which_run(command: Command) -> Command:

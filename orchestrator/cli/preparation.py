@@ -13,10 +13,10 @@ from pathlib import Path
 from orchestrator import TOOL_VERSION, hooks
 from orchestrator.burn_in import asked, levels, room, rounds
 from orchestrator.burn_in import plan as burn_in_plan
-from orchestrator.cli import dry_run, held_against, look, on_cores, recording, spoken, too_long, without_effect
+from orchestrator.cli import dry_run, held_against, on_cores, recording, spoken, too_long, without_effect
 from orchestrator.cli.ending import Ending
 from orchestrator.cli.options import OPTIONS, RunParams
-from orchestrator.cli.streams import say
+from orchestrator.cli.streams import complain, say
 from orchestrator.compare import against
 from orchestrator.compare.against import Against
 from orchestrator.configuration import catalogue, models_file, own_models, presets
@@ -27,7 +27,7 @@ from orchestrator.configuration.settings import LayeredSettings
 from orchestrator.deciding.budget import Budget
 from orchestrator.disk import folders, run_files
 from orchestrator.errors import ConfigError, DeviceError
-from orchestrator.machine import cores, cuda_probe, libraries, users
+from orchestrator.machine import cores, cuda_probe, libraries, seen, users
 from orchestrator.machine import devices as machine_devices
 from orchestrator.machine.seen import Look
 from orchestrator.planning import estimate
@@ -43,8 +43,9 @@ def measure(command: tuple[str, ...], params: RunParams, preset: str | None, end
     """
     settings, configuration, models = configure(params, preset)
     comparison = _comparison(settings, configuration, models)
-    seen = look.once(tell=not params["quiet"] and params["log_format"] != "json")
-    devices = _require_free(configuration, _devices(settings, configuration, seen), seen)
+    look = seen.once(None if params["quiet"] or params["log_format"] == "json" else complain)
+    found = machine_devices.on_this_machine(configuration.gpu_ids, look, settings.origin("gpu.ids", "--gpu-ids"))
+    devices = _require_free(configuration, found, look)
     configuration = asked.on_devices(settings, configuration, devices, levels.load())
     plan = make_plan(configuration, devices)
     if configuration.burn_in is not None:
@@ -81,14 +82,14 @@ def measure(command: tuple[str, ...], params: RunParams, preset: str | None, end
             configuration=configuration,
             devices=devices,
             plan=plan,
-            telemetry_note=_telemetry_note(configuration, devices, seen),
+            telemetry_note=_telemetry_note(configuration, devices, look),
             earlier=earlier,
         )
         run_files.store(stored, paths)
         against.store(comparison, paths)
     shown = params.copy()
     shown["verbose"] = settings.find("output.verbose", bool)
-    return work(stored, paths, shown, ending, notes=(*notes, *unknown), look=seen)
+    return work(stored, paths, shown, ending, notes=(*notes, *unknown), look=look)
 
 
 def configure(params: RunParams, preset_name: str | None) -> tuple[LayeredSettings, Configuration, Catalogue]:
@@ -160,32 +161,21 @@ def _require_time(plan: Plan, configuration: Configuration, devices: tuple[Devic
     )
 
 
-def _devices(settings: LayeredSettings, configuration: Configuration, seen: Look) -> tuple[Device, ...]:
-    return machine_devices.resolve(
-        configuration.gpu_ids,
-        visible=os.environ.get("CUDA_VISIBLE_DEVICES"),
-        order=os.environ.get("CUDA_DEVICE_ORDER"),
-        cores=cores.usable_cores(),
-        origin=settings.origin("gpu.ids", "--gpu-ids"),
-        look=seen,
-    )
-
-
-def _require_free(configuration: Configuration, devices: tuple[Device, ...], seen: Look) -> tuple[Device, ...]:
+def _require_free(configuration: Configuration, devices: tuple[Device, ...], look: Look) -> tuple[Device, ...]:
     """Return the devices, those that others compute on marked. Raises DeviceError for them without --allow-busy."""
-    busy = users.busy(devices, seen)
+    busy = users.busy(devices, look)
     reason = users.refusal(devices, busy)
     if reason is not None and not configuration.allow_busy:
         raise DeviceError(reason)
     return users.marked(devices, busy)
 
 
-def _telemetry_note(configuration: Configuration, devices: tuple[Device, ...], seen: Look) -> str:
+def _telemetry_note(configuration: Configuration, devices: tuple[Device, ...], look: Look) -> str:
     """Return why the report will lack readings; empty where it should have them all."""
     if not configuration.monitor:
         return "monitoring was switched off"
     if all(device.kind is DeviceKind.CPU for device in devices):
         return "NVML reads GPUs; there are none in this run"
-    if hidden := users.unseen(devices, seen):
+    if hidden := users.unseen(devices, look):
         return f"NVML does not tell who uses {', '.join(gpu.label for gpu in hidden)}: whether others did is not seen"
     return ""

@@ -5,19 +5,16 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from orchestrator.cli import complete
-from orchestrator.cli.lists import ListOption
 from orchestrator.cli.options import (
     RUNS_FOLDER,
     HistoryParams,
     comparison_options,
     history_options,
-    require_report_file,
+    run_option,
 )
 from orchestrator.cli.program import Command
 from orchestrator.cli.recording import record
 from orchestrator.cli.streams import complain, say
-from orchestrator.config import choices
 from orchestrator.configuration.naming import counted
 from protocol.exit_codes import ExitCode
 
@@ -39,25 +36,8 @@ Examples:
 @click.command("report", cls=Command, short_help="Render the reports of a run again.", epilog=EXAMPLES)
 @click.argument("run", type=click.Path())
 @RUNS_FOLDER
-@click.option(
-    "-o",
-    "--output",
-    metavar="FILE",
-    type=click.Path(),
-    callback=require_report_file,
-    help="The report's file (a folder is refused); an older one is kept beside it. [default: in the folder of the run; "
-    "while the run goes on, as text on standard output]",
-)
-@click.option(
-    "-f",
-    "--format",
-    "formats",
-    cls=ListOption,
-    metavar="NAMES",
-    shell_complete=complete.offering(choices.report_formats, several=True),
-    help="json, csv, txt, html, md, samples.csv, pytorch.json or several, separated by commas. [default: by the suffix "
-    "of --output, else json; without --output what the run has written]",
-)
+@run_option("output", "in the folder of the run; while the run goes on, as text on standard output")
+@run_option("format", "by the suffix of --output, else json; without --output what the run has written")
 @comparison_options
 @history_options
 @click.pass_context
@@ -68,7 +48,7 @@ def command(
     run: str,
     runs_folder: str,
     output: str | None,
-    formats: str | None,
+    format: str | None,  # as click passes it
     compare_baseline: str | None,
     thresholds: str | None,
     price: float | None,
@@ -97,10 +77,10 @@ def command(
     from orchestrator.disk import folders, journal, reporting, run_files
     from orchestrator.merge.results import DAMAGED
 
-    paths = _find(run, runs_folder, history_db, every_sample=_every_sample(output, formats))
-    place = None if output is None else _place(output, formats)
+    paths = _find(run, runs_folder, history_db, every_sample=_every_sample(output, format))
+    place = None if output is None else _place(output, format)
     stored = run_files.load(paths)
-    wanted = reporting.kinds(stored, paths) if formats is None else config.report_formats(formats)
+    wanted = reporting.kinds(stored, paths) if format is None else config.report_formats(format)
     seen = journal.length(paths.journal)
     asked_history = history_db or stored.configuration.history_db
     given = held_against.read(compare_baseline, thresholds, price, runs_folder, asked_history, models=_models(stored))

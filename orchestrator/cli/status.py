@@ -9,7 +9,7 @@ import click
 from orchestrator.cli.ending import in_one_line
 from orchestrator.cli.options import which_run
 from orchestrator.cli.program import Command
-from orchestrator.cli.streams import say
+from orchestrator.cli.streams import indented, say
 from orchestrator.configuration.naming import counted
 
 if TYPE_CHECKING:
@@ -37,12 +37,7 @@ def command(*, run: str | None, runs_folder: str, as_json: bool) -> None:
 
     paths = named.find(run, runs_folder)
     status, _ = standing.look(run_files.load(paths), paths)
-    if as_json:
-        import msgspec
-
-        say(msgspec.json.format(msgspec.json.encode(status), indent=2).decode())
-    else:
-        say(describe(status))
+    say(indented(status) if as_json else describe(status))
 
 
 def _launches(status: "Status") -> str:

@@ -74,7 +74,7 @@ HAS: Final[Mapping[StrEnum, Callable[[_Run], bool]]] = {
 }
 """Need of an option → whether a run has it."""
 
-_NO_BATCH: Final = "neither probes nor loading have a batch size"
+NO_BATCH: Final = "neither probes nor loading have a batch size"
 """Of -b, which sets the batch sizes of all phases."""
 
 
@@ -98,7 +98,7 @@ def sentences(
             reasons.setdefault(option.spelling, []).append(_why_unused(option, run))
     for origin, why in reasons.items():
         if all(why):
-            yield f"{origin} changes nothing: {why[0] if len(set(why)) == 1 else _NO_BATCH}"
+            yield f"{origin} changes nothing: {why[0] if len(set(why)) == 1 else NO_BATCH}"
     yield from _unused_gpus(settings)
     yield from _tf32(settings, run)
 

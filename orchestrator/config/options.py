@@ -12,7 +12,8 @@ Kinds of run add rows of their own (kinds/*/options.py). `--help` reads these ta
 import enum
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
 from typing import Final
 
 from orchestrator.config import choices
@@ -68,24 +69,23 @@ class Need(enum.StrEnum):
     HISTORY = "the run is not recorded"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Option:
     """One option of the command line, one key of a configuration file, or both.
 
-    flags: as they are typed, the short one first; empty for a key of a file alone. off: the flag that says no.
-    key: with its section; empty for an option of the command line alone.
-    follows: the key whose option sets this one too. constant: the value that a flag without a value stands for.
-    default: in words. needs: what the run must have, or the option changes nothing. least, most: of a NUMBER.
-    separator: between the values of a list on the command line; empty where each is given on its own.
+    spec: its flags and the name of its value, as --help has them: "-m, --models NAMES", "--history/--no-history"; empty
+    for a key of a file alone. key: with its section; empty for an option of the command line alone.
+    default: in words. follows: the key whose option sets this one too. constant: the value that a flag without a value
+    stands for. needs: what the run must have, or the option changes nothing. choices: words for the completion.
+    least, most: of a NUMBER. separator: between the values of a list; empty where each is given on its own.
     """
 
-    flags: tuple[str, ...] = ()
-    key: str = ""
+    spec: str
+    key: str
     kind: Kind
-    metavar: str = ""
     help: str = ""
+    _: KW_ONLY
     default: str = ""
-    off: str = ""
     follows: str = ""
     constant: str = ""
     needs: enum.StrEnum | None = None
@@ -94,10 +94,27 @@ class Option:
     most: int = LARGEST
     separator: str = ","
 
+    @cached_property
+    def flags(self) -> tuple[str, ...]:
+        """As they are typed, the short one first."""
+        words = self.spec.partition("/")[0].replace(",", "").split()
+        return tuple(word for word in words if word.startswith("-"))
+
+    @property
+    def off(self) -> str:
+        """The flag that says no; empty where there is none."""
+        return self.spec.partition("/")[2]
+
+    @property
+    def metavar(self) -> str:
+        """Name of the value; empty for a flag without one."""
+        last = self.spec.rpartition(" ")[2]
+        return "" if last.startswith("-") else last
+
     @property
     def name(self) -> str:
         """Name of its parameter: models_file for --models-file."""
-        return self.flags[-1].lstrip("-").replace("-", "_") if self.flags else ""
+        return self.flags[-1].lstrip("-").replace("-", "_") if self.spec else ""
 
     @property
     def spelling(self) -> str:
@@ -107,215 +124,196 @@ class Option:
 
 MEASUREMENT: Final = (
     Option(
-        flags=("-m", "--models"),
-        key="models",
-        kind=Kind.WORDS,
-        metavar="NAMES",
-        help="Models, separated by commas, or all; your own as file.py:Class or package.module:function.",
+        "-m, --models NAMES",
+        "models",
+        Kind.WORDS,
+        "Models, separated by commas, or all; your own as file.py:Class or package.module:function.",
         default="all",
         choices=choices.models,
     ),
     Option(
-        flags=("--models-file",),
-        key="models_file",
-        kind=Kind.FILE,
-        metavar="FILE",
-        help="Models of your own, described in YAML. Without -m, these alone are measured.",
+        "--models-file FILE",
+        "models_file",
+        Kind.FILE,
+        "Models of your own, described in YAML. Without -m, these alone are measured.",
         needs=Need.OWN_MODEL,
     ),
     Option(
-        flags=("--pythonpath",),
-        key="pythonpath",
-        kind=Kind.WORDS,
+        "--pythonpath FOLDERS",
+        "pythonpath",
+        Kind.WORDS,
+        "Folders in which Python looks first for packages of your own, separated by colons.",
+        needs=Need.OWN_MODEL,
         separator=os.pathsep,
-        metavar="FOLDERS",
-        help="Folders in which Python looks first for packages of your own, separated by colons.",
+    ),
+    Option(
+        "--allow-code",
+        "",
+        Kind.SWITCH,
+        "Run code of yours: files, and packages that are not installed.",
         needs=Need.OWN_MODEL,
     ),
     Option(
-        flags=("--allow-code",),
-        kind=Kind.SWITCH,
-        help="Run code of yours: files, and packages that are not installed.",
-        needs=Need.OWN_MODEL,
-    ),
-    Option(
-        flags=("-b", "--batch-sizes"),
-        key="batch_sizes",
-        kind=Kind.BATCH_SIZES,
-        metavar="SIZES",
-        help="Batch sizes, separated by commas, or auto (scan).",
+        "-b, --batch-sizes SIZES",
+        "batch_sizes",
+        Kind.BATCH_SIZES,
+        "Batch sizes, separated by commas, or auto (scan).",
         default="1,8,32; training: 32; generation: 1",
         needs=Need.INFERENCE,
     ),
-    Option(key="training_batch_sizes", kind=Kind.BATCH_SIZES, follows="batch_sizes", needs=Need.TRAINING),
-    Option(key="generation_batch_sizes", kind=Kind.BATCH_SIZES, follows="batch_sizes", needs=Need.GENERATION),
+    Option("", "training_batch_sizes", Kind.BATCH_SIZES, follows="batch_sizes", needs=Need.TRAINING),
+    Option("", "generation_batch_sizes", Kind.BATCH_SIZES, follows="batch_sizes", needs=Need.GENERATION),
     Option(
-        flags=("-p", "--precision"),
-        key="benchmark.precision",
-        kind=Kind.WORDS,
-        metavar="NAMES",
-        help="fp32, tf32, fp16, bf16 or several, separated by commas.",
+        "-p, --precision NAMES",
+        "benchmark.precision",
+        Kind.WORDS,
+        "fp32, tf32, fp16, bf16 or several, separated by commas.",
         default="fp32",
         needs=Need.PRECISIONS,
         choices=choices.precisions,
     ),
     Option(
-        flags=("--seq-len",),
-        key="sequence_lengths",
-        kind=Kind.NUMBERS,
-        metavar="LENGTHS",
-        help="Tokens a sequence, for models of text; of the prompt in generation.",
+        "--seq-len LENGTHS",
+        "sequence_lengths",
+        Kind.NUMBERS,
+        "Tokens a sequence, for models of text; of the prompt in generation.",
         default="each model's own",
         needs=Need.TOKENS,
     ),
     Option(
-        flags=("--input-size",),
-        key="input_sizes",
-        kind=Kind.NUMBERS,
-        metavar="SIZES",
-        help="Pixels of a side, for models of images: 224,512,1024.",
+        "--input-size SIZES",
+        "input_sizes",
+        Kind.NUMBERS,
+        "Pixels of a side, for models of images: 224,512,1024.",
         default="each model's own",
         needs=Need.PIXELS,
     ),
     Option(
-        flags=("--memory-format",),
-        key="benchmark.memory_format",
-        kind=Kind.TEXT,
-        metavar="NAME",
-        help="channels_last or contiguous, for models of images.",
+        "--memory-format NAME",
+        "benchmark.memory_format",
+        Kind.TEXT,
+        "channels_last or contiguous, for models of images.",
         default="channels_last for convolutional ones",
         needs=Need.IMAGES,
         choices=choices.memory_formats,
     ),
     Option(
-        flags=("-i", "--iterations"),
-        key="benchmark.iterations",
-        kind=Kind.NUMBER,
-        metavar="N",
-        help="Measure exactly N iterations a launch (not of loads).",
+        "-i, --iterations N",
+        "benchmark.iterations",
+        Kind.NUMBER,
+        "Measure exactly N iterations a launch (not of loads).",
         default="until the profile's interval is reached",
         needs=Need.ITERATIONS,
     ),
     Option(
-        flags=("-w", "--warmup"),
-        key="benchmark.warmup",
-        kind=Kind.NUMBER,
-        metavar="N",
-        help="Warm up for exactly N iterations (not for loading).",
+        "-w, --warmup N",
+        "benchmark.warmup",
+        Kind.NUMBER,
+        "Warm up for exactly N iterations (not for loading).",
         default="until times are steady",
         needs=Need.WARM_UP,
     ),
     Option(
-        flags=("-o", "--output"),
-        key="output.path",
-        kind=Kind.FILE,
-        metavar="FILE",
-        help="The report's file (a folder is refused); an older one is kept beside it.",
+        "-o, --output FILE",
+        "output.path",
+        Kind.FILE,
+        "The report's file (a folder is refused); an older one is kept beside it.",
         default="./benchmark_report.json",
     ),
     Option(
-        flags=("-f", "--format"),
-        key="output.format",
-        kind=Kind.WORDS,
-        metavar="NAMES",
-        help="json, csv, txt, html, md, samples.csv, pytorch.json or several, separated by commas.",
+        "-f, --format NAMES",
+        "output.format",
+        Kind.WORDS,
+        "json, csv, txt, html, md, samples.csv, pytorch.json or several, separated by commas.",
         default="by the suffix of --output, else json",
         choices=choices.report_formats,
     ),
     Option(
-        flags=("--gpu-ids",),
-        key="gpu.ids",
-        kind=Kind.DEVICES,
-        metavar="IDS",
-        help="Indices or UUIDs of GPUs, UUIDs of MIG slices, separated by commas; all; or CPU devices: cpu:0,cpu:1.",
+        "--gpu-ids IDS",
+        "gpu.ids",
+        Kind.DEVICES,
+        "Indices or UUIDs of GPUs, UUIDs of MIG slices, separated by commas; all; or CPU devices: cpu:0,cpu:1.",
         default="all",
         choices=choices.devices,
     ),
     Option(
-        flags=("--multi-gpu",),
-        key="gpu.multi_gpu",
-        kind=Kind.SWITCH,
-        help="All GPUs (the default), whatever the file of --config says, unless --gpu-ids names some.",
+        "--multi-gpu",
+        "gpu.multi_gpu",
+        Kind.SWITCH,
+        "All GPUs (the default), whatever the file of --config says, unless --gpu-ids names some.",
     ),
     Option(
-        flags=("--solo",),
-        key="benchmark.mode",
-        kind=Kind.WORDS,
-        constant="solo",
-        help="One device at a time, the others idle.",
+        "--solo",
+        "benchmark.mode",
+        Kind.WORDS,
+        "One device at a time, the others idle.",
         default="all at once",
+        constant="solo",
         needs=Need.SEVERAL_DEVICES,
     ),
     Option(
-        flags=("--allow-busy",),
-        key="gpu.allow_busy",
-        kind=Kind.SWITCH,
-        help="Measure beside other processes on the GPU; results are marked contaminated.",
+        "--allow-busy",
+        "gpu.allow_busy",
+        Kind.SWITCH,
+        "Measure beside other processes on the GPU; results are marked contaminated.",
         needs=Need.GPUS,
     ),
     Option(
-        flags=("--profile",),
-        key="benchmark.profile",
-        kind=Kind.TEXT,
-        metavar="NAME",
-        help="quick, triage, standard or rigorous: how long and how exactly is measured.",
+        "--profile NAME",
+        "benchmark.profile",
+        Kind.TEXT,
+        "quick, triage, standard or rigorous: how long and how exactly is measured.",
         default="quick",
         choices=choices.profiles,
     ),
     Option(
-        flags=("--phases",),
-        key="benchmark.phases",
-        kind=Kind.WORDS,
-        metavar="NAMES",
-        help="load, inference, training, generation or several.",
+        "--phases NAMES",
+        "benchmark.phases",
+        Kind.WORDS,
+        "load, inference, training, generation or several.",
         default="all but generation",
         needs=Need.MODELS,
         choices=choices.phases,
     ),
     Option(
-        flags=("--launches",),
-        key="benchmark.launches",
-        kind=Kind.NUMBER,
-        most=MOST_LAUNCHES,
-        metavar="N",
-        help="Fresh processes for each cell.",
+        "--launches N",
+        "benchmark.launches",
+        Kind.NUMBER,
+        "Fresh processes for each cell.",
         default="what the profile says",
         needs=Need.FIXED_BATCH,
+        most=MOST_LAUNCHES,
     ),
     Option(
-        flags=("--isolation",),
-        key="benchmark.isolation",
-        kind=Kind.TEXT,
-        metavar="NAME",
-        help="A fresh process is made by fork, from one with torch imported, or by exec, anew.",
+        "--isolation NAME",
+        "benchmark.isolation",
+        Kind.TEXT,
+        "A fresh process is made by fork, from one with torch imported, or by exec, anew.",
         default="fork",
         choices=choices.isolations,
     ),
     Option(
-        flags=("--seed",),
-        key="benchmark.seed",
-        kind=Kind.NUMBER,
-        least=0,
-        metavar="N",
-        help="Decides the order of the cells, weights and inputs.",
+        "--seed N",
+        "benchmark.seed",
+        Kind.NUMBER,
+        "Decides the order of the cells, weights and inputs.",
         default="1",
+        least=0,
     ),
     Option(
-        flags=("--monitor-gpu",),
-        off="--no-monitor-gpu",
-        key="monitoring.enabled",
-        kind=Kind.SWITCH,
-        help="Read temperature, power and clocks during the run.",
+        "--monitor-gpu/--no-monitor-gpu",
+        "monitoring.enabled",
+        Kind.SWITCH,
+        "Read temperature, power and clocks during the run.",
         default="yes",
         needs=Need.READ_GPUS,
     ),
-    Option(key="monitoring.interval_ms", kind=Kind.NUMBER, least=10, default="100", needs=Need.MONITORING),
+    Option("", "monitoring.interval_ms", Kind.NUMBER, default="100", needs=Need.MONITORING, least=10),
     Option(
-        flags=("--require",),
-        key="health.require",
-        kind=Kind.WORDS,
-        metavar="SIGNALS",
-        help="Signals of health that must be readable on a GPU, or the run ends with 4: xid,ecc.",
+        "--require SIGNALS",
+        "health.require",
+        Kind.WORDS,
+        "Signals of health that must be readable on a GPU, or the run ends with 4: xid,ecc.",
         default="none",
         needs=Need.WHOLE_GPUS,
         choices=choices.health_signals,
@@ -325,49 +323,39 @@ MEASUREMENT: Final = (
 
 COMPARISON: Final = (
     Option(
-        flags=("--compare-baseline",),
-        key="compare.baseline",
-        kind=Kind.FILE,
-        metavar="FILE",
-        help="A baseline, a report, a run's folder or id to be compared with, or the name of a baseline that ships.",
+        "--compare-baseline FILE",
+        "compare.baseline",
+        Kind.FILE,
+        "A baseline, a report, a run's folder or id to be compared with, or the name of a baseline that ships.",
     ),
     Option(
-        flags=("--thresholds",),
-        key="compare.thresholds",
-        kind=Kind.FILE,
-        metavar="FILE",
-        help="Limits in YAML, as configs/thresholds/example.yaml; one that is missed ends with 1.",
+        "--thresholds FILE",
+        "compare.thresholds",
+        Kind.FILE,
+        "Limits in YAML, as configs/thresholds/example.yaml; one that is missed ends with 1.",
     ),
     Option(
-        flags=("--price",),
-        key="compare.price",
-        kind=Kind.AMOUNT,
-        metavar="PRICE",
-        help="Of an hour of each device: what a million samples or tokens cost, and the energy they take.",
+        "--price PRICE",
+        "compare.price",
+        Kind.AMOUNT,
+        "Of an hour of each device: what a million samples or tokens cost, and the energy they take.",
     ),
 )
 """What the figures of a run are compared with; also of `report`."""
 
 PLACES: Final = (
     Option(
-        flags=("--config",),
-        kind=Kind.FILE,
-        metavar="FILE",
-        help="A configuration file; the command line wins over it. configs/default.yaml explains every key.",
+        "--config FILE",
+        "",
+        Kind.FILE,
+        "A configuration file; the command line wins over it. configs/default.yaml explains every key.",
     ),
     Option(
-        flags=("--runs-folder",),
-        key="run.folder",
-        kind=Kind.FILE,
-        metavar="FOLDER",
-        help="Each run gets a folder of its own in it.",
-        default="./runs",
+        "--runs-folder FOLDER", "run.folder", Kind.FILE, "Each run gets a folder of its own in it.", default="./runs"
     ),
-    Option(
-        key="run.cache", kind=Kind.FILE, default="$XDG_CACHE_HOME/gpubench or ~/.cache/gpubench", needs=Need.LOADING
-    ),
+    Option("", "run.cache", Kind.FILE, default="$XDG_CACHE_HOME/gpubench or ~/.cache/gpubench", needs=Need.LOADING),
     *(
-        Option(key=f"deadlines.{step}", kind=Kind.SECONDS, default=default)
+        Option("", f"deadlines.{step}", Kind.SECONDS, default=default)
         for step, default in (
             ("start", "120"),
             ("import", "300"),
@@ -382,77 +370,59 @@ PLACES: Final = (
 
 HISTORY: Final = (
     Option(
-        flags=("--history-db",),
-        key="history.file",
-        kind=Kind.FILE,
-        metavar="FILE",
-        help="The history of runs.",
+        "--history-db FILE",
+        "history.file",
+        Kind.FILE,
+        "The history of runs.",
         default="gpubench/history.db in $XDG_DATA_HOME or ~/.local/share",
         needs=Need.HISTORY,
     ),
-    Option(
-        flags=("--history",),
-        off="--no-history",
-        key="history.enabled",
-        kind=Kind.SWITCH,
-        help="Record the run in the history.",
-        default="yes",
-    ),
+    Option("--history/--no-history", "history.enabled", Kind.SWITCH, "Record the run in the history.", default="yes"),
 )
 """Whether a run is recorded, and where; also of `resume` and `report`."""
 
 REHEARSAL: Final = (
     Option(
-        flags=("--dry-run",),
-        kind=Kind.SWITCH,
-        help="Show the plan, cell by cell, with an estimate of the time; run and write nothing.",
+        "--dry-run",
+        "",
+        Kind.SWITCH,
+        "Show the plan, cell by cell, with an estimate of the time; run and write nothing.",
     ),
 )
 
 SESSION: Final = (
-    Option(flags=("-v", "--verbose"), key="output.verbose", kind=Kind.SWITCH, help="Report every step."),
+    Option("-v, --verbose", "output.verbose", Kind.SWITCH, "Report every step."),
+    Option("--quiet", "", Kind.SWITCH, "Print only failures and warnings, and the end in one line."),
     Option(
-        flags=("--quiet",),
-        kind=Kind.SWITCH,
-        help="Print only failures and warnings, and the end in one line.",
-    ),
-    Option(
-        flags=("--log-format",),
-        kind=Kind.TEXT,
-        metavar="text|json",
-        help="Messages as text, or as a JSON object a line.",
+        "--log-format text|json",
+        "",
+        Kind.TEXT,
+        "Messages as text, or as a JSON object a line.",
         default="text",
         choices=lambda: ("text", "json"),
     ),
     Option(
-        flags=("--strict",),
-        kind=Kind.SWITCH,
-        help="End with 1 for a result that is degraded or does not fit, WARN, or a straggler.",
+        "--strict", "", Kind.SWITCH, "End with 1 for a result that is degraded or does not fit, WARN, or a straggler."
     ),
     Option(
-        flags=("--on-finish",),
-        kind=Kind.TEXT,
-        metavar="COMMAND",
-        help="Call this when the run is over, without a shell; GPUBENCH_REPORT, …_EXIT_CODE and others tell it how.",
+        "--on-finish COMMAND",
+        "",
+        Kind.TEXT,
+        "Call this when the run is over, without a shell; GPUBENCH_REPORT, …_EXIT_CODE and others tell it how.",
+    ),
+    Option("--on-failure COMMAND", "", Kind.TEXT, "The same, only where the exit code is not 0."),
+    Option(
+        "--metrics-file FILE.prom",
+        "",
+        Kind.FILE,
+        "Keep metrics for Prometheus in this file, for node_exporter's textfile collector.",
     ),
     Option(
-        flags=("--on-failure",),
-        kind=Kind.TEXT,
-        metavar="COMMAND",
-        help="The same, only where the exit code is not 0.",
-    ),
-    Option(
-        flags=("--metrics-file",),
-        kind=Kind.FILE,
-        metavar="FILE.prom",
-        help="Keep metrics for Prometheus in this file, for node_exporter's textfile collector.",
-    ),
-    Option(
-        flags=("--metrics-port",),
-        kind=Kind.NUMBER,
-        most=65_535,
-        metavar="PORT",
-        help="Answer Prometheus at this port of 127.0.0.1 while the command works.",
+        "--metrics-port PORT",
+        "",
+        Kind.NUMBER,
+        "Answer Prometheus at this port of 127.0.0.1 while the command works.",
+        most=65535,
     ),
 )
 """How one session of a run is shown, and how it ends; also of `resume`, so not of a configuration file."""

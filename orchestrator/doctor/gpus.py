@@ -10,7 +10,7 @@ import psutil
 
 from orchestrator.doctor import Finding, Level, said
 from orchestrator.errors import DeviceError
-from orchestrator.machine import cores, cuda_probe, devices, seen, settings, users
+from orchestrator.machine import cuda_probe, devices, seen, settings, users
 from orchestrator.machine.asking import Silence
 from orchestrator.machine.seen import Inventory, NvmlStatus, Seen
 from orchestrator.machine.users import Busy
@@ -74,13 +74,7 @@ def _chosen(shown: Seen, gpu_ids: str) -> tuple[tuple[Device, ...], tuple[Busy, 
     if shown.inventory.nvml is not NvmlStatus.OK:
         return (), (), ""
     try:
-        resolved = devices.resolve(
-            gpu_ids,
-            visible=os.environ.get("CUDA_VISIBLE_DEVICES"),
-            order=os.environ.get("CUDA_DEVICE_ORDER"),
-            cores=cores.usable_cores(),
-            look=lambda: shown,
-        )
+        resolved = devices.on_this_machine(gpu_ids, lambda: shown)
         chosen = tuple(device for device in resolved if device.kind is DeviceKind.CUDA)
         return chosen, users.busy(chosen, lambda: shown), ""
     except DeviceError as error:

@@ -3,7 +3,6 @@
 The parts are the orchestrator's own (Fleet, Nursery, Link, Gates), driven by a loop that waits for one launch.
 """
 
-import os
 import select
 import signal
 import tempfile
@@ -20,7 +19,7 @@ import zmq
 from orchestrator.configuration.resolved import Isolation, StoredRun
 from orchestrator.deciding.gates import Gates
 from orchestrator.deciding.slots import NextLaunch
-from orchestrator.machine import cores, devices, seen
+from orchestrator.machine import devices, seen
 from orchestrator.planning import preload
 from orchestrator.processes import spawn
 from orchestrator.processes.fleet import Fleet
@@ -196,12 +195,7 @@ def stored_run(gpu_ids: str, *options: str) -> StoredRun:
     context = run_command.make_context("bench", ["--gpu-ids", gpu_ids, *options])
     assert isinstance(context, click.Context)
     _, configuration, _ = preparation.configure(cast(RunParams, context.params), None)
-    found = devices.resolve(
-        configuration.gpu_ids,
-        visible=os.environ.get("CUDA_VISIBLE_DEVICES"),
-        order=os.environ.get("CUDA_DEVICE_ORDER"),
-        cores=cores.usable_cores(),
-    )
+    found = devices.on_this_machine(configuration.gpu_ids, seen.look)
     return StoredRun(
         tool_version=TOOL_VERSION,
         run_id="bench",
