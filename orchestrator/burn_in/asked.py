@@ -11,9 +11,9 @@ from orchestrator.burn_in import injections
 from orchestrator.burn_in.levels import CHECKS, BurnInTable
 from orchestrator.burn_in.plan import LINKS
 from orchestrator.configuration.catalogue import Catalogue
-from orchestrator.configuration.resolve import known
 from orchestrator.configuration.resolved import BurnIn, Configuration
 from orchestrator.configuration.settings import LayeredSettings
+from orchestrator.configuration.yaml_schema import require_known
 from orchestrator.errors import ConfigError
 from orchestrator.stats.siblings import LEAST_GPUS
 from protocol.cell import Device, DeviceKind, Mode, ModelSpec
@@ -122,7 +122,7 @@ def refuse_mistakes(settings: LayeredSettings, table: BurnInTable) -> None:
     if (duration := settings.find(DURATION, str)) is not None:
         seconds(duration, settings.origin(DURATION))
     if (level := settings.find(LEVEL, str)) is not None:
-        known(level, settings.origin(LEVEL), table.levels, "level")
+        require_known(level, settings.origin(LEVEL), table.levels, "level")
 
 
 def configured(

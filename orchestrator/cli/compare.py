@@ -107,7 +107,7 @@ def _percent(threshold: float | None) -> float | None:
 
 
 def _failing(text: str | None) -> "frozenset[Verdict]":
-    from orchestrator.configuration.yaml_schema import did_you_mean, listed
+    from orchestrator.configuration.yaml_schema import require_known
     from orchestrator.stats.two_runs import Verdict
 
     words = {verdict.lower().replace(" ", "-"): verdict for verdict in Verdict if verdict is not Verdict.SAME}
@@ -115,12 +115,7 @@ def _failing(text: str | None) -> "frozenset[Verdict]":
         return frozenset({Verdict.SLOWER})
     if text == "none":
         return frozenset()
-    for word in text.split(","):
-        if word not in words:
-            raise ConfigError(
-                f"--fail-on: there is no verdict '{word}'.{did_you_mean(word, words)} There is {listed(words, 'and')}."
-            )
-    return frozenset(words[word] for word in text.split(","))
+    return frozenset(words[require_known(word, "--fail-on", words, "verdict")] for word in text.split(","))
 
 
 def _rendered(compared: "Sequence[Comparison]", kind: str, code: "ExitCode") -> str | bytes:

@@ -38,9 +38,10 @@ Memory: of a GPU, in GB, about what training at batch 32 takes."""
 def command(*, kind: str | None, as_json: bool) -> None:
     """Show the models, and the probes, which measure the device itself."""
     from orchestrator.configuration import catalogue
+    from orchestrator.configuration.yaml_schema import require_known
 
     if kind is not None:
-        catalogue.require_type(kind, "--type")
+        require_known(kind, "--type", catalogue.MODEL_TYPES, "type")
     models = [model for model in catalogue.load().models if kind in {None, model.type}]
     say(indented([_entry(model) for model in models]) if as_json else _page(models))
 

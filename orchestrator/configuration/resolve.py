@@ -14,7 +14,7 @@ from orchestrator.configuration import own_code
 from orchestrator.configuration.catalogue import Catalogue
 from orchestrator.configuration.resolved import Configuration, Isolation, ReportFormat
 from orchestrator.configuration.settings import Auto, LayeredSettings, from_defaults, from_file
-from orchestrator.configuration.yaml_schema import did_you_mean, listed
+from orchestrator.configuration.yaml_schema import listed, require_known
 from orchestrator.errors import ConfigError
 from orchestrator.health import signals
 from orchestrator.planning import shapes
@@ -148,21 +148,12 @@ def _refuse_empty(settings: LayeredSettings, key: str, items: Iterable[object], 
 
 def _members(settings: LayeredSettings, key: str, options: Iterable[Choice], what: str) -> tuple[Choice, ...]:
     by_name = {str(option): option for option in options}
-    return tuple(by_name[known(word, origin, by_name, what)] for word, origin in _words(settings, key, what))
+    return tuple(by_name[require_known(word, origin, by_name, what)] for word, origin in _words(settings, key, what))
 
 
 def one_of(settings: LayeredSettings, key: str, options: Iterable[str], what: str) -> str:
     """Return the value of `key`, which is one of the options. Raises ConfigError with the nearest one."""
-    return known(settings.need(key, str), settings.origin(key), options, what)
-
-
-def known(word: str, origin: str, options: Iterable[str], what: str) -> str:
-    """Return `word`, which is one of the options. Raises ConfigError with the nearest one."""
-    names = [str(option) for option in options]
-    if word in names:
-        return word
-    near = did_you_mean(word, names)
-    raise ConfigError(f"{origin}: there is no {what} '{word}'.{near} There is {listed(names, 'and')}.")
+    return require_known(settings.need(key, str), settings.origin(key), options, what)
 
 
 def _all_models(settings: LayeredSettings) -> bool:
@@ -234,7 +225,8 @@ def _required_signals(settings: LayeredSettings) -> tuple[str, ...]:
     if "health.require" not in settings.values:
         return ()
     words = [
-        known(word, origin, signals.names(), "signal") for word, origin in _words(settings, "health.require", "signal")
+        require_known(word, origin, signals.names(), "signal")
+        for word, origin in _words(settings, "health.require", "signal")
     ]
     return tuple(dict.fromkeys(name for word in words for name in signals.named(word)))
 
