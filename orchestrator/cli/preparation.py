@@ -24,6 +24,7 @@ from orchestrator.configuration import resolve as config
 from orchestrator.configuration.catalogue import Catalogue
 from orchestrator.configuration.resolved import Configuration, Plan, StoredRun
 from orchestrator.configuration.settings import LayeredSettings
+from orchestrator.configuration.yaml_schema import listed
 from orchestrator.deciding.budget import Budget
 from orchestrator.disk import folders, run_files
 from orchestrator.errors import ConfigError, DeviceError
@@ -136,11 +137,8 @@ def _comparison(settings: LayeredSettings, configuration: Configuration, models:
         origins=settings.origins,
     )
     if configuration.burn_in is not None and found:
-        given = [key for key in held_against.OPTION if key in settings.values]
-        raise ConfigError(
-            f"{', '.join(map(settings.origin, given))}: a burn-in has verdicts, and no figures of models to compare. "
-            "Leave it out."
-        )
+        given = listed((settings.origin(key) for key in held_against.OPTION if key in settings.values), "and")
+        raise ConfigError(f"{given}: a burn-in has verdicts, and no figures of models to compare. Leave that out.")
     return found
 
 

@@ -13,12 +13,14 @@ from click.testing import Result
 
 from orchestrator import TOOL_VERSION
 from orchestrator.cli import benchmark, options, orchestrate, program
+from orchestrator.compare import against
 from orchestrator.configuration.resolved import StoredRun
 from orchestrator.disk import folders
 from orchestrator.machine import devices
 from protocol.exit_codes import MEANING
 from protocol.paths import RunPaths
 from tests.fakes.commands import ALL_COMMANDS, TINY, python
+from tests.fakes.nvml import ROOT
 
 HEAVY = ("torch", "torchvision", "transformers", "pandas", "numpy", "scipy", "zmq", "rich")
 
@@ -226,6 +228,19 @@ def test_multi_gpu_means_all_of_them_unless_some_are_named(
     monkeypatch.setattr(devices, "resolve", lambda gpu_ids, **_: asked.append(gpu_ids) or 1 / 0)
     invoke("--config", "one.yaml", *arguments.split())
     assert asked == [ids]
+
+
+def test_a_comparison_of_a_file_is_that_of_the_flags(
+    invoke: Invoke, executed: list[tuple[StoredRun, RunPaths]], tmp_path: Path
+) -> None:
+    """The same limits, baseline and price are stored with the run."""
+    limits = str(ROOT / "configs" / "thresholds" / "example.yaml")
+    (tmp_path / "night.yaml").write_text(f"compare: {{baseline: h200-141gb, thresholds: {limits}, price: 2}}\n")
+    invoke(*TINY, "--compare-baseline", "h200-141gb", "--thresholds", limits, "--price", "2")
+    invoke(*TINY, "--config", "night.yaml")
+    first, second = (against.stored(paths) for _, paths in executed)
+    assert first == second
+    assert first.price_per_hour == 2
 
 
 # ── the whole way ─────────────────────────────────────────────────────────────────────────────────────────────────────
