@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from orchestrator.cli import complete, formats, history_asked, history_near
-from orchestrator.cli.options import RUNS_FOLDER, require_report_file, run_option
-from orchestrator.cli.program import SETTINGS, Command, Program
+from orchestrator.cli import formats, history_asked, history_near
+from orchestrator.cli.options import RUNS_FOLDER, offering, require_report_file, run_option
+from orchestrator.cli.program import SETTINGS, Command, Program, refuse_misplaced
 from orchestrator.cli.streams import complain, indented, say
 from orchestrator.config import choices
 from orchestrator.configuration.naming import counted
@@ -51,7 +51,7 @@ Examples:
   {command} --before 2026-01-01 --dry-run
   {command} --keep 500
 """
-_MODELS: Final = complete.offering(choices.models, several=False)
+_MODELS: Final = offering(choices.models, several=False)
 TREND_FORMATS: Final = ("text", "json", "html")
 _JSON: Final = click.option("--json", "as_json", is_flag=True, help="As JSON.")
 _GPU: Final = click.option("--gpu", metavar="GPU", help="The beginning of a UUID, or a part of the name of a GPU.")
@@ -92,7 +92,7 @@ def command(
 ) -> None:
     """List the runs that are recorded, newest first."""
     if context.invoked_subcommand is not None:
-        _refuse_misplaced(context)
+        refuse_misplaced(context)
         return
     from orchestrator.cli import history_text
     from orchestrator.history import reading
@@ -142,7 +142,7 @@ def show(*, run: str, runs_folder: str, history_db: str | None, as_json: bool) -
     "-p",
     "--precision",
     metavar="NAME",
-    shell_complete=complete.offering(choices.precisions, several=False),
+    shell_complete=offering(choices.precisions, several=False),
     help="Of this precision alone.",
 )
 @click.option(
@@ -281,13 +281,3 @@ def prune(*, before: str | None, keep: int | None, dry_run: bool, history_db: st
         say(run.run_id)
     what = "would be taken out" if dry_run else "taken out"
     complain(f"note: {counted(len(gone), 'run')} of {len(runs)} {what}")
-
-
-def _refuse_misplaced(context: click.Context) -> None:
-    """Options of the list have no effect on the commands below it. Raises ConfigError."""
-    for parameter in context.command.params:
-        source = context.get_parameter_source(parameter.name or "")
-        if source is click.core.ParameterSource.COMMANDLINE:
-            raise ConfigError(
-                f"{parameter.opts[-1]} stands before {context.invoked_subcommand}; options go behind a command"
-            )

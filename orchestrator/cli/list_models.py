@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from orchestrator.cli import complete
+from orchestrator.cli.options import offering
 from orchestrator.cli.program import Command, table
 from orchestrator.cli.streams import indented, say
 from orchestrator.config import choices
@@ -31,7 +31,7 @@ Memory: of a GPU, in GB, about what training at batch 32 takes."""
     "--type",
     "kind",
     metavar="NAME",
-    shell_complete=complete.offering(choices.model_types, several=False),
+    shell_complete=offering(choices.model_types, several=False),
     help="Only transformer, cnn, generative, other or probe.",
 )
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")

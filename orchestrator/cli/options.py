@@ -7,10 +7,9 @@ from typing import Any, Final, TypedDict, TypeVar
 
 import click
 
-from orchestrator.cli import complete
 from orchestrator.cli.lists import ListOption
 from orchestrator.config.options import COMPARISON, HISTORY, MEASUREMENT, PLACES, REHEARSAL, SESSION, Kind, Option
-from orchestrator.errors import ConfigError
+from orchestrator.errors import ConfigError, UserError
 from orchestrator.kinds.burn_in import options as burn_in
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -88,13 +87,29 @@ def decorate(command: Command, options: Iterable[Callable[[Command], Command]]) 
     return command
 
 
+def offering(
+    choices: Callable[[], Iterable[str]], *, several: bool
+) -> Callable[[click.Context, click.Parameter, str], list[str]]:
+    """Offer these words; in a list, behind its last comma, those it does not have yet. A broken file offers none."""
+
+    def complete(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+        *before, word = incomplete.split(",") if several else [incomplete]
+        start = "".join(f"{name}," for name in before)
+        try:
+            return [f"{start}{name}" for name in choices() if name.startswith(word) and name not in before]
+        except UserError:
+            return []
+
+    return complete
+
+
 def click_option(option: Option, default: str = "") -> Callable[[Command], Command]:
     """Make the click option of a row. default: in words, in place of its own, for a command that has another one."""
     default = default or option.default
     text = f"{option.help} [default: {default}]" if default else option.help
     extra: dict[str, Any] = {"help": text, "callback": _CALLBACKS.get(option.name), "metavar": option.metavar or None}
     if option.choices is not None:
-        extra["shell_complete"] = complete.offering(option.choices, several=option.kind.is_list)
+        extra["shell_complete"] = offering(option.choices, several=option.kind.is_list)
     if option.constant or option.kind is Kind.SWITCH:
         # Without a key there is no file to decide where the option is not given.
         extra |= {"is_flag": True, "default": None if option.key else False}
