@@ -70,7 +70,7 @@ class Ending:
         from orchestrator.hooks import End
 
         return End(
-            exit_code=int(self.code if error is None else _code_of(error)),
+            exit_code=int(self.code if error is None else exit_code_of(error)),
             verdict="" if self.report is None else self.report.verdict.word,
             summary=self.line() if error is None else str(error) or type(error).__name__,
             folder=None if self.paths is None else self.paths.folder,
@@ -172,7 +172,7 @@ def _broke_off(ending: Ending, error: BaseException) -> None:
         return
     folder = ending.paths.folder
     try:
-        say(f"{folder.name}: ended early, exit code {int(_code_of(error))}; run: {folder}")
+        say(f"{folder.name}: ended early, exit code {int(exit_code_of(error))}; run: {folder}")
     except StorageError as unsaid:
         complain(f"warning: {unsaid}")
 
@@ -189,8 +189,8 @@ def _tell(option: str, words: tuple[str, ...], end: "End", paths: "RunPaths | No
         complain(f"warning: the command of {option} {wrong}{printed}")
 
 
-def _code_of(error: BaseException) -> ExitCode:
-    """The exit code that an error leads to, as program.py has it."""
+def exit_code_of(error: BaseException) -> ExitCode:
+    """Return the exit code that an error leads to, as program.py has it."""
     match error:
         case UserError():
             return ExitCode.USAGE

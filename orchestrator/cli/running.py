@@ -10,7 +10,7 @@ from msgspec import to_builtins
 from orchestrator import run, terminal
 from orchestrator.burn_in.asked import written
 from orchestrator.cli import left_out
-from orchestrator.cli.ending import Ending
+from orchestrator.cli.ending import Ending, exit_code_of
 from orchestrator.cli.options import HistoryParams, SessionParams
 from orchestrator.cli.recording import record
 from orchestrator.cli.streams import StdoutError, complain, say
@@ -18,7 +18,7 @@ from orchestrator.configuration.naming import counted
 from orchestrator.configuration.resolved import ALWAYS, StoredRun
 from orchestrator.disk import places, reporting
 from orchestrator.disk.reporting import UnwrittenError
-from orchestrator.errors import StorageError, UserError
+from orchestrator.errors import StorageError
 from orchestrator.health.judges import Action
 from orchestrator.health.verdict import Verdict as Health
 from orchestrator.machine.seen import Look
@@ -70,22 +70,15 @@ def work(
         reports = _reports(stored, paths, refused)
         ending.reported(report, next(iter(reports), None), code)
         display.tell(_ended(stored, report, code, reports))
-    except UserError:
-        display.tell(_broken_off(stored, ExitCode.USAGE))
-        raise
-    except KeyboardInterrupt:
-        display.tell(_broken_off(stored, ExitCode.INCOMPLETE))
-        raise
-    except StorageError as error:
-        display.tell(_broken_off(stored, ExitCode.INTERNAL))
+    except BaseException as error:
+        display.tell(_broken_off(stored, exit_code_of(error)))
+        if not isinstance(error, StorageError):
+            raise
         remedy = _remedy(error, paths.folder, paths)
         raise StorageError(
             f"{error}. {remedy}, then `gpubench-orchestrate report {paths.folder}` makes the report of what "
             f"was measured, and `gpubench-orchestrate resume {paths.folder}` measures the rest."
         ) from error
-    except BaseException:
-        display.tell(_broken_off(stored, ExitCode.INTERNAL))
-        raise
     finally:
         display.close()
     if written:
