@@ -5,6 +5,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.orchestrator.analysis.test_stragglers import BOTH, SLOW, measured, slower, verdicts
 
 from orchestrator.merge import held_down, sibling_cells, stragglers
 from orchestrator.report.as_markdown import to_markdown
@@ -18,7 +19,6 @@ from orchestrator.stats.why_slower import Reason
 from protocol.cell import Mode
 from protocol.result import SteadyState
 from tests.fakes.runs import gpus
-from tests.orchestrator.merge.test_stragglers import BOTH, SLOW, measured, slower, verdicts
 
 THERMAL = 0x40
 BRAKE = 0x80
