@@ -5,8 +5,8 @@ from pathlib import Path
 
 import click
 import pytest
-import yaml
 
+from orchestrator.cli.options import OPTIONS
 from orchestrator.config import catalogue
 from orchestrator.config.catalogue import is_probe
 from orchestrator.report.text_burn_in import COLUMNS
@@ -44,18 +44,18 @@ def test_every_command_is_documented(path: str, command: click.Command) -> None:
     assert re.search(rf"\b{re.escape(command.name)}\b", CONFIGURATION), path
 
 
-def test_every_key_of_a_configuration_file_is_documented() -> None:
-    """Each key of configs/default.yaml stands in docs/configuration.md with its section."""
-    defaults = yaml.safe_load((ROOT / "configs" / "default.yaml").read_text(encoding="utf-8"))
-    keys = [
-        f"{section}.{key}" if isinstance(values, dict) else section
-        for section, values in defaults.items()
-        for key in (values if isinstance(values, dict) else [None])
-    ]
-    documented = {match[1] for match in re.finditer(r"`([a-z_.]+)`", CONFIGURATION)}
-    # `deadlines.start`, `.import`, … share their section.
-    documented |= {f"deadlines{name}" for name in documented if name.startswith(".")}
-    assert [key for key in keys if key not in documented] == []
+def test_the_table_of_options_is_that_of_the_program() -> None:
+    """docs/configuration.md repeats the tables of options, and explains each; paste what this test expected."""
+    rows = ["| option | key in the file | default |", "|---|---|---|"]
+    for option in (option for option in OPTIONS if not option.follows):
+        flags = [word for word in re.split(", |/", option.spec) if word]
+        keys = [one.key for one in OPTIONS if option.key and option.key in {one.key, one.follows}]
+        cells = [", ".join(f"`{word}`" for word in words) for words in (flags, keys)]
+        rows.append("".join(f"| {cell} " if cell else "| " for cell in (*cells, option.default)) + "|")
+    table = CONFIGURATION.partition("<!-- options: begin -->\n")[2].partition("\n<!-- options: end -->")[0]
+    written = [re.split(r"(?<!\\)\|", line) for line in table.splitlines()]
+    assert ["|".join(cells[:4]).replace("\\|", "|") + "|" for cells in written] == rows
+    assert all(cells[4].strip() for cells in written)
 
 
 def test_the_table_of_failures_is_the_policy() -> None:

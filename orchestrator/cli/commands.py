@@ -28,8 +28,7 @@ from orchestrator.cli import (
     watch,
 )
 from orchestrator.cli.options import RunParams, run_options
-from orchestrator.cli.program import SETTINGS, Program
-from orchestrator.errors import ConfigError
+from orchestrator.cli.program import SETTINGS, Program, refuse_misplaced
 
 EXAMPLES: Final = """\b
 Examples:
@@ -48,17 +47,14 @@ Examples:
     context_settings=SETTINGS,
     epilog=run.EXAMPLES,
 )
-@run_options
+@run_options()
 @click.version_option(TOOL_VERSION, message="%(prog)s %(version)s")
 @click.pass_context
 def orchestrate(context: click.Context, /, **params: Unpack[RunParams]) -> None:
     """Measure every model on every GPU, each cell in a fresh process, and merge the results into one report."""
     if context.invoked_subcommand is None:
         context.exit(run.measure(context, params))
-    for name in params:
-        if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
-            option = f"--{name.replace('_', '-')}"
-            raise ConfigError(f"{option} stands before {context.invoked_subcommand}; options go behind a command")
+    refuse_misplaced(context)
 
 
 @click.group("torch-gpu-benchmark", cls=Program, context_settings=SETTINGS, epilog=EXAMPLES)

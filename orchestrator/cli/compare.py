@@ -7,8 +7,9 @@ import click
 
 from orchestrator.cli import output_formats
 from orchestrator.cli.list_options import ListOption
+from orchestrator.cli.options import RUNS_FOLDER, run_option
 from orchestrator.cli.program import RunCommand
-from orchestrator.cli.shared_options import HISTORY_DB, RUNS_FOLDER
+from orchestrator.cli.streams import indented
 from orchestrator.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ FORMATS: Final = ("text", "json", "md", "html")
     "[default: slower]",
 )
 @RUNS_FOLDER
-@HISTORY_DB
+@run_option("history_db")
 @click.pass_context
 def command(
     context: click.Context,
@@ -106,7 +107,7 @@ def _percent(threshold: float | None) -> float | None:
 
 
 def _failing(text: str | None) -> "frozenset[ChangeVerdict]":
-    from orchestrator.config.yaml_schema import did_you_mean, listed
+    from orchestrator.config.yaml_schema import require_known
     from orchestrator.stats.two_runs import ChangeVerdict
 
     words = {
@@ -116,20 +117,12 @@ def _failing(text: str | None) -> "frozenset[ChangeVerdict]":
         return frozenset({ChangeVerdict.SLOWER})
     if text == "none":
         return frozenset()
-    for word in text.split(","):
-        if word not in words:
-            raise ConfigError(
-                f"--fail-on: there is no verdict '{word}'.{did_you_mean(word, words)} There is {listed(words, 'and')}."
-            )
-    return frozenset(words[word] for word in text.split(","))
+    return frozenset(words[require_known(word, "--fail-on", words, "verdict")] for word in text.split(","))
 
 
 def _rendered(compared: "Sequence[Comparison]", kind: str, code: "ExitCode") -> str | bytes:
     if kind == "json":
-        import msgspec
-
-        document = {"exit_code": int(code), "comparisons": compared}
-        return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
+        return indented({"exit_code": int(code), "comparisons": compared})
     if kind == "html":
         from orchestrator.compare.as_html import to_html
 

@@ -2,36 +2,44 @@
 
 import errno
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from orchestrator.cli.exit_notification import Ending
+from msgspec import to_builtins
+
+from orchestrator import terminal
+from orchestrator.analysis import reporting
+from orchestrator.analysis.reporting import UnwrittenError
+from orchestrator.cli import exclusions
+from orchestrator.cli.exit_notification import Ending, exit_code_of
 from orchestrator.cli.history_recording import record
-from orchestrator.cli.shared_options import DisplayParams, HistoryParams
+from orchestrator.cli.options import HistoryParams, SessionParams
 from orchestrator.cli.streams import StdoutError, complain, say
 from orchestrator.config.naming import plural
-from orchestrator.errors import StorageError, UserError
+from orchestrator.config.run_configuration import ALWAYS, StoredRun
+from orchestrator.engine import run
+from orchestrator.engine.display_events import Display, Notice
+from orchestrator.errors import StorageError
+from orchestrator.figures.report import Report
+from orchestrator.gpu.health.judges import Action
+from orchestrator.gpu.health.verdict import HealthVerdict as Health
+from orchestrator.gpu.inventory import Look
+from orchestrator.kinds.burn_in.settings import written
+from orchestrator.report.as_text import to_text
+from orchestrator.stats.siblings import SiblingVerdict
+from orchestrator.store import report_places
 from protocol.exit_codes import ExitCode
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from orchestrator.analysis.reporting import UnwrittenError
-    from orchestrator.config.run_configuration import StoredRun
-    from orchestrator.engine.display_events import Display, Notice
-    from orchestrator.figures.report import Report
-    from orchestrator.gpu.inventory import Look
-    from protocol.paths import RunPaths
+from protocol.paths import RunPaths
 
 
 def work(
-    stored: "StoredRun",
-    paths: "RunPaths",
-    params: DisplayParams,
+    stored: StoredRun,
+    paths: RunPaths,
+    params: SessionParams,
     ending: Ending,
     *,
-    notes: "Sequence[str]" = (),
-    look: "Look | None" = None,
+    notes: Sequence[str] = (),
+    look: Look | None = None,
     history: HistoryParams | None = None,
 ) -> ExitCode:
     """Begin or go on with the run in that folder, and write into `ending` what came of it.
@@ -40,9 +48,7 @@ def work(
     run.execute. history: as for recording.record. Where nothing is left to do, its report is shown again, files of it
     that are missing are written, and no other is touched.
     """
-    from orchestrator import terminal
     from orchestrator.analysis import reporting
-    from orchestrator.engine import run
     from orchestrator.kinds import registry
 
     ending.paths = paths
@@ -70,22 +76,15 @@ def work(
         reports = _reports(stored, paths, refused)
         ending.reported(report, next(iter(reports), None), code)
         display.tell(_ended(stored, report, code, reports))
-    except UserError:
-        display.tell(_broken_off(stored, ExitCode.USAGE))
-        raise
-    except KeyboardInterrupt:
-        display.tell(_broken_off(stored, ExitCode.INCOMPLETE))
-        raise
-    except StorageError as error:
-        display.tell(_broken_off(stored, ExitCode.INTERNAL))
+    except BaseException as error:
+        display.tell(_broken_off(stored, exit_code_of(error)))
+        if not isinstance(error, StorageError):
+            raise
         remedy = _remedy(error, paths.folder, paths)
         raise StorageError(
             f"{error}. {remedy}, then `gpubench-orchestrate report {paths.folder}` makes the report of what "
             f"was measured, and `gpubench-orchestrate resume {paths.folder}` measures the rest."
         ) from error
-    except BaseException:
-        display.tell(_broken_off(stored, ExitCode.INTERNAL))
-        raise
     finally:
         display.close()
     if written:
@@ -96,7 +95,7 @@ def work(
     return code
 
 
-def _unwritten(error: "UnwrittenError", stored: "StoredRun", paths: "RunPaths", reports: "Sequence[Path]") -> str:
+def _unwritten(error: UnwrittenError, stored: StoredRun, paths: RunPaths, reports: Sequence[Path]) -> str:
     """What is said of files of the report that could not be written, and what to do. reports: those that are there."""
     there = ", ".join(map(str, reports))
     if error.copies_alone:
@@ -112,11 +111,8 @@ def _unwritten(error: "UnwrittenError", stored: "StoredRun", paths: "RunPaths", 
     )
 
 
-def _shown_again(stored: "StoredRun", paths: "RunPaths", display: "Display") -> "tuple[Report, bool]":
+def _shown_again(stored: StoredRun, paths: RunPaths, display: Display) -> tuple[Report, bool]:
     """The report of a run in which nothing is left to do, and whether files of it were written: reporting.complete."""
-    from orchestrator.analysis import reporting
-    from orchestrator.engine.display_events import Notice
-
     report, written = reporting.complete(stored, paths)
     if report.summary.cells.failed:
         display.tell(Notice(level="warning", message=_given_up(report.summary.cells.failed, paths)))
@@ -125,7 +121,7 @@ def _shown_again(stored: "StoredRun", paths: "RunPaths", display: "Display") -> 
     return report, written
 
 
-def _without_time(stored: "StoredRun", report: "Report") -> str:
+def _without_time(stored: StoredRun, report: Report) -> str:
     """What to do about GPUs that were taken out of a burn-in, and for which the others would do their night again."""
     out = {gpu.gpu_uuid for gpu in report.gpu_info if gpu.taken_out}
     labels = ", ".join(device.label for device in stored.devices if device.uuid in out)
@@ -133,7 +129,7 @@ def _without_time(stored: "StoredRun", report: "Report") -> str:
     return f"{labels}: {rest} (--burn-in, --gpu-ids)." if labels else ""
 
 
-def _given_up(cells: int, paths: "RunPaths") -> str:
+def _given_up(cells: int, paths: RunPaths) -> str:
     """What to do about cells that failed for good, where somebody wanted to go on with them."""
     return (
         f"{plural(cells, 'cell')} failed for good, and `resume` tries nothing of that again: `gpubench-orchestrate "
@@ -141,7 +137,7 @@ def _given_up(cells: int, paths: "RunPaths") -> str:
     )
 
 
-def _remedy(error: StorageError, folder: Path, paths: "RunPaths") -> str:
+def _remedy(error: StorageError, folder: Path, paths: RunPaths) -> str:
     """What to do about a disk that refused. folder: what lies on it. The run itself must not be cleared away."""
     cause = error.__cause__
     match cause.errno if isinstance(cause, OSError) else errno.ENOSPC:
@@ -155,25 +151,21 @@ def _remedy(error: StorageError, folder: Path, paths: "RunPaths") -> str:
             return "Mend that"
 
 
-def _in_full(reports: "Sequence[Path]", paths: "RunPaths", report: "Report") -> "Sequence[str]":
+def _in_full(reports: Sequence[Path], paths: RunPaths, report: Report) -> Sequence[str]:
     """The report for people, and where the files are."""
-    from orchestrator.report.as_text import to_text
-
     lines = [to_text(report), *(f"Report: {path}" for path in reports), f"Run:    {paths.folder}"]
     if report.metadata.interrupted or _lacks_time(report):
         lines.append(f"Go on with `gpubench-orchestrate resume {paths.folder}`")
     return lines
 
 
-def _lacks_time(report: "Report") -> bool:
+def _lacks_time(report: Report) -> bool:
     """Whether it is a burn-in, and more of it makes up for what is missing."""
-    from orchestrator.gpu.health.judges import Action
-
     night = report.burn_in
     return night is not None and any(one.action is Action.RESUME for gpu in night.gpus for one in gpu.reasons)
 
 
-def _summarise(reports: "Sequence[Path]", end: str, before: "Sequence[str]") -> None:
+def _summarise(reports: Sequence[Path], end: str, before: Sequence[str]) -> None:
     """Print what came of the run, its end in one line last. The run is over: nothing here changes how it ended."""
     try:
         say("\n".join((*before, end)))
@@ -181,28 +173,22 @@ def _summarise(reports: "Sequence[Path]", end: str, before: "Sequence[str]") -> 
         complain(f"warning: {error}. The report is in {', '.join(map(str, reports))}")
 
 
-def _strict(code: ExitCode, report: "Report") -> ExitCode:
+def _strict(code: ExitCode, report: Report) -> ExitCode:
     """What --strict makes of the exit code."""
-    from orchestrator.gpu.health.verdict import HealthVerdict
-    from orchestrator.stats.siblings import SiblingVerdict as Standing
-
     cells, health = report.summary.cells, report.health
     verdicts = {health.node.verdict, *(gpu.verdict for gpu in health.gpus)}
     if report.burn_in is not None:
         verdicts.add(report.burn_in.verdict)
-    straggles = any(one.verdict is Standing.STRAGGLER for one in report.stragglers)
-    imperfect = cells.degraded + cells.referred + cells.does_not_fit or HealthVerdict.WARN in verdicts or straggles
+    straggles = any(one.verdict is SiblingVerdict.STRAGGLER for one in report.stragglers)
+    imperfect = cells.degraded + cells.referred + cells.does_not_fit or Health.WARN in verdicts or straggles
     return ExitCode.MISSED if code is ExitCode.PASSED and imperfect else code
 
 
-def _reports(stored: "StoredRun", paths: "RunPaths", refused: "UnwrittenError | None") -> "list[Path]":
+def _reports(stored: StoredRun, paths: RunPaths, refused: UnwrittenError | None) -> list[Path]:
     """Where the report is, a file for each format: in the run's folder where another run has taken its place since.
 
     Of formats that the disk has refused nothing is named; where it refused all that were asked for, what is there.
     """
-    from orchestrator.config.run_configuration import ALWAYS
-    from orchestrator.store import report_places
-
     own_files = [paths.report(kind) for kind in stored.configuration.formats]
     fresh = () if refused is None else refused.published
     found = []
@@ -220,11 +206,7 @@ def _reports(stored: "StoredRun", paths: "RunPaths", refused: "UnwrittenError | 
 # ── what a log collector is told ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def _beginning(
-    stored: "StoredRun", paths: "RunPaths", to_do: tuple[int, int], notes: "Sequence[str]"
-) -> "Iterator[Notice]":
-    from orchestrator.cli import exclusions
-    from orchestrator.engine.display_events import Notice
+def _beginning(stored: StoredRun, paths: RunPaths, to_do: tuple[int, int], notes: Sequence[str]) -> Iterator[Notice]:
 
     yield _started(stored, paths, *to_do)
     if place := _elsewhere(stored, paths):
@@ -238,11 +220,8 @@ def _beginning(
         yield Notice(level="info", message=f"note: {note}")
 
 
-def _started(stored: "StoredRun", paths: "RunPaths", left: int, launches: int) -> "Notice":
+def _started(stored: StoredRun, paths: RunPaths, left: int, launches: int) -> Notice:
     """left: launches to be made yet, of all there are. Nobody knows how many of a burn-in's there will be time for."""
-    from orchestrator.engine.display_events import Notice
-    from orchestrator.kinds.burn_in.settings import written
-
     cells, burn_in = len(stored.plan.cells), stored.configuration.burn_in
     number = plural(launches, "launch", "launches")
     planned = f"{plural(cells, 'cell')}, {number if burn_in is None else written(burn_in.duration_s) + ' of rounds'}"
@@ -266,10 +245,8 @@ def _started(stored: "StoredRun", paths: "RunPaths", left: int, launches: int) -
     )
 
 
-def _elsewhere(stored: "StoredRun", paths: "RunPaths") -> str:
+def _elsewhere(stored: StoredRun, paths: RunPaths) -> str:
     """Where the report goes, for a run that is not where it was begun; empty for one that is."""
-    from orchestrator.store import report_places
-
     home = report_places.home(stored)
     if report_places.is_copy(stored, paths):
         return (
@@ -282,10 +259,7 @@ def _elsewhere(stored: "StoredRun", paths: "RunPaths") -> str:
     return f"this run was begun in {home}; its report is written into this folder, and to {output} as it was then"
 
 
-def _ended(stored: "StoredRun", report: "Report", code: ExitCode, reports: "Sequence[Path]") -> "Notice":
-    from msgspec import to_builtins
-
-    from orchestrator.engine.display_events import Notice
+def _ended(stored: StoredRun, report: Report, code: ExitCode, reports: Sequence[Path]) -> Notice:
 
     return Notice(
         level="info",
@@ -301,10 +275,8 @@ def _ended(stored: "StoredRun", report: "Report", code: ExitCode, reports: "Sequ
     )
 
 
-def _broken_off(stored: "StoredRun", code: ExitCode) -> "Notice":
+def _broken_off(stored: StoredRun, code: ExitCode) -> Notice:
     """The same without a report. The error itself is told by whoever catches it."""
-    from orchestrator.engine.display_events import Notice
-
     return Notice(
         level="info",
         message=f"ended early, exit code {int(code)}",

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from orchestrator.cli.shared_options import DisplayParams
+from orchestrator.cli.options import SessionParams
 from orchestrator.cli.streams import complain, say
 from orchestrator.errors import StorageError, UserError
 from orchestrator.system.stop_signals import StopSignals
@@ -70,7 +70,7 @@ class Ending:
         from orchestrator.cli.hooks import End
 
         return End(
-            exit_code=int(self.code if error is None else _code_of(error)),
+            exit_code=int(self.code if error is None else exit_code_of(error)),
             verdict="" if self.report is None else self.report.verdict.word,
             summary=self.line() if error is None else str(error) or type(error).__name__,
             folder=None if self.paths is None else self.paths.folder,
@@ -115,7 +115,7 @@ def _judged(burn_in: Mapping[str, str]) -> Iterator[str]:
 
 
 @contextmanager
-def announced(params: DisplayParams, *, rehearsal: bool = False) -> Iterator[Ending]:
+def announced(params: SessionParams, *, rehearsal: bool = False) -> Iterator[Ending]:
     """Around everything that a command does. rehearsal: nothing is run, so nobody is told.
 
     A run that ends by an error, and so without a report, gets its last line of standard output here.
@@ -147,7 +147,7 @@ def announced(params: DisplayParams, *, rehearsal: bool = False) -> Iterator[End
                 _tell("--on-finish", on_finish, end, ending.paths)
 
 
-def _metrics(params: DisplayParams, *, rehearsal: bool) -> "Exporters | None":
+def _metrics(params: SessionParams, *, rehearsal: bool) -> "Exporters | None":
     """What Prometheus was promised; its library is imported for that alone. Raises ConfigError, also in a rehearsal."""
     file, port = params["metrics_file"], params["metrics_port"]
     if file is None and port is None:
@@ -172,7 +172,7 @@ def _broke_off(ending: Ending, error: BaseException) -> None:
         return
     folder = ending.paths.folder
     try:
-        say(f"{folder.name}: ended early, exit code {int(_code_of(error))}; run: {folder}")
+        say(f"{folder.name}: ended early, exit code {int(exit_code_of(error))}; run: {folder}")
     except StorageError as unsaid:
         complain(f"warning: {unsaid}")
 
@@ -189,8 +189,8 @@ def _tell(option: str, words: tuple[str, ...], end: "End", paths: "RunPaths | No
         complain(f"warning: the command of {option} {wrong}{printed}")
 
 
-def _code_of(error: BaseException) -> ExitCode:
-    """The exit code that an error leads to, as program.py has it."""
+def exit_code_of(error: BaseException) -> ExitCode:
+    """Return the exit code that an error leads to, as program.py has it."""
     match error:
         case UserError():
             return ExitCode.USAGE

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from orchestrator.cli import completion_values, history_query, history_suggestions, output_formats
-from orchestrator.cli.program import SETTINGS, Command, Program
-from orchestrator.cli.shared_options import HISTORY_DB, RUNS_FOLDER, a_file
-from orchestrator.cli.streams import complain, say
+from orchestrator.cli import history_query, history_suggestions, output_formats
+from orchestrator.cli.options import RUNS_FOLDER, offering, require_report_file, run_option
+from orchestrator.cli.program import SETTINGS, Command, Program, refuse_misplaced
+from orchestrator.cli.streams import complain, indented, say
+from orchestrator.config import choices
 from orchestrator.config.naming import plural
 from orchestrator.errors import ConfigError, HistoryError
 
@@ -50,6 +51,7 @@ Examples:
   {command} --before 2026-01-01 --dry-run
   {command} --keep 500
 """
+_MODELS: Final = offering(choices.models, several=False)
 TREND_FORMATS: Final = ("text", "json", "html")
 _JSON: Final = click.option("--json", "as_json", is_flag=True, help="As JSON.")
 _GPU: Final = click.option("--gpu", metavar="GPU", help="The beginning of a UUID, or a part of the name of a GPU.")
@@ -65,9 +67,7 @@ _SINCE: Final = click.option("--since", metavar="DATE", help="Runs that began th
     epilog=EXAMPLES,
 )
 @_GPU
-@click.option(
-    "--model", metavar="NAME", shell_complete=completion_values.models, help="Runs that measured this model or probe."
-)
+@click.option("--model", metavar="NAME", shell_complete=_MODELS, help="Runs that measured this model or probe.")
 @_SINCE
 @click.option("--limit", metavar="N", type=click.IntRange(min=1), help="So many runs at most. [default: all]")
 @click.option(
@@ -75,7 +75,7 @@ _SINCE: Final = click.option("--since", metavar="DATE", help="Runs that began th
     metavar="WORD",
     help="Of the run, of its health or of its burn-in: complete, incomplete, FAIL, WARN, ...",
 )
-@HISTORY_DB
+@run_option("history_db")
 @_JSON
 @click.pass_context
 def command(
@@ -92,7 +92,7 @@ def command(
 ) -> None:
     """List the runs that are recorded, newest first."""
     if context.invoked_subcommand is not None:
-        _refuse_misplaced(context)
+        refuse_misplaced(context)
         return
     from orchestrator.cli import history_text
     from orchestrator.history import queries
@@ -103,7 +103,13 @@ def command(
         found = [] if connection is None else queries.lines(connection, wanted)
         unknown = () if found or connection is None else tuple(history_suggestions.of_runs(connection, wanted))
     empty = not found and wanted == Filter(limit=limit) and not as_json
-    say(f"{history_query.NONE_YET.capitalize()}." if empty else _json(found) if as_json else history_text.lines(found))
+    say(
+        f"{history_query.NONE_YET.capitalize()}."
+        if empty
+        else indented(found)
+        if as_json
+        else history_text.lines(found)
+    )
     for words in unknown:
         complain(f"note: {words}")
 
@@ -111,7 +117,7 @@ def command(
 @command.command("show", cls=Command, short_help="All that is kept of a run.", epilog=SHOW_EXAMPLES)
 @click.argument("run")
 @RUNS_FOLDER
-@HISTORY_DB
+@run_option("history_db")
 @_JSON
 def show(*, run: str, runs_folder: str, history_db: str | None, as_json: bool) -> None:
     """Show all that is kept of RUN.
@@ -123,17 +129,21 @@ def show(*, run: str, runs_folder: str, history_db: str | None, as_json: bool) -
 
     with history_query.opened(history_db) as connection:
         found = queries.run(connection, history_query.run_id(run, runs_folder))
-    say(_json(found) if as_json else history_text.in_full(found))
+    say(indented(found) if as_json else history_text.in_full(found))
 
 
 @command.command(
     "trend", cls=Command, short_help="A figure over all runs, and where it changed.", epilog=TREND_EXAMPLES
 )
-@click.argument("model", shell_complete=completion_values.models)
+@click.argument("model", shell_complete=_MODELS)
 @_GPU
 @click.option("-b", "--batch-size", metavar="N", type=click.IntRange(min=1), help="Cells of this batch size alone.")
 @click.option(
-    "-p", "--precision", metavar="NAME", shell_complete=completion_values.precisions, help="Of this precision alone."
+    "-p",
+    "--precision",
+    metavar="NAME",
+    shell_complete=offering(choices.precisions, several=False),
+    help="Of this precision alone.",
 )
 @click.option(
     "--figure",
@@ -149,7 +159,7 @@ def show(*, run: str, runs_folder: str, history_db: str | None, as_json: bool) -
 )
 @output_formats.OUTPUT
 @click.option("--json", "kind", flag_value="json", help="The same as --format json.")
-@HISTORY_DB
+@run_option("history_db")
 def trend(
     *,
     model: str,
@@ -198,7 +208,7 @@ def trend(
 def _rendered(found: "Sequence[Trend]", kind: str, asked: dict[str, str], output: str | None) -> str | bytes:
     """The trends in a format. asked: by what they were chosen."""
     if kind == "json":
-        return _json(found)
+        return indented(found)
     if kind == "html":
         from orchestrator.history.as_html import to_html
 
@@ -218,10 +228,10 @@ def _rendered(found: "Sequence[Trend]", kind: str, asked: dict[str, str], output
     metavar="FILE",
     required=True,
     type=click.Path(),
-    callback=a_file,
+    callback=require_report_file,
     help=f"The file; {output_formats.OLDER_KEPT}.",
 )
-@HISTORY_DB
+@run_option("history_db")
 def export(*, kind: str | None, output: str, history_db: str | None) -> None:
     """Write all runs into a file, oldest first: CSV has a row for each cell of each run, JSON all that is kept.
 
@@ -254,7 +264,7 @@ def export(*, kind: str | None, output: str, history_db: str | None) -> None:
 @click.option("--before", metavar="DATE", help="Runs that began before then: 2026-01-01.")
 @click.option("--keep", metavar="N", type=click.IntRange(min=0), help="All but the newest N.")
 @click.option("--dry-run", is_flag=True, help="Say which; take none out.")
-@HISTORY_DB
+@run_option("history_db")
 def prune(*, before: str | None, keep: int | None, dry_run: bool, history_db: str | None) -> None:
     """Take runs out of the history, and say which. Their folders and reports stay as they are."""
     from orchestrator.history import location, queries, store, updates
@@ -273,19 +283,3 @@ def prune(*, before: str | None, keep: int | None, dry_run: bool, history_db: st
         say(run.run_id)
     what = "would be taken out" if dry_run else "taken out"
     complain(f"note: {plural(len(gone), 'run')} of {len(runs)} {what}")
-
-
-def _refuse_misplaced(context: click.Context) -> None:
-    """Options of the list have no effect on the commands below it. Raises ConfigError."""
-    for parameter in context.command.params:
-        source = context.get_parameter_source(parameter.name or "")
-        if source is click.core.ParameterSource.COMMANDLINE:
-            raise ConfigError(
-                f"{parameter.opts[-1]} stands before {context.invoked_subcommand}; options go behind a command"
-            )
-
-
-def _json(value: object) -> str:
-    from orchestrator.history import export as exporting
-
-    return exporting.indented(value).decode()

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from orchestrator import TOOL_VERSION
-from orchestrator.cli import gpu_probe
 from orchestrator.cli.program import Command
-from orchestrator.cli.streams import say
+from orchestrator.cli.streams import complain, indented, say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,13 +29,10 @@ SOFTWARE: Final = ("torch", "torchvision", "transformers", "safetensors")
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def command(*, as_json: bool) -> None:
     """Show the GPUs and the software of this machine."""
-    facts = gather(gpu_probe.once()().inventory)
-    if as_json:
-        import msgspec
+    from orchestrator.gpu import inventory
 
-        say(msgspec.json.format(msgspec.json.encode(facts), indent=2).decode())
-    else:
-        say(describe(facts))
+    facts = gather(inventory.look(complain).inventory)
+    say(indented(facts) if as_json else describe(facts))
 
 
 def gather(inventory: "Inventory") -> dict[str, Any]:

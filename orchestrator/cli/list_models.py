@@ -1,14 +1,14 @@
 """`list-models`: what can be measured, how large it is, and what it takes."""
 
-import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 import click
 
-from orchestrator.cli import completion_values
+from orchestrator.cli.options import offering
 from orchestrator.cli.program import Command, table
-from orchestrator.cli.streams import say
+from orchestrator.cli.streams import indented, say
+from orchestrator.config import choices
 
 if TYPE_CHECKING:
     from protocol.cell import ModelSpec, Sizes
@@ -31,18 +31,19 @@ Memory: of a GPU, in GB, about what training at batch 32 takes."""
     "--type",
     "kind",
     metavar="NAME",
-    shell_complete=completion_values.model_types,
+    shell_complete=offering(choices.model_types, several=False),
     help="Only transformer, cnn, generative, other or probe.",
 )
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def command(*, kind: str | None, as_json: bool) -> None:
     """Show the models, and the probes, which measure the device itself."""
     from orchestrator.config import catalogue
+    from orchestrator.config.yaml_schema import require_known
 
     if kind is not None:
-        catalogue.require_type(kind, "--type")
+        require_known(kind, "--type", catalogue.MODEL_TYPES, "type")
     models = [model for model in catalogue.load().models if kind in {None, model.type}]
-    say(json.dumps([_entry(model) for model in models], indent=2) if as_json else _page(models))
+    say(indented([_entry(model) for model in models]) if as_json else _page(models))
 
 
 def _page(models: "Sequence[ModelSpec]") -> str:

@@ -5,9 +5,9 @@ from typing import Final
 
 import click
 
+from orchestrator.cli.options import RUNS_FOLDER, require_report_file, run_option
 from orchestrator.cli.program import Command
-from orchestrator.cli.shared_options import HISTORY_DB, RUNS_FOLDER, a_file
-from orchestrator.cli.streams import complain, say
+from orchestrator.cli.streams import complain, indented, say
 from orchestrator.config.naming import plural
 from orchestrator.errors import ConfigError
 
@@ -30,19 +30,17 @@ MOST: Final = 8
     metavar="FILE",
     required=True,
     type=click.Path(),
-    callback=a_file,
+    callback=require_report_file,
     help="The baseline's file; one that is there already is never replaced.",
 )
 @RUNS_FOLDER
-@HISTORY_DB
+@run_option("history_db")
 def command(*, runs: tuple[str, ...], output: str, runs_folder: str, history_db: str | None) -> None:
     """Make a baseline of RUN, a report.json, the folder of a run, or its id: sound cells, with each launch's figure.
 
     Cells that were measured at a smaller batch, throttled, contaminated or never steady are left out, and named.
     Several runs are joined, where nothing of their stack differs and each cell of a device is in one of them.
     """
-    import msgspec
-
     from orchestrator.compare import baselines, cell_facts, pairing, report_reader
     from orchestrator.figures import keys
     from orchestrator.store import folders
@@ -56,7 +54,7 @@ def command(*, runs: tuple[str, ...], output: str, runs_folder: str, history_db:
         raise ConfigError(f"-o/--output: {path} is there already; choose another name")
     found = baselines.joined([report_reader.read(run, runs_folder, history_db) for run in runs])
     made = baselines.reduced(found, path.stem)
-    write_durably(path, msgspec.json.format(msgspec.json.encode(made), indent=2) + b"\n")
+    write_durably(path, indented(made).encode() + b"\n")
     say(str(path))
     names = keys.names(cell.key for cell in found.cells)
     for why, left_out in baselines.unsound(found).items():

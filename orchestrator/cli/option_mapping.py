@@ -1,82 +1,52 @@
-"""What the options of a run say, in the terms of a configuration file: the same settings, another way to speak."""
+"""From the parameters of a command to settings by the keys of a configuration file."""
 
 import re
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import Any, Final
 
-from orchestrator.cli.options import RunParams
+from orchestrator.cli.options import OPTIONS
+from orchestrator.config.options import Kind, Option
+from orchestrator.config.settings import Auto, LayeredSettings, from_options
 from orchestrator.errors import ConfigError
 
-if TYPE_CHECKING:
-    from orchestrator.config.settings import LayeredSettings
-
-KEYS: Final = {
-    "benchmark.profile": ("profile", "--profile"),
-    "benchmark.phases": ("phases", "--phases"),
-    "benchmark.precision": ("precision", "-p/--precision"),
-    "benchmark.memory_format": ("memory_format", "--memory-format"),
-    "benchmark.iterations": ("iterations", "-i/--iterations"),
-    "benchmark.warmup": ("warmup", "-w/--warmup"),
-    "benchmark.launches": ("launches", "--launches"),
-    "benchmark.seed": ("seed", "--seed"),
-    "benchmark.mode": ("solo", "--solo"),
-    "benchmark.isolation": ("isolation", "--isolation"),
-    "models": ("models", "-m/--models"),
-    "models_file": ("models_file", "--models-file"),
-    "pythonpath": ("pythonpath", "--pythonpath"),
-    "batch_sizes": ("batch_sizes", "-b/--batch-sizes"),
-    "training_batch_sizes": ("batch_sizes", "-b/--batch-sizes"),
-    "generation_batch_sizes": ("batch_sizes", "-b/--batch-sizes"),
-    "sequence_lengths": ("seq_len", "--seq-len"),
-    "input_sizes": ("input_size", "--input-size"),
-    "output.path": ("output", "-o/--output"),
-    "output.format": ("format", "-f/--format"),
-    "output.verbose": ("verbose", "-v/--verbose"),
-    "monitoring.enabled": ("monitor_gpu", "--monitor-gpu"),
-    "health.require": ("require", "--require"),
-    "gpu.ids": ("gpu_ids", "--gpu-ids"),
-    "gpu.allow_busy": ("allow_busy", "--allow-busy"),
-    "run.folder": ("runs_folder", "--runs-folder"),
-    "history.enabled": ("history", "--history"),
-    "history.file": ("history_db", "--history-db"),
-}
-"""Key in a file → parameter of the command, and how people write it."""
-
-AUTO: Final = "auto"
-"""Instead of batch sizes: find them."""
-
-_NUMBERS: Final = {"iterations", "warmup", "launches", "seed"}
-_LISTS: Final = {"batch_sizes", "seq_len", "input_size"}
-"""Parameters that are numbers, and those that are lists of them."""
+_BY_KEY: Final = {option.key: option for option in OPTIONS if option.key}
 
 
-def said(params: RunParams) -> "LayeredSettings":
-    """What the options say, by the keys of a configuration file. Raises ConfigError for a value that cannot be."""
-    from orchestrator.config.settings import from_options
+def settings_of(params: Mapping[str, object]) -> LayeredSettings:
+    """Return the settings that the options give. Raises ConfigError for a value that cannot be."""
+    values: dict[str, object] = {}
+    origins: dict[str, str] = {}
+    for key, row in _BY_KEY.items():
+        option = _BY_KEY[row.follows] if row.follows else row
+        given = params.get(option.name) if option.flags else None
+        if given is not None and given != ():
+            values[key], origins[key] = _value(option, given), option.spelling
+    if params.get("multi_gpu") and "gpu.ids" not in values:
+        # The option wins over the devices of a file.
+        values["gpu.ids"], origins["gpu.ids"] = "all", origins["gpu.multi_gpu"]
+    return from_options(values, origins, OPTIONS)
 
-    given: dict[str, object] = {name: value for name, value in params.items() if value is not None}
-    for name in _NUMBERS & given.keys():
-        given[name] = _number(str(given[name]))
-    for name in _LISTS & given.keys():
-        words = [word.strip() for word in str(given[name]).split(",")]
-        if name == "batch_sizes" and AUTO in words[1:] + words[:-1]:
-            raise ConfigError(f"-b/--batch-sizes: {AUTO} stands alone, it finds the sizes; leave the others out")
-        given[name] = AUTO if name == "batch_sizes" and words == [AUTO] else [_number(word) for word in words]
-    if params["solo"]:
-        given["solo"] = "solo"
-    if params["multi_gpu"]:
-        given.setdefault("gpu_ids", "all")
-    value: dict[str, object] = {}
-    origins = {}
-    for key, (name, option) in KEYS.items():
-        if name in given:
-            section, _, last = key.rpartition(".")
-            part = value.setdefault(section, {}) if section else value
-            assert isinstance(part, dict)
-            part[last] = given[name]
-            origins[key] = option
-    return from_options(value, origins)
+
+def _value(option: Option, given: Any) -> object:  # noqa: ANN401  # what click has made of the words
+    """Return the value as a file would have it; what should be a number and is none stays a word, to be refused."""
+    if option.constant:
+        return option.constant
+    match option.kind:
+        case Kind.NUMBER:
+            return _number(given)
+        case Kind.NUMBERS:
+            return [_number(word.strip()) for word in given.split(",")]
+        case Kind.BATCH_SIZES:
+            words = [word.strip() for word in given.split(",")]
+            if words == [Auto.AUTO]:
+                return Auto.AUTO
+            if Auto.AUTO in words:
+                raise ConfigError(
+                    f"{option.spelling}: {Auto.AUTO} stands alone, it finds the sizes; leave the others out"
+                )
+            return [_number(word) for word in words]
+    return given
 
 
 def _number(word: str) -> int | str:
-    """The number that `word` is; what is none stays a word, and is refused with the rest of the values."""
     return int(word) if re.fullmatch(r"-?[0-9]{1,1000}", word) else word

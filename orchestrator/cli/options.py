@@ -1,271 +1,168 @@
-"""The options of a run, once for both programs. What they say in the terms of a configuration file:
-option_mapping.py.
-"""
+"""The options of a run as click has them, made from the tables of options; once for both programs."""
 
-import os
-from typing import Final
+import functools
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, Final, TypedDict, TypeVar
 
 import click
 
-from orchestrator.cli import completion_values
 from orchestrator.cli.list_options import ListOption
-from orchestrator.cli.shared_options import (
-    DISPLAY_OPTIONS,
-    HELD_OPTIONS,
-    HISTORY_OPTIONS,
-    Command,
-    DisplayParams,
-    HistoryParams,
-    a_file,
-    decorate,
+from orchestrator.config.options import COMPARISON, HISTORY, MEASUREMENT, PLACES, REHEARSAL, SESSION, Kind, Option
+from orchestrator.errors import ConfigError, UserError
+from orchestrator.kinds.burn_in import options as burn_in
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+OPTIONS: Final = (*MEASUREMENT, *burn_in.OPTIONS, *COMPARISON, *PLACES, *HISTORY, *REHEARSAL, *SESSION)
+"""Every option of a run, and every key of a configuration file, in the order of --help."""
+
+RUNS_FOLDER: Final = click.option(
+    "--runs-folder",
+    metavar="FOLDER",
+    type=click.Path(),
+    default="runs",
+    help="Where runs are looked for: the newest, and ids. [default: ./runs]",
 )
+"""Of commands that read runs."""
 
 
-class RunParams(DisplayParams, HistoryParams):
-    """What click passes for RUN_OPTIONS, HISTORY_OPTIONS and DISPLAY_OPTIONS. None: the option was not given."""
+class SessionParams(TypedDict):
+    """Parameters of SESSION. None: the option was not given."""
 
-    models: str | None
-    models_file: str | None
-    pythonpath: str | None
-    allow_code: bool
-    batch_sizes: str | None
-    precision: str | None
-    seq_len: str | None
-    input_size: str | None
-    memory_format: str | None
-    iterations: str | None
-    warmup: str | None
-    output: str | None
-    format: str | None
-    gpu_ids: str | None
+    verbose: bool | None
+    quiet: bool
+    log_format: str
+    strict: bool
+    on_finish: str | None
+    on_failure: str | None
+    metrics_file: str | None
+    metrics_port: int | None
+
+
+class HistoryParams(TypedDict):
+    """Parameters of HISTORY. None: the option was not given."""
+
+    history: bool | None
+    history_db: str | None
+
+
+class RunParams(SessionParams):
+    """Parameters of a run that are read by name. Those with a key are read with the configuration file
+    (option_mapping.py).
+    """
+
     multi_gpu: bool | None
-    solo: bool | None
-    allow_busy: bool | None
-    profile: str | None
-    phases: str | None
-    launches: str | None
-    isolation: str | None
-    seed: str | None
-    monitor_gpu: bool | None
-    require: str | None
-    burn_in: str | None
-    level: str | None
-    inject: tuple[str, ...]
-    max_temperature: str | None
-    steps: bool
-    in_phase: bool
-    compare_baseline: str | None
-    thresholds: str | None
-    price: float | None
+    gpu_ids: str | None
+    allow_code: bool
     config: str | None
-    runs_folder: str | None
     dry_run: bool
 
 
-RUN_OPTIONS: Final = (
-    click.option(
-        "-m",
-        "--models",
-        cls=ListOption,
-        metavar="NAMES",
-        shell_complete=completion_values.models,
-        help="Models, separated by commas, or all; your own as file.py:Class or package.module:function. "
-        "[default: all]",
-    ),
-    click.option(
-        "--models-file",
-        metavar="FILE",
-        type=click.Path(),
-        help="Models of your own, described in YAML. Without -m, these alone are measured.",
-    ),
-    click.option(
-        "--pythonpath",
-        cls=ListOption,
-        separator=os.pathsep,
-        metavar="FOLDERS",
-        help="Folders in which Python looks first for packages of your own, separated by colons.",
-    ),
-    click.option(
-        "--allow-code",
-        is_flag=True,
-        help="Run code of yours: files, and packages that are not installed.",
-    ),
-    click.option(
-        "-b",
-        "--batch-sizes",
-        cls=ListOption,
-        metavar="SIZES",
-        help="Batch sizes, separated by commas, or auto (scan). [default: 1,8,32; training: 32; generation: 1]",
-    ),
-    click.option(
-        "-p",
-        "--precision",
-        cls=ListOption,
-        metavar="NAMES",
-        shell_complete=completion_values.precisions,
-        help="fp32, tf32, fp16, bf16 or several, separated by commas. [default: fp32]",
-    ),
-    click.option(
-        "--seq-len",
-        cls=ListOption,
-        metavar="LENGTHS",
-        help="Tokens a sequence, for models of text; of the prompt in generation. [default: each model's own]",
-    ),
-    click.option(
-        "--input-size",
-        cls=ListOption,
-        metavar="SIZES",
-        help="Pixels of a side, for models of images: 224,512,1024. [default: each model's own]",
-    ),
-    click.option(
-        "--memory-format",
-        metavar="NAME",
-        shell_complete=completion_values.memory_formats,
-        help="channels_last or contiguous, for models of images. [default: channels_last for convolutional ones]",
-    ),
-    click.option(
-        "-i",
-        "--iterations",
-        metavar="N",
-        help="Measure exactly N iterations a launch (not of loads). [default: until the profile's interval is reached]",
-    ),
-    click.option(
-        "-w",
-        "--warmup",
-        metavar="N",
-        help="Warm up for exactly N iterations (not for loading). [default: until times are steady]",
-    ),
-    click.option(
-        "-o",
-        "--output",
-        metavar="FILE",
-        type=click.Path(),
-        callback=a_file,
-        help="The report's file (a folder is refused); an older one is kept beside it. "
-        "[default: ./benchmark_report.json]",
-    ),
-    click.option(
-        "-f",
-        "--format",
-        cls=ListOption,
-        metavar="NAMES",
-        shell_complete=completion_values.formats,
-        help="json, csv, txt, html, md, samples.csv, pytorch.json or several, separated by commas. "
-        "[default: by the suffix of --output, else json]",
-    ),
-    click.option(
-        "--gpu-ids",
-        cls=ListOption,
-        metavar="IDS",
-        shell_complete=completion_values.gpu_ids,
-        help="Indices or UUIDs of GPUs, UUIDs of MIG slices, separated by commas; all; or CPU devices: cpu:0,cpu:1. "
-        "[default: all]",
-    ),
-    click.option(
-        "--multi-gpu",
-        is_flag=True,
-        default=None,
-        help="All GPUs (the default), whatever the file of --config says, unless --gpu-ids names some.",
-    ),
-    click.option(
-        "--solo", is_flag=True, default=None, help="One device at a time, the others idle. [default: all at once]"
-    ),
-    click.option(
-        "--allow-busy",
-        is_flag=True,
-        default=None,
-        help="Measure beside other processes on the GPU; results are marked contaminated.",
-    ),
-    click.option(
-        "--profile",
-        metavar="NAME",
-        shell_complete=completion_values.profiles,
-        help="quick, triage, standard or rigorous: how long and how exactly is measured. [default: quick]",
-    ),
-    click.option(
-        "--phases",
-        cls=ListOption,
-        metavar="NAMES",
-        shell_complete=completion_values.phases,
-        help="load, inference, training, generation or several. [default: all but generation]",
-    ),
-    click.option(
-        "--launches",
-        metavar="N",
-        help="Fresh processes for each cell. [default: what the profile says]",
-    ),
-    click.option(
-        "--isolation",
-        metavar="NAME",
-        shell_complete=completion_values.isolations,
-        help="A fresh process is made by fork, from one with torch imported, or by exec, anew. [default: fork]",
-    ),
-    click.option(
-        "--seed",
-        metavar="N",
-        help="Decides the order of the cells, weights and inputs. [default: 1]",
-    ),
-    click.option(
-        "--monitor-gpu/--no-monitor-gpu",
-        default=None,
-        help="Read temperature, power and clocks during the run. [default: yes]",
-    ),
-    click.option(
-        "--require",
-        cls=ListOption,
-        metavar="SIGNALS",
-        shell_complete=completion_values.signals,
-        help="Signals of health that must be readable on a GPU, or the run ends with 4: xid,ecc. [default: none]",
-    ),
-    click.option(
-        "--burn-in",
-        metavar="DURATION",
-        help="Load and verify every device for so long (10m, 8h, 1h30m), and give each a verdict.",
-    ),
-    click.option(
-        "--level",
-        metavar="NAME",
-        shell_complete=completion_values.levels,
-        help="Of a burn-in: quick, standard or full. [default: by its duration, up to 10m, up to 1h, longer]",
-    ),
-    click.option(
-        "--inject",
-        metavar="FAULT",
-        multiple=True,
-        help="In a burn-in, prove that a fault is found: flip:<gpu>:<round>[:bits], slow:<gpu>:<percent> or "
-        "hot:<gpu>:<celsius>; such a run can never pass.",
-    ),
-    click.option(
-        "--max-temperature",
-        metavar="CELSIUS",
-        help="In a burn-in, end the load of a GPU that is so hot for 10 s. [default: where it slows itself down]",
-    ),
-    click.option(
-        "--steps", is_flag=True, help="In a burn-in, go from idle to full load and back too, each GPU at its own time."
-    ),
-    click.option("--in-phase", is_flag=True, help="With --steps, all GPUs at the same time."),
-    *HELD_OPTIONS,
-    click.option(
-        "--config",
-        metavar="FILE",
-        type=click.Path(),
-        help="A configuration file; the command line wins over it. configs/default.yaml explains every key.",
-    ),
-    click.option(
-        "--runs-folder",
-        metavar="FOLDER",
-        type=click.Path(),
-        help="Each run gets a folder of its own in it. [default: ./runs]",
-    ),
-    *HISTORY_OPTIONS,
-    click.option(
-        "--dry-run",
-        is_flag=True,
-        help="Show the plan, cell by cell, with an estimate of the time; run and write nothing.",
-    ),
-)
+def require_report_file(_context: click.Context, _option: click.Parameter, value: str | None) -> str | None:
+    """Return the value of -o. Raises BadParameter for the sign of standard output."""
+    if value == "-":
+        raise click.BadParameter(
+            "reports are files, and '-' is none. Leave -o out, then `cat` the report in the folder of the run"
+        )
+    return value
 
 
-def run_options(command: Command) -> Command:
-    """Every option of a run, in the order of --help."""
-    return decorate(command, (*RUN_OPTIONS, *DISPLAY_OPTIONS))
+def absolute_history(_context: click.Context, _option: click.Parameter, value: str | None) -> str | None:
+    """Return the file of --history-db, absolute. Raises ConfigError."""
+    if value is None:
+        return None
+    from orchestrator.config import resolution
+    from orchestrator.store import folders
+
+    return resolution.absolute(value, "--history-db", folders.current())
+
+
+_CALLBACKS: Final = {"output": require_report_file, "history_db": absolute_history}
+"""Checks of the command line alone, by parameter."""
+
+
+def decorate(command: Command, options: Iterable[Callable[[Command], Command]]) -> Command:
+    """Add options to a command, in this order in --help."""
+    for option in reversed(list(options)):
+        command = option(command)
+    return command
+
+
+def offering(
+    choices: Callable[[], Iterable[str]], *, several: bool
+) -> Callable[[click.Context, click.Parameter, str], list[str]]:
+    """Offer these words; in a list, behind its last comma, those it does not have yet. A broken file offers none."""
+
+    def complete(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+        *before, word = incomplete.split(",") if several else [incomplete]
+        start = "".join(f"{name}," for name in before)
+        try:
+            return [f"{start}{name}" for name in choices() if name.startswith(word) and name not in before]
+        except UserError:
+            return []
+
+    return complete
+
+
+def click_option(option: Option, default: str = "") -> Callable[[Command], Command]:
+    """Make the click option of a row. default: in words, in place of its own, for a command that has another one."""
+    default = default or option.default
+    text = f"{option.help} [default: {default}]" if default else option.help
+    extra: dict[str, Any] = {"help": text, "callback": _CALLBACKS.get(option.name), "metavar": option.metavar or None}
+    if option.choices is not None:
+        extra["shell_complete"] = offering(option.choices, several=option.kind.is_list)
+    if option.constant or option.kind is Kind.SWITCH:
+        # Without a key there is no file to decide where the option is not given.
+        extra |= {"is_flag": True, "default": None if option.key else False}
+    elif option.kind.is_list and option.separator:
+        extra |= {"cls": ListOption, "separator": option.separator}
+    elif option.kind.is_list:
+        extra["multiple"] = True
+    elif option.kind is Kind.FILE:
+        extra["type"] = click.Path()
+    elif option.kind is Kind.AMOUNT:
+        extra["type"] = float
+    elif option.kind is Kind.NUMBER and not option.key:
+        extra["type"] = click.IntRange(option.least, option.most)
+    elif option.choices is not None and not option.key:
+        extra |= {"type": click.Choice(list(option.choices())), "default": option.default, "metavar": None}
+    flags = (*option.flags[:-1], f"{option.flags[-1]}/{option.off}" if option.off else option.flags[-1])
+    return click.option(*flags, **extra)
+
+
+def run_options(defaults: Mapping[str, str] = MappingProxyType({})) -> Callable[[Command], Command]:
+    """Add every option of a run, in the order of --help. defaults: of a preset, by parameter, in words."""
+    made = [click_option(one, defaults.get(one.name, "")) for one in OPTIONS if one.flags]
+    return functools.partial(decorate, options=made)
+
+
+def run_option(name: str, default: str = "") -> Callable[[Command], Command]:
+    """Make the option of a run that has this parameter, for another command. default: in words, in place of its own."""
+    return click_option(next(option for option in OPTIONS if option.name == name), default)
+
+
+def session_options(command: Command) -> Command:
+    """Add the options of how a session is shown and how it ends."""
+    return decorate(command, map(click_option, SESSION))
+
+
+def comparison_options(command: Command) -> Command:
+    """Add the options of what a run is compared with."""
+    return decorate(command, map(click_option, COMPARISON))
+
+
+def history_options(command: Command) -> Command:
+    """Add the options of whether a run is recorded, and where."""
+    return decorate(command, map(click_option, HISTORY))
+
+
+def which_run(command: Command) -> Command:
+    """Add RUN, in the words of history/run_lookup.py; without it the newest one is meant."""
+    return decorate(command, [click.argument("run", required=False, type=click.Path()), RUNS_FOLDER])
+
+
+def require_one_volume(params: SessionParams) -> None:
+    """Refuse --verbose together with --quiet. Raises ConfigError."""
+    if params["verbose"] and params["quiet"]:
+        raise ConfigError("-v/--verbose and --quiet contradict each other; leave one of them out")

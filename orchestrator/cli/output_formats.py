@@ -6,7 +6,7 @@ from typing import Final
 
 import click
 
-from orchestrator.cli.shared_options import a_file
+from orchestrator.cli.options import require_report_file
 from orchestrator.cli.streams import say
 from orchestrator.errors import ConfigError
 
@@ -17,7 +17,7 @@ OUTPUT: Final = click.option(
     "--output",
     metavar="FILE",
     type=click.Path(),
-    callback=a_file,
+    callback=require_report_file,
     help=f"Write into this file; {OLDER_KEPT}. [default: standard output]",
 )
 _TEXT: Final = {".txt": "text"}
@@ -29,7 +29,7 @@ def chosen(kind: str | None, output: str | None, formats: Sequence[str]) -> str:
 
     Raises ConfigError where they name two formats, or none.
     """
-    from orchestrator.config.yaml_schema import did_you_mean, listed
+    from orchestrator.config.yaml_schema import require_known
 
     suffix = "" if output is None else Path(output).suffix
     of_name = _TEXT.get(suffix, suffix[1:])
@@ -38,10 +38,7 @@ def chosen(kind: str | None, output: str | None, formats: Sequence[str]) -> str:
     if kind is None and suffix and not of_name:
         raise ConfigError(f"-o/--output: {output}: no format has the suffix '{suffix}'; say which with --format")
     kind = kind or of_name or formats[0]
-    if kind not in formats:
-        raise ConfigError(
-            f"--format: there is no format '{kind}'.{did_you_mean(kind, formats)} There is {listed(formats, 'and')}."
-        )
+    require_known(kind, "--format", formats, "format")
     if of_name and kind != of_name:
         raise ConfigError(f"-o/--output: {output} has the suffix of {of_name}, and --format asks for {kind}")
     return kind

@@ -21,7 +21,7 @@ import click
 from orchestrator import HOW_TO_INSTALL
 from orchestrator.cli import list_options, missing_value
 from orchestrator.cli.streams import StdoutError, as_json, complain, occupy_closed, refused, speaking
-from orchestrator.errors import StorageError, UserError
+from orchestrator.errors import ConfigError, StorageError, UserError
 from orchestrator.system import stop_signals
 from protocol.exit_codes import MEANING, ExitCode
 
@@ -208,6 +208,14 @@ def _usage(error: click.UsageError, program: str, hint: str = "") -> str:
             problem = error.message[:1].lower() + error.message[1:]
     problem = f"{problem.rstrip('.')}.{hint}" if hint else problem
     return f"{problem.rstrip('.?')}{'?' if problem.endswith('?') else '.'} `{command} --help` shows what there is."
+
+
+def refuse_misplaced(context: click.Context) -> None:
+    """Refuse options of a program before one of its commands, where they have no effect. Raises ConfigError."""
+    for parameter in context.command.params:
+        if context.get_parameter_source(parameter.name or "") is click.core.ParameterSource.COMMANDLINE:
+            option, command = parameter.opts[-1], context.invoked_subcommand
+            raise ConfigError(f"{option} stands before {command}; options go behind a command")
 
 
 def write_exit_codes(formatter: click.HelpFormatter) -> None:

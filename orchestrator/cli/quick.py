@@ -37,7 +37,7 @@ class QuickParams(RunParams):
 @click.option("--light", is_flag=True, help="End within one minute.")
 @click.option("--standard", is_flag=True, help="End within three minutes: this is what is done without a preset.")
 @click.option("--extensive", is_flag=True, help="End within ten minutes.")
-@run_options
+@run_options(DEFAULTS)
 @click.pass_context
 def command(context: click.Context, /, **params: Unpack[QuickParams]) -> None:
     """Measure the most important cells first, and end within one, three or ten minutes, reports included.
@@ -51,8 +51,3 @@ def command(context: click.Context, /, **params: Unpack[QuickParams]) -> None:
     if len(chosen) > 1:
         raise click.UsageError(f"{' and '.join(f'--{name}' for name in chosen)} contradict each other; keep one")
     context.exit(run.measure(context, params, preset=chosen[0] if chosen else presets.DEFAULT))
-
-
-for _option in command.params:
-    if isinstance(_option, click.Option) and _option.name in DEFAULTS:
-        _option.help = f"{(_option.help or '').partition(' [default:')[0]} [default: {DEFAULTS[_option.name]}]"

@@ -5,11 +5,15 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from orchestrator.cli import completion_values
 from orchestrator.cli.history_recording import record
-from orchestrator.cli.list_options import ListOption
+from orchestrator.cli.options import (
+    RUNS_FOLDER,
+    HistoryParams,
+    comparison_options,
+    history_options,
+    run_option,
+)
 from orchestrator.cli.program import Command
-from orchestrator.cli.shared_options import RUNS_FOLDER, HistoryParams, a_file, held_options, history_options
 from orchestrator.cli.streams import complain, say
 from orchestrator.config.naming import plural
 from protocol.exit_codes import ExitCode
@@ -32,26 +36,9 @@ Examples:
 @click.command("report", cls=Command, short_help="Render the reports of a run again.", epilog=EXAMPLES)
 @click.argument("run", type=click.Path())
 @RUNS_FOLDER
-@click.option(
-    "-o",
-    "--output",
-    metavar="FILE",
-    type=click.Path(),
-    callback=a_file,
-    help="The report's file (a folder is refused); an older one is kept beside it. [default: in the folder of the run; "
-    "while the run goes on, as text on standard output]",
-)
-@click.option(
-    "-f",
-    "--format",
-    "formats",
-    cls=ListOption,
-    metavar="NAMES",
-    shell_complete=completion_values.formats,
-    help="json, csv, txt, html, md, samples.csv, pytorch.json or several, separated by commas. [default: by the suffix "
-    "of --output, else json; without --output what the run has written]",
-)
-@held_options
+@run_option("output", "in the folder of the run; while the run goes on, as text on standard output")
+@run_option("format", "by the suffix of --output, else json; without --output what the run has written")
+@comparison_options
 @history_options
 @click.pass_context
 def command(
@@ -61,7 +48,7 @@ def command(
     run: str,
     runs_folder: str,
     output: str | None,
-    formats: str | None,
+    format: str | None,  # as click passes it
     compare_baseline: str | None,
     thresholds: str | None,
     price: float | None,
@@ -91,10 +78,10 @@ def command(
     from orchestrator.config import resolution as config
     from orchestrator.store import folders, journal, run_files
 
-    paths = _find(run, runs_folder, history_db, every_sample=_every_sample(output, formats))
-    place = None if output is None else _place(output, formats)
+    paths = _find(run, runs_folder, history_db, every_sample=_every_sample(output, format))
+    place = None if output is None else _place(output, format)
     stored = run_files.load(paths)
-    wanted = reporting.kinds(stored, paths) if formats is None else config.report_formats(formats)
+    wanted = reporting.kinds(stored, paths) if format is None else config.report_formats(format)
     seen = journal.length(paths.journal)
     asked_history = history_db or stored.configuration.history_db
     given = comparison_options.read(
@@ -190,11 +177,11 @@ def _place(output: str, formats: str | None) -> "tuple[Path, tuple[ReportFormat,
     Raises ConfigError.
     """
     from orchestrator.config import resolution as config
-    from orchestrator.config.settings import LayeredSettings, Output, Settings
+    from orchestrator.config.settings import LayeredSettings
     from orchestrator.store import folders
 
-    origins = {"output.path": "-o/--output", "output.format": "-f/--format"}
-    said = LayeredSettings(Settings(output=Output(path=output, format=formats)), origins)
-    path, wanted = config.report_place(said, folders.current())
+    values = {"output.path": output} if formats is None else {"output.path": output, "output.format": formats}
+    settings = LayeredSettings(values, {"output.path": "-o/--output", "output.format": "-f/--format"})
+    path, wanted = config.report_place(settings, folders.current())
     folders.require_place(Path(path), wanted, "-o/--output", make=True)
     return Path(path), wanted

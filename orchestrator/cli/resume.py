@@ -5,16 +5,16 @@ from typing import Final, Unpack
 import click
 
 from orchestrator.cli.exit_notification import announced
-from orchestrator.cli.program import MeasuringCommand
-from orchestrator.cli.run import command as new_run
-from orchestrator.cli.shared_options import (
-    DisplayParams,
+from orchestrator.cli.options import (
     HistoryParams,
-    display_options,
+    SessionParams,
     history_options,
-    require_one_voice,
+    require_one_volume,
+    session_options,
     which_run,
 )
+from orchestrator.cli.program import MeasuringCommand
+from orchestrator.cli.run import command as new_run
 
 EXAMPLES: Final = """\b
 Examples:
@@ -41,7 +41,7 @@ class _Resume(MeasuringCommand):
 @click.command("resume", cls=_Resume, short_help="Go on with a run.", epilog=EXAMPLES)
 @which_run
 @history_options
-@display_options
+@session_options
 @click.pass_context
 def command(
     context: click.Context,
@@ -50,7 +50,7 @@ def command(
     runs_folder: str,
     history: bool | None,  # noqa: FBT001  # as click passes it
     history_db: str | None,
-    **params: Unpack[DisplayParams],
+    **params: Unpack[SessionParams],
 ) -> None:
     """Go on with RUN; without it, with the newest one that is not over.
 
@@ -62,7 +62,7 @@ def command(
     from orchestrator.state import archive
     from orchestrator.store import folders, lock, run_files
 
-    require_one_voice(params)
+    require_one_volume(params)
     with announced(params) as ending:
         paths, note = unfinished_runs.choose(run, runs_folder, history_db)
         folders.require_ours(paths)

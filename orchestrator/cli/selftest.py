@@ -1,15 +1,13 @@
 """`selftest`: makes things go wrong on purpose, and shows whether gpubench names them."""
 
-import os
 import sys
 from typing import TYPE_CHECKING, Final
 
 import click
 
-from orchestrator.cli import completion_values, gpu_probe
-from orchestrator.cli.list_options import ListOption
+from orchestrator.cli.options import run_option
 from orchestrator.cli.program import MeasuringCommand, table
-from orchestrator.cli.streams import say
+from orchestrator.cli.streams import complain, indented, say
 from orchestrator.errors import DeviceError
 from orchestrator.system.stop_signals import StopSignals
 
@@ -29,14 +27,7 @@ Examples:
 @click.command(
     "selftest", cls=MeasuringCommand, short_help="Inject faults, and show what is said of each.", epilog=EXAMPLES
 )
-@click.option(
-    "--gpu-ids",
-    cls=ListOption,
-    metavar="IDS",
-    shell_complete=completion_values.gpu_ids,
-    help="Indices or UUIDs of GPUs, separated by commas; all; or CPU devices: cpu:0,cpu:1. "
-    "[default: all, or cpu:0 where there is no GPU]",
-)
+@run_option("gpu_ids", "all, or cpu:0 where there is no GPU")
 @click.option("--json", "as_json", is_flag=True, help="The table as JSON.")
 @click.pass_context
 def command(context: click.Context, /, gpu_ids: str | None, *, as_json: bool) -> None:
@@ -56,27 +47,22 @@ def command(context: click.Context, /, gpu_ids: str | None, *, as_json: bool) ->
 def _injected(gpu_ids: str | None, words: tuple[str, ...], stop_signals: StopSignals) -> "Outcome":
     """The self-test of the devices that are meant. words: the command line. Raises UserError where it cannot be had."""
     from orchestrator import selftest, terminal
+    from orchestrator.gpu import inventory
 
-    seen = gpu_probe.once()
-    devices = _devices(gpu_ids, seen)
+    look = inventory.once(complain)
+    devices = _devices(gpu_ids, look)
     display = terminal.make(quiet=False, verbose=False, log_format="text", stream=sys.stderr)
     try:
-        return selftest.inject(devices, display, words, stop_signals, seen)
+        return selftest.inject(devices, display, words, stop_signals, look)
     finally:
         display.close()
 
 
 def _devices(gpu_ids: str | None, seen: "Look") -> "tuple[Device, ...]":
     """The devices that are meant. Raises DeviceError where they cannot be had, or others compute on them."""
-    from orchestrator.gpu import cpu_devices, cuda_probe, devices, gpu_users
+    from orchestrator.gpu import cuda_probe, devices, gpu_users
 
-    found = devices.resolve(
-        _everything(seen) if gpu_ids is None else gpu_ids,
-        visible=os.environ.get("CUDA_VISIBLE_DEVICES"),
-        order=os.environ.get("CUDA_DEVICE_ORDER"),
-        cores=cpu_devices.usable_cores(),
-        look=seen,
-    )
+    found = devices.on_this_machine(_everything(seen) if gpu_ids is None else gpu_ids, seen)
     others = [one for one in gpu_users.busy(found, seen) if one.compute]
     if others:
         raise DeviceError(f"{others[0]}. Nothing was injected. Leave that GPU out with --gpu-ids, or wait for its end.")
@@ -99,8 +85,6 @@ def _describe(outcome: "Outcome") -> str:
 
 
 def _as_json(outcome: "Outcome") -> str:
-    import msgspec
-
     from orchestrator.selftest.table import as_builtins
 
-    return msgspec.json.format(msgspec.json.encode(as_builtins(outcome)), indent=2).decode()
+    return indented(as_builtins(outcome))

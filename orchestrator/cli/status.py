@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from orchestrator.cli.exit_notification import in_one_line
+from orchestrator.cli.options import which_run
 from orchestrator.cli.program import Command
-from orchestrator.cli.shared_options import which_run
-from orchestrator.cli.streams import say
+from orchestrator.cli.streams import indented, say
 from orchestrator.config.naming import plural
 
 if TYPE_CHECKING:
@@ -39,12 +39,7 @@ def command(*, run: str | None, runs_folder: str, as_json: bool) -> None:
 
     paths = run_lookup.find(run, runs_folder)
     status, _ = run_status.look(run_files.load(paths), paths)
-    if as_json:
-        import msgspec
-
-        say(msgspec.json.format(msgspec.json.encode(status), indent=2).decode())
-    else:
-        say(describe(status))
+    say(indented(status) if as_json else describe(status))
 
 
 def _launches(status: "Status") -> str:

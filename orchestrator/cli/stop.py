@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from orchestrator.cli.options import which_run
 from orchestrator.cli.program import Command
-from orchestrator.cli.shared_options import which_run
 from orchestrator.cli.streams import say
 from orchestrator.errors import RunFolderError
 

@@ -55,6 +55,13 @@ def say(text: str | bytes) -> None:
         refused(error)
 
 
+def indented(value: object) -> str:
+    """Return `value` as JSON for people and programs."""
+    import msgspec  # --help has no need of it
+
+    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+
+
 def refused(error: OSError) -> None:
     """What to do about an error of standard output. Raises StdoutError unless only its reader has left."""
     _mute(sys.stdout)

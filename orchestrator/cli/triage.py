@@ -27,7 +27,7 @@ DEFAULTS: Final = {
 
 
 @click.command("triage", short_help="Say which GPU is slow, and why.", cls=MeasuringCommand, epilog=EXAMPLES)
-@run_options
+@run_options(DEFAULTS)
 @click.pass_context
 def command(context: click.Context, /, **params: Unpack[RunParams]) -> None:
     """Say which GPU is slower than its identical siblings, why, and in which slot. Ends within ten minutes.
@@ -38,8 +38,3 @@ def command(context: click.Context, /, **params: Unpack[RunParams]) -> None:
     from orchestrator.config import presets
 
     context.exit(run.measure(context, params, preset=presets.TRIAGE))
-
-
-for _option in command.params:
-    if isinstance(_option, click.Option) and _option.name in DEFAULTS:
-        _option.help = f"{(_option.help or '').partition(' [default:')[0]} [default: {DEFAULTS[_option.name]}]"

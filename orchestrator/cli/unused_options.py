@@ -1,17 +1,20 @@
-"""Options that change nothing in the run they were given to, in sentences: for --dry-run, and for its beginning.
+"""Warn about options that change nothing in the run they were given to: in --dry-run, and when the run begins.
 
 No mistakes: a script may hand the same options to every run. But whoever waits for their effect should know.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from enum import StrEnum
+from typing import Final
 
-from orchestrator.cli.options import RunParams
+from orchestrator.cli.options import OPTIONS, RunParams
 from orchestrator.config.catalogue import is_probe
+from orchestrator.config.options import Need, Option
 from orchestrator.config.run_configuration import Configuration, Plan
 from orchestrator.config.settings import LayeredSettings
 from orchestrator.config.yaml_schema import listed
+from orchestrator.kinds.burn_in import options as burn_in
 from orchestrator.plan.probes import PROBES
 from orchestrator.plan.shapes import counts_in, sees_images
 from protocol.cell import AUTO, Device, DeviceKind, ModelSpec, Precision, SizeUnit, Workload
@@ -19,7 +22,7 @@ from protocol.cell import AUTO, Device, DeviceKind, ModelSpec, Precision, SizeUn
 
 @dataclass(frozen=True)
 class _Run:
-    """What is asked for. models: without probes. measured: the workloads of its cells. gpus: its GPUs, or slices."""
+    """A planned run. models: without probes. measured: the workloads of its cells. gpus: its GPUs, or slices."""
 
     configuration: Configuration
     plan: Plan
@@ -29,114 +32,57 @@ class _Run:
     gpus: tuple[Device, ...]
 
 
-class _Rule(NamedTuple):
-    """An option that was given changes something only if `matters`; `why` it does not."""
-
-    key: str
-    matters: Callable[[_Run], bool]
-    why: str
+def _measures(workload: Workload) -> Callable[[_Run], bool]:
+    return lambda run: workload in run.measured
 
 
-def _measures(*workloads: Workload) -> Callable[[_Run], bool]:
-    return lambda run: not run.measured.isdisjoint(workloads)
+def _has_iterations(run: _Run) -> bool:
+    return run.measured != {Workload.LOAD}
 
 
-def _own(run: _Run) -> bool:
-    return any(model.own is not None for model in run.models)
+def _depends_on_precision(run: _Run) -> bool:
+    return bool(run.models) or any(PROBES[one.name].each_precision for one in run.configuration.models)
 
 
-_NO_BATCH: Final = "neither probes nor loading have a batch size"
-_NOT_OWN: Final = "no model of yours is measured"
-_NO_GPU: Final = "it is about GPUs, and there is none in this run"
-_UNREAD: Final = "there is no GPU to be read"
+def _has_steps(run: _Run) -> bool:
+    asked = run.configuration.burn_in
+    return asked is not None and bool(asked.steps)
 
-_RULES: Final = (
-    _Rule(
-        "sequence_lengths",
-        lambda run: any(counts_in(model, SizeUnit.TOKENS) for model in run.models),
-        "none of the models takes tokens",
+
+HAS: Final[Mapping[StrEnum, Callable[[_Run], bool]]] = {
+    Need.TOKENS: lambda run: any(counts_in(model, SizeUnit.TOKENS) for model in run.models),
+    Need.PIXELS: lambda run: any(counts_in(model, SizeUnit.PIXELS) for model in run.models),
+    Need.IMAGES: lambda run: any(sees_images(model) for model in run.models),
+    Need.MODELS: lambda run: bool(run.models),
+    Need.PRECISIONS: _depends_on_precision,
+    Need.OWN_MODEL: lambda run: any(model.own is not None for model in run.models),
+    Need.LOADING: _measures(Workload.LOAD),
+    Need.INFERENCE: _measures(Workload.INFERENCE),
+    Need.TRAINING: _measures(Workload.TRAINING),
+    Need.GENERATION: _measures(Workload.GENERATION),
+    Need.ITERATIONS: _has_iterations,
+    Need.WARM_UP: _has_iterations,
+    Need.FIXED_BATCH: lambda run: any(cell.batch_size != AUTO for cell in run.plan.cells),
+    Need.SEVERAL_DEVICES: lambda run: len(run.devices) > 1,
+    Need.GPUS: lambda run: bool(run.gpus),
+    Need.READ_GPUS: lambda run: bool(run.gpus),
+    Need.MONITORING: lambda run: bool(run.gpus) and run.configuration.monitor,
+    Need.WHOLE_GPUS: lambda run: any(gpu.slice_of is None for gpu in run.gpus),
+    Need.HISTORY: lambda run: run.configuration.history,
+    burn_in.BurnInNeed.STEPS: lambda run: (
+        run.configuration.burn_in is not None and bool(run.configuration.burn_in.steps)
     ),
-    _Rule(
-        "input_sizes",
-        lambda run: any(counts_in(model, SizeUnit.PIXELS) for model in run.models),
-        "none of the models has a size in pixels to choose",
-    ),
-    _Rule(
-        "benchmark.memory_format",
-        lambda run: any(sees_images(model) for model in run.models),
-        "none of the models sees images",
-    ),
-    _Rule("batch_sizes", _measures(Workload.INFERENCE), "no inference is measured"),
-    _Rule("training_batch_sizes", _measures(Workload.TRAINING), "no training is measured"),
-    _Rule("generation_batch_sizes", _measures(Workload.GENERATION), "no generation is measured"),
-    _Rule(
-        "benchmark.iterations",
-        lambda run: run.measured != {Workload.LOAD},
-        "loading is repeated as often as the profile's time allows",
-    ),
-    _Rule("benchmark.warmup", lambda run: run.measured != {Workload.LOAD}, "a load has no warm-up"),
-    _Rule(
-        "benchmark.launches",
-        lambda run: any(cell.batch_size != AUTO for cell in run.plan.cells),
-        "a scan for the batch size is made once",
-    ),
-    _Rule("benchmark.mode", lambda run: len(run.devices) > 1, "there is one device alone"),
-    _Rule(
-        "benchmark.precision",
-        lambda run: bool(run.models) or any(PROBES[one.name].each_precision for one in run.configuration.models),
-        "these probes move bytes, whatever they stand for",
-    ),
-    _Rule("benchmark.phases", lambda run: bool(run.models), "probes have no phases"),
-    _Rule(
-        "health.require",
-        lambda run: any(gpu.slice_of is None for gpu in run.gpus),
-        "neither CPU devices nor slices of a GPU are judged",
-    ),
-    _Rule("monitoring.enabled", lambda run: bool(run.gpus), _UNREAD),
-    _Rule(
-        "monitoring.interval_ms",
-        lambda run: bool(run.gpus) and run.configuration.monitor,
-        "no GPU is read",
-    ),
-    _Rule("gpu.allow_busy", lambda run: bool(run.gpus), _NO_GPU),
-    _Rule("run.cache", _measures(Workload.LOAD), "weights are kept for load cells, and there is none"),
-    _Rule("history.file", lambda run: run.configuration.history, "the run is not recorded"),
-    _Rule("models_file", _own, _NOT_OWN),
-    _Rule("pythonpath", _own, _NOT_OWN),
-)
+}
+"""Need of an option → whether a run has it."""
 
-_BURN_IN_FILE: Final = "configs/burn_in.yaml"
-_OWN_CELLS: Final = f"a burn-in has cells of its own ({_BURN_IN_FILE})"
-_DECIDED: Final = (
-    "models",
-    "benchmark.profile",
-    "benchmark.phases",
-    "benchmark.precision",
-    "benchmark.memory_format",
-    "benchmark.iterations",
-    "benchmark.warmup",
-    "benchmark.launches",
-    "batch_sizes",
-    "training_batch_sizes",
-    "generation_batch_sizes",
-    "sequence_lengths",
-    "input_sizes",
-)
-"""What a burn-in decides itself."""
-
-_BURN_IN_RULES: Final = (
-    *(_Rule(key, lambda _: False, _OWN_CELLS) for key in _DECIDED),
-    # A model of yours may stand in the place of one that ships, and so be replayed.
-    _Rule("models_file", _own, _OWN_CELLS),
-    _Rule("pythonpath", _own, _OWN_CELLS),
-)
-"""Instead of those of the same keys above."""
+NO_BATCH: Final = "neither probes nor loading have a batch size"
+"""Of -b, which sets the batch sizes of all phases."""
 
 
 def sentences(
-    said: LayeredSettings, params: RunParams, configuration: Configuration, plan: Plan, devices: Sequence[Device]
+    settings: LayeredSettings, params: RunParams, configuration: Configuration, plan: Plan, devices: Sequence[Device]
 ) -> Iterator[str]:
-    """One for each such option that a person gave, in a file or on the command line."""
+    """Yield a sentence for each such option that a person gave, in a file or on the command line."""
     run = _Run(
         configuration=configuration,
         plan=plan,
@@ -145,49 +91,43 @@ def sentences(
         measured=frozenset(cell.workload for cell in plan.cells),
         gpus=tuple(device for device in devices if device.kind is DeviceKind.CUDA),
     )
-    by_origin: dict[str, list[_Rule]] = {}
-    for rule in _rules(run):
-        if said.chosen(rule.key):
-            by_origin.setdefault(said.origin(rule.key), []).append(rule)
-    for origin, rules in by_origin.items():
-        if not any(rule.matters(run) for rule in rules):
-            yield f"{origin} changes nothing: {_why(rules)}"
-    yield from _beside_the_file(said, params, run)
-    yield from _tf32(said, run)
+    reasons: dict[str, list[str]] = {}
+    for option in OPTIONS:
+        if option.key and settings.chosen(option.key):
+            reasons.setdefault(settings.origin(option.key), []).append(_why_unused(option, run))
+        elif not option.key and params.get(option.name):
+            reasons.setdefault(option.spelling, []).append(_why_unused(option, run))
+    for origin, why in reasons.items():
+        if all(why):
+            yield f"{origin} changes nothing: {why[0] if len(set(why)) == 1 else NO_BATCH}"
+    yield from _unused_gpus(settings)
+    yield from _tf32(settings, run)
 
 
-def _rules(run: _Run) -> tuple[_Rule, ...]:
-    if run.configuration.burn_in is None:
-        return _RULES
-    own = {rule.key for rule in _BURN_IN_RULES}
-    return (*_BURN_IN_RULES, *(rule for rule in _RULES if rule.key not in own))
+def _why_unused(option: Option, run: _Run) -> str:
+    """Return why the option changes nothing; empty where it has an effect."""
+    is_burn_in = run.configuration.burn_in is not None
+    if is_burn_in and option.key in burn_in.DECIDED:
+        return burn_in.OWN_CELLS
+    if option.needs is None or HAS[option.needs](run):
+        return ""
+    return burn_in.REASONS.get(option.needs, option.needs.value) if is_burn_in else option.needs.value
 
 
-def _why(rules: Sequence[_Rule]) -> str:
-    """Of the rules of one option: several reasons are those of -b, which stands for the batch sizes of all phases."""
-    reasons = {rule.why for rule in rules}
-    return rules[0].why if len(reasons) == 1 else _NO_BATCH
+def _unused_gpus(settings: LayeredSettings) -> Iterator[str]:
+    """Ids win over --multi-gpu where one hand gave both, on the command line or in a file."""
+    if not (settings.chosen("gpu.multi_gpu") and settings.chosen("gpu.ids")):
+        return
+    all_gpus, ids = settings.origin("gpu.multi_gpu"), settings.origin("gpu.ids")
+    if all_gpus != ids and all_gpus.startswith("-") == ids.startswith("-"):
+        yield f"{all_gpus} changes nothing: {ids} names the devices"
 
 
-def _beside_the_file(said: LayeredSettings, params: RunParams, run: _Run) -> Iterator[str]:
-    """Options that are no key of a configuration file, or not in the same words."""
-    if params["multi_gpu"] and params["gpu_ids"] is not None:
-        yield "--multi-gpu changes nothing: --gpu-ids names the devices"
-    in_file = said.chosen("gpu.multi_gpu") and said.chosen("gpu.ids") and params["gpu_ids"] is None
-    if in_file and not params["multi_gpu"]:
-        yield f"{said.origin('gpu.multi_gpu')} changes nothing: {said.origin('gpu.ids')} names the devices"
-    if params["in_phase"] and not params["steps"]:
-        yield "--in-phase changes nothing: it is about --steps"
-    if params["max_temperature"] is not None and not run.gpus:
-        yield f"--max-temperature changes nothing: {_NO_GPU}"
-    if params["allow_code"] and not _own(run):
-        yield f"--allow-code changes nothing: {_NOT_OWN}"
-
-
-def _tf32(said: LayeredSettings, run: _Run) -> Iterator[str]:
+def _tf32(settings: LayeredSettings, run: _Run) -> Iterator[str]:
     """Where TF32 is another word for fp32."""
     where = {cell.devices[0] for cell in run.plan.cells if cell.precision is Precision.TF32}
     cpus = [device.label for device in run.devices if device.uuid in where and device.kind is DeviceKind.CPU]
     if cpus:
-        asks = said.origin("benchmark.precision") if run.configuration.burn_in is None else _BURN_IN_FILE
-        yield f"{asks}: tf32 is fp32 on {listed(cpus, 'and')}, which cannot round to TF32"
+        is_burn_in = run.configuration.burn_in is not None
+        origin = burn_in.CONFIG_FILE if is_burn_in else settings.origin("benchmark.precision")
+        yield f"{origin}: tf32 is fp32 on {listed(cpus, 'and')}, which cannot round to TF32"

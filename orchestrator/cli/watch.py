@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from orchestrator.cli.options import which_run
 from orchestrator.cli.program import RunCommand
-from orchestrator.cli.shared_options import which_run
 from orchestrator.cli.status import describe
 from orchestrator.cli.streams import say
 from protocol.exit_codes import ExitCode

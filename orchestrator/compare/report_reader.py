@@ -74,13 +74,13 @@ def sides(names: Sequence[str], runs_folder: str, history_db: str | None = None)
     return [first, *others]
 
 
-def baseline(name: str, runs_folder: str, history_db: str | None = None) -> Side:
+def baseline(name: str, runs_folder: str, history_db: str | None = None, *, origin: str = "--compare-baseline") -> Side:
     """A baseline: a file, a report, a run's folder or id, or the name of one that ships. Raises UserError.
 
-    runs_folder, history_db: as in `read`.
+    runs_folder, history_db: as in `read`. origin: the option or the line that names it.
     """
     if not name.strip():
-        raise ConfigError("--compare-baseline: expected a file or a name, got an empty text")
+        raise ConfigError(f"{origin}: expected a file or a name, got an empty text")
     shipped = _shipped()
     if (
         name in shipped
@@ -92,7 +92,7 @@ def baseline(name: str, runs_folder: str, history_db: str | None = None) -> Side
         return read(name, runs_folder, history_db)
     there = f"There is {', '.join(shipped)}." if shipped else "None ships with this version."
     raise ConfigError(
-        f"--compare-baseline: there is no file {name}, and no baseline of that name.{did_you_mean(name, shipped)} "
+        f"{origin}: there is no file {name}, and no baseline of that name.{did_you_mean(name, shipped)} "
         f"{there} `make-baseline` makes one of a report."
     )
 

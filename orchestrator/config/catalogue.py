@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from orchestrator.config import yaml_file
-from orchestrator.config.yaml_schema import did_you_mean, listed
+from orchestrator.config.yaml_schema import did_you_mean, require_known
 from orchestrator.errors import ConfigError
 from protocol.cell import ModelSpec
 from protocol.messages import Measurement
@@ -92,15 +92,8 @@ def load(folder: Path | None = None) -> Catalogue:
         if names.count(name) > 1:
             raise ConfigError(f"{folder / 'models.yaml'}: there are two models named {name}")
     for model in models:
-        require_type(model.type, f"{folder / 'models.yaml'}, {model.name}")
+        require_known(model.type, f"{folder / 'models.yaml'}, {model.name}", MODEL_TYPES, "type")
     return Catalogue(models, yaml_file.read(folder / "profiles.yaml").convert_each(Profile))
-
-
-def require_type(kind: str, origin: str) -> None:
-    """Raise ConfigError, naming `origin`, for a type of models that does not exist."""
-    if kind not in MODEL_TYPES:
-        near = did_you_mean(kind, MODEL_TYPES)
-        raise ConfigError(f"{origin}: there is no type '{kind}'.{near} There is {listed(MODEL_TYPES, 'and')}.")
 
 
 @functools.cache

@@ -21,7 +21,7 @@ from orchestrator.config import yaml_file
 from orchestrator.config.catalogue import MODEL_TYPES
 from orchestrator.config.own_code import NotAllowedError, Search
 from orchestrator.config.yaml_file import Document, KeyPath, Value
-from orchestrator.config.yaml_schema import did_you_mean, listed
+from orchestrator.config.yaml_schema import require_known
 from orchestrator.errors import ConfigError
 from protocol.cell import InputSpec, ModelSpec
 from protocol.own import OwnModel
@@ -123,11 +123,7 @@ def notes(wrong: Mapping[str, ConfigError]) -> Iterator[str]:
 
 def _model(described: Value, at: KeyPath, document: Document, search: Search) -> ModelSpec:
     entry = document.convert_part(described, _Entry, at)
-    if entry.type not in TYPES:
-        near = did_you_mean(entry.type, TYPES)
-        raise ConfigError(
-            f"{document.where((*at, 'type'))}: there is no type '{entry.type}'.{near} There is {listed(TYPES, 'and')}."
-        )
+    require_known(entry.type, document.where((*at, "type")), TYPES, "type")
     for key in ("args", "config"):
         _require_values(getattr(entry, key), (*at, key), document)
     located = search.locate(entry.class_, document.where((*at, "class")))

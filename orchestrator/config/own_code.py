@@ -14,7 +14,7 @@ import re
 import site
 import sys
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
@@ -96,9 +96,8 @@ class Search:
             )
 
 
-def folders(value: str | tuple[str, ...] | None, current: Path, origin: str) -> tuple[str, ...]:
-    """Folders of --pythonpath, absolute, in order. Raises ConfigError for one that is not there."""
-    words = value.split(os.pathsep) if isinstance(value, str) else value or ()
+def folders(words: Iterable[str], current: Path, origin: str) -> tuple[str, ...]:
+    """Return the folders of --pythonpath, absolute, in order. Raises ConfigError for one that is not there."""
     found = [os.path.normpath(current / Path(word).expanduser()) for word in words]
     for folder in found:
         if not safe_read.is_folder(Path(folder)):
@@ -109,6 +108,11 @@ def folders(value: str | tuple[str, ...] | None, current: Path, origin: str) -> 
 def looks_like_a_file(text: str) -> bool:
     """Whether somebody who wrote this meant a file: "net.py:Net", "net.py", "models/net:Net", "mine.yaml"."""
     return "/" in text or text.endswith(_LISTS) or ".py" in (text[-3:], text.rpartition(":")[0][-3:])
+
+
+def is_own(word: str) -> bool:
+    """Whether the name of a model means code of the user's own."""
+    return ":" in word or looks_like_a_file(word)
 
 
 def in_a_folder_of_the_users(package: str, pythonpath: tuple[str, ...]) -> bool:

@@ -6,6 +6,7 @@
 Nothing of the user's is imported here: only the process of a launch does that.
 """
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -28,38 +29,39 @@ _LIBRARIES: Final = {
 
 
 def extended(
-    catalogue: Catalogue, said: LayeredSettings, current: Path, *, allowed: bool
+    catalogue: Catalogue, settings: LayeredSettings, current: Path, *, allowed: bool
 ) -> tuple[Catalogue, LayeredSettings]:
-    """The catalogue with the user's models, and what is said with the models that this means.
+    """Return the catalogue with the user's models, and the settings with the models that this means.
 
     A models file alone means the models in it: whoever gives one and names no model wants to see theirs. Where others
     are named, what is wrong with it is kept in the catalogue. allowed: --allow-code was given. Raises ConfigError.
     """
-    settings = said.settings
-    pythonpath = own_code.folders(settings.pythonpath, current, said.origin("pythonpath", "--pythonpath"))
+    given = settings.words("pythonpath", os.pathsep) if "pythonpath" in settings.values else ()
+    pythonpath = own_code.folders(
+        (folder for folder, _ in given), current, settings.origin("pythonpath", "--pythonpath")
+    )
     mine: tuple[ModelSpec, ...] = ()
     wrong: Mapping[str, ConfigError] = {}
-    if settings.models_file is not None:
-        if not settings.models_file.strip():
-            raise ConfigError(f"{said.origin('models_file')}: expected a file, got an empty text")
-        words = _words(said)
-        chosen = None if not said.chosen("models") or "all" in words else words
-        file = current / Path(settings.models_file).expanduser()
-        mine, wrong = models_file.read(file, pythonpath, allowed=allowed, chosen=chosen)
-        _require_no_probe(mine, catalogue, said.origin("models_file"))
-        if not said.chosen("models"):
-            said = _naming(mine, said)
+    words = {word: origin for word, origin in settings.words("models") if word}
+    if (path := settings.find("models_file", str)) is not None:
+        origin = settings.origin("models_file")
+        if not path.strip():
+            raise ConfigError(f"{origin}: expected a file, got an empty text")
+        chosen = None if not settings.chosen("models") or "all" in words else words
+        mine, wrong = models_file.read(current / Path(path).expanduser(), pythonpath, allowed=allowed, chosen=chosen)
+        _require_no_probe(mine, catalogue, origin)
+        if not settings.chosen("models"):
+            settings = _naming(mine, settings)
+            words = dict.fromkeys((model.name for model in mine), origin)
     named = {model.name for model in mine}
     search = Search(current, pythonpath, allowed)
     mine += tuple(
-        _typed(word, origin, search)
-        for word, origin in _words(said).items()
-        if word not in named and (":" in word or own_code.looks_like_a_file(word))
+        _typed(word, origin, search) for word, origin in words.items() if word not in named and own_code.is_own(word)
     )
     names = {model.name for model in mine} | wrong.keys()
     models = (*mine, *(one for one in catalogue.models if one.name not in names))
     models = _without_the_users_libraries(models, pythonpath if allowed else ())
-    return replace(catalogue, models=models, wrong=wrong), said
+    return replace(catalogue, models=models, wrong=wrong), settings
 
 
 def _without_the_users_libraries(models: tuple[ModelSpec, ...], pythonpath: tuple[str, ...]) -> tuple[ModelSpec, ...]:
@@ -95,17 +97,7 @@ def _require_no_probe(mine: tuple[ModelSpec, ...], catalogue: Catalogue, origin:
             raise ConfigError(f"{origin}: {model.name} is the name of a probe; call the model otherwise")
 
 
-def _naming(models: tuple[ModelSpec, ...], said: LayeredSettings) -> LayeredSettings:
-    """As if these models had been named one by one."""
-    origin = said.origin("models_file")
-    origins = {f"models[{number}]": origin for number in range(len(models))} | {"models": origin}
-    settings = msgspec.structs.replace(said.settings, models=tuple(model.name for model in models))
-    return LayeredSettings(settings, said.origins | origins, said.defaults - {"models"})
-
-
-def _words(said: LayeredSettings) -> dict[str, str]:
-    """The models that were named, each once, with the words for its place."""
-    models = said.settings.models
-    if isinstance(models, tuple):
-        return {word: said.origin(f"models[{number}]") for number, word in enumerate(models)}
-    return {word.strip(): said.origin("models") for word in (models or "").split(",")}
+def _naming(models: tuple[ModelSpec, ...], settings: LayeredSettings) -> LayeredSettings:
+    """Return the settings as if these models had been named one by one."""
+    origin = settings.origin("models_file")
+    return LayeredSettings({"models": tuple(model.name for model in models)}, {"models": origin}).over(settings)

@@ -7,14 +7,15 @@ A preset is a configuration file with a limit: whoever says more on the command 
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
-from orchestrator.config import yaml_file
+from orchestrator.config import settings, yaml_file
 from orchestrator.config.catalogue import configs_folder
+from orchestrator.config.options import Option
 from orchestrator.config.run_configuration import Configuration
-from orchestrator.config.settings import LayeredSettings, Settings
+from orchestrator.config.settings import LayeredSettings
 
 DEFAULT: Final = "standard"
 TRIAGE: Final = "triage"
@@ -26,25 +27,23 @@ class Preset:
 
     name: str
     limit_s: float
-    said: LayeredSettings
+    settings: LayeredSettings
 
     def on(self, configuration: Configuration) -> Configuration:
-        """The configuration with this preset's limit."""
+        """Return the configuration with this preset's limit."""
         return msgspec.structs.replace(configuration, preset=self.name, time_limit_s=self.limit_s)
 
 
 class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     limit_s: float
-    settings: Settings
+    settings: dict[str, Any]
 
 
-def load(name: str, folder: Path | None = None) -> Preset:
-    """The preset `name` of `folder`, which is the one that ships unless given. Raises ConfigError for a broken file."""
+def load(name: str, options: tuple[Option, ...], folder: Path | None = None) -> Preset:
+    """Return the preset `name` of `folder`, which is the one that ships unless given.
+
+    Raises ConfigError for a broken file.
+    """
     document = yaml_file.read((folder or configs_folder()) / "presets.yaml")
     entry = document.convert_each(_Entry)[name]
-    origins = {
-        yaml_file.spell(path[2:]): document.where(path)
-        for path in document.lines
-        if path[:2] == (name, "settings") and len(path) > 2
-    }
-    return Preset(name, entry.limit_s, LayeredSettings(entry.settings, origins, frozenset(origins)))
+    return Preset(name, entry.limit_s, settings.from_part(document, (name, "settings"), options))

@@ -1,4 +1,4 @@
-"""From what a person said to what a run does: defaults ← file ← command line, checked, and resolved to one value.
+"""From the settings that people gave to what a run does: checked, and resolved to one value each.
 
 Every mistake is found here, before anything is started or written, and named with the line or option to change.
 """
@@ -9,17 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
-from orchestrator.config import health_signals, input_sizes
+from orchestrator.config import health_signals, input_sizes, own_code
 from orchestrator.config.catalogue import Catalogue
+from orchestrator.config.options import Option
 from orchestrator.config.run_configuration import Configuration, Isolation, ReportFormat
-from orchestrator.config.settings import Auto, LayeredSettings, Settings, from_defaults, from_file
+from orchestrator.config.settings import Auto, LayeredSettings, from_defaults, from_file
 from orchestrator.config.workloads import PHASES
-from orchestrator.config.yaml_schema import did_you_mean, listed
+from orchestrator.config.yaml_schema import listed, require_known
 from orchestrator.errors import ConfigError
 from protocol.cell import AUTO, MemoryFormat, Mode, ModelSpec, Precision, SizeUnit
 from protocol.messages import Deadlines
 
-T = TypeVar("T")
 Choice = TypeVar("Choice", bound=enum.StrEnum)
 
 SIZES_KEY: Final = {SizeUnit.TOKENS: "sequence_lengths", SizeUnit.PIXELS: "input_sizes"}
@@ -39,90 +39,96 @@ class Places:
 
 
 def gather(
-    defaults: Path, file: Path | None, command_line: LayeredSettings, preset: LayeredSettings | None = None
+    options: tuple[Option, ...],
+    defaults: Path,
+    file: Path | None,
+    command_line: LayeredSettings,
+    preset: LayeredSettings | None = None,
 ) -> LayeredSettings:
-    """Everything that was said, the stronger over the weaker. Raises ConfigError for a file that is not right."""
-    said = from_defaults(defaults)
+    """Return all settings, the stronger over the weaker. Raises ConfigError for a file that is not right."""
+    settings = from_defaults(defaults, options)
     if preset is not None:
-        said = preset.over(said)
+        settings = preset.over(settings)
     if file is not None:
-        said = from_file(file).over(said)
-    return command_line.over(said)
+        settings = from_file(file, options).over(settings)
+    return command_line.over(settings)
 
 
-def resolve(said: LayeredSettings, catalogue: Catalogue, places: Places) -> Configuration:
-    """The complete configuration. Raises ConfigError for what cannot be done."""
-    settings = said.settings
-    benchmark = _need(settings.benchmark, "benchmark")
-    profile = catalogue.profiles[_name(said, "benchmark.profile", benchmark.profile, catalogue.profiles, "profile")]
-    monitoring = _need(settings.monitoring, "monitoring")
-    run = _need(settings.run, "run")
-    history = _need(settings.history, "history")
-    current = places.current
-    output_path, formats = report_place(said, current)
+def resolve(settings: LayeredSettings, catalogue: Catalogue, places: Places) -> Configuration:
+    """Return the complete configuration. Raises ConfigError for what cannot be done."""
+    profile_name = one_of(settings, "benchmark.profile", catalogue.profiles, "profile")
+    profile = catalogue.profiles[profile_name]
+    launches = settings.find("benchmark.launches", int)
+    cache = _path(settings, "run.cache", places.current)
+    output_path, formats = report_place(settings, places.current)
     configuration = Configuration(
-        models=_models(said, catalogue),
+        models=_models(settings, catalogue),
         probes=catalogue.probes,
-        workloads=_choices(said, "benchmark.phases", benchmark.phases, PHASES, "phase"),
-        precisions=_choices(said, "benchmark.precision", benchmark.precision, Precision, "precision"),
-        batch_sizes=_batch_sizes(said, "batch_sizes", settings.batch_sizes),
-        training_batch_sizes=_batch_sizes(said, "training_batch_sizes", settings.training_batch_sizes),
-        generation_batch_sizes=_batch_sizes(said, "generation_batch_sizes", settings.generation_batch_sizes),
-        sequence_lengths=_own_or(said, "sequence_lengths", settings.sequence_lengths),
-        input_sizes=_own_or(said, "input_sizes", settings.input_sizes),
-        memory_format=_memory_format(said, benchmark.memory_format),
-        profile=_need(benchmark.profile, "benchmark.profile"),
-        measurement=profile.measurement(iterations=benchmark.iterations, warm_up_iterations=benchmark.warmup),
-        launches=benchmark.launches or profile.launches,
-        adds_launches=profile.adds_launches and benchmark.launches is None,  # who names a number gets it
-        seed=_need(benchmark.seed, "benchmark.seed"),
-        modes=_choices(said, "benchmark.mode", benchmark.mode, Mode, "mode"),
-        isolation=Isolation(_name(said, "benchmark.isolation", benchmark.isolation, Isolation, "isolation")),
+        workloads=_members(settings, "benchmark.phases", PHASES, "phase"),
+        precisions=_members(settings, "benchmark.precision", Precision, "precision"),
+        batch_sizes=_batch_sizes(settings, "batch_sizes"),
+        training_batch_sizes=_batch_sizes(settings, "training_batch_sizes"),
+        generation_batch_sizes=_batch_sizes(settings, "generation_batch_sizes"),
+        sequence_lengths=_sizes(settings, "sequence_lengths"),
+        input_sizes=_sizes(settings, "input_sizes"),
+        memory_format=_memory_format(settings),
+        profile=profile_name,
+        measurement=profile.measurement(
+            iterations=settings.find("benchmark.iterations", int),
+            warm_up_iterations=settings.find("benchmark.warmup", int),
+        ),
+        launches=launches or profile.launches,
+        adds_launches=profile.adds_launches and launches is None,  # who names a number gets it
+        seed=settings.need("benchmark.seed", int),
+        modes=_members(settings, "benchmark.mode", Mode, "mode"),
+        isolation=Isolation(one_of(settings, "benchmark.isolation", Isolation, "isolation")),
         gpu_ids=gpu_ids(settings),
-        allow_busy=_need(_need(settings.gpu, "gpu").allow_busy, "gpu.allow_busy"),
-        monitor=_need(monitoring.enabled, "monitoring.enabled"),
-        monitor_interval_ms=_need(monitoring.interval_ms, "monitoring.interval_ms"),
-        required_signals=_required_signals(said),
+        allow_busy=settings.need("gpu.allow_busy", bool),
+        monitor=settings.need("monitoring.enabled", bool),
+        monitor_interval_ms=settings.need("monitoring.interval_ms", int),
+        required_signals=_required_signals(settings),
         deadlines=_deadlines(settings),
-        cache_folder=str(places.cache) if run.cache is None else _absolute(said, "run.cache", run.cache, current),
-        runs_folder=_absolute(said, "run.folder", _need(run.folder, "run.folder"), current),
+        cache_folder=cache or str(places.cache),
+        runs_folder=_needed_path(settings, "run.folder", places.current),
         output_path=output_path,
         formats=formats,
-        history=_need(history.enabled, "history.enabled"),
-        history_db=None if history.file is None else _absolute(said, "history.file", history.file, current),
+        history=settings.need("history.enabled", bool),
+        history_db=_path(settings, "history.file", places.current),
     )
-    if not _all_models(said):
-        _refuse_impossible_sizes(said, configuration)
+    if not _all_models(settings):
+        _refuse_impossible_sizes(settings, configuration)
     return configuration
 
 
+def refuse_mistakes(
+    file: Path, options: tuple[Option, ...], defaults: Path, catalogue: Catalogue, places: Places
+) -> LayeredSettings:
+    """Return the settings of `file`, each of which could hold, also where something stronger holds instead.
+
+    Each key is resolved as if it alone stood in the file. What only this machine or another file can say (whether there
+    is a GPU 5, whether code of the user's own may run) is asked of what holds alone. Raises ConfigError naming file,
+    line and key.
+    """
+    settings, below = from_file(file, options), from_defaults(defaults, options)
+    for key in settings.values:
+        if key != "models" or not any(own_code.is_own(word) for word, _ in settings.words(key)):
+            resolve(settings.only(key).over(below), catalogue, places)
+    return settings
+
+
 def report_formats(text: str) -> tuple[ReportFormat, ...]:
-    """The formats that `-f` names. Raises ConfigError."""
-    return _choices(LayeredSettings(Settings(), {"format": "-f/--format"}), "format", text, ReportFormat, "format")
-
-
-def verbose(said: LayeredSettings) -> bool:
-    """Whether every step is told; how a run is shown is no part of what it does."""
-    return bool(said.settings.output and said.settings.output.verbose)
-
-
-def _need(value: T | None, key: str) -> T:
-    """A value that configs/default.yaml always gives."""
-    if value is None:
-        raise ConfigError(f"configs/default.yaml: the key {key} is missing; install gpubench again")
-    return value
+    """Return the formats that `-f` names. Raises ConfigError."""
+    given = LayeredSettings({"format": text}, {"format": "-f/--format"})
+    return _members(given, "format", ReportFormat, "format")
 
 
 # ── lists ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _list(said: LayeredSettings, key: str, value: str | tuple[str, ...] | None, what: str) -> list[tuple[str, str]]:
-    """The words of a setting, each with the words for its place. Never empty, no word twice."""
-    if isinstance(value, tuple):
-        words = [(word, said.origin(f"{key}[{index}]")) for index, word in enumerate(value)]
-    else:
-        words = [(word.strip(), said.origin(key)) for word in _need(value, key).split(",")]
-    _refuse_empty(said, key, words, what)
+def _words(settings: LayeredSettings, key: str, what: str) -> list[tuple[str, str]]:
+    """Return the words of a setting, each with the words for its place. Never empty, no word twice."""
+    words = settings.words(key)
+    _refuse_empty(settings, key, words, what)
     seen: set[str] = set()
     for word, origin in words:
         if not word:
@@ -133,39 +139,30 @@ def _list(said: LayeredSettings, key: str, value: str | tuple[str, ...] | None, 
     return words
 
 
-def _refuse_empty(said: LayeredSettings, key: str, items: Iterable[object], what: str) -> None:
+def _refuse_empty(settings: LayeredSettings, key: str, items: Iterable[object], what: str) -> None:
     if not list(items):
-        raise ConfigError(f"{said.origin(key)}: the list is empty; name at least one {what}, or leave the key out")
+        raise ConfigError(f"{settings.origin(key)}: the list is empty; name at least one {what}, or leave the key out")
 
 
-def _choices(
-    said: LayeredSettings, key: str, value: str | tuple[str, ...] | None, options: Iterable[Choice], what: str
-) -> tuple[Choice, ...]:
+def _members(settings: LayeredSettings, key: str, options: Iterable[Choice], what: str) -> tuple[Choice, ...]:
     by_name = {str(option): option for option in options}
-    return tuple(by_name[_known(word, origin, by_name, what)] for word, origin in _list(said, key, value, what))
+    return tuple(by_name[require_known(word, origin, by_name, what)] for word, origin in _words(settings, key, what))
 
 
-def _name(said: LayeredSettings, key: str, value: str | None, options: Iterable[str], what: str) -> str:
-    return _known(_need(value, key), said.origin(key), options, what)
+def one_of(settings: LayeredSettings, key: str, options: Iterable[str], what: str) -> str:
+    """Return the value of `key`, which is one of the options. Raises ConfigError with the nearest one."""
+    return require_known(settings.need(key, str), settings.origin(key), options, what)
 
 
-def _known(word: str, origin: str, options: Iterable[str], what: str) -> str:
-    names = [str(option) for option in options]
-    if word in names:
-        return word
-    near = did_you_mean(word, names)
-    raise ConfigError(f"{origin}: there is no {what} '{word}'.{near} There is {listed(names, 'and')}.")
+def _all_models(settings: LayeredSettings) -> bool:
+    return [word for word, _ in _words(settings, "models", "model")] == ["all"]
 
 
-def _all_models(said: LayeredSettings) -> bool:
-    return [word for word, _ in _list(said, "models", said.settings.models, "model")] == ["all"]
-
-
-def _models(said: LayeredSettings, catalogue: Catalogue) -> tuple[ModelSpec, ...]:
-    if _all_models(said):
+def _models(settings: LayeredSettings, catalogue: Catalogue) -> tuple[ModelSpec, ...]:
+    if _all_models(settings):
         return tuple(model for model in catalogue.models if not model.on_request)
     models = []
-    for word, origin in _list(said, "models", said.settings.models, "model"):
+    for word, origin in _words(settings, "models", "model"):
         if word == "all":
             raise ConfigError(f"{origin}: 'all' stands alone; leave it or the other names out")
         try:
@@ -175,32 +172,30 @@ def _models(said: LayeredSettings, catalogue: Catalogue) -> tuple[ModelSpec, ...
     return tuple(models)
 
 
-def _batch_sizes(said: LayeredSettings, key: str, value: int | Auto | tuple[int, ...] | None) -> tuple[int, ...]:
-    return (AUTO,) if isinstance(value, Auto) else _sizes(said, key, value)
+def _batch_sizes(settings: LayeredSettings, key: str) -> tuple[int, ...]:
+    return (AUTO,) if isinstance(settings.values.get(key), Auto) else _sizes(settings, key)
 
 
-def _sizes(said: LayeredSettings, key: str, value: int | tuple[int, ...] | None) -> tuple[int, ...]:
-    sizes = value if isinstance(value, tuple) else (_need(value, key),)
-    _refuse_empty(said, key, sizes, "size")
+def _sizes(settings: LayeredSettings, key: str) -> tuple[int, ...]:
+    """Return the sizes of a list; none where nobody gave any."""
+    value = settings.values.get(key)
+    if value is None:
+        return ()
+    sizes = tuple(int(size) for size in (value if isinstance(value, tuple) else (value,)))
+    _refuse_empty(settings, key, sizes, "size")
     for index, size in enumerate(sizes):
         if size in sizes[:index]:
-            raise ConfigError(f"{said.origin(key)}: {size} is given twice")
+            raise ConfigError(f"{settings.origin(key)}: {size} is given twice")
     return sizes
 
 
-def _memory_format(said: LayeredSettings, value: str | None) -> MemoryFormat | None:
-    if value is None:
-        return None
-    return MemoryFormat(_name(said, "benchmark.memory_format", value, MemoryFormat, "memory format"))
+def _memory_format(settings: LayeredSettings) -> MemoryFormat | None:
+    key = "benchmark.memory_format"
+    return MemoryFormat(one_of(settings, key, MemoryFormat, "memory format")) if key in settings.values else None
 
 
-def _own_or(said: LayeredSettings, key: str, value: int | tuple[int, ...] | None) -> tuple[int, ...]:
-    """The sizes that somebody asked for; none: every model keeps its own."""
-    return () if value is None else _sizes(said, key, value)
-
-
-def _refuse_impossible_sizes(said: LayeredSettings, configuration: Configuration) -> None:
-    """Who names a model means it. Of `all`, those that cannot are left out, and said (plan/shapes.py)."""
+def _refuse_impossible_sizes(settings: LayeredSettings, configuration: Configuration) -> None:
+    """Who names a model means it. Of `all`, those that cannot are excluded with a reason (plan/shapes.py)."""
     for model in configuration.models:
         if model.sizes is None:
             continue
@@ -208,7 +203,7 @@ def _refuse_impossible_sizes(said: LayeredSettings, configuration: Configuration
             if not input_sizes.is_possible(model.sizes, size):
                 sizes = input_sizes.in_words(model.sizes)
                 raise ConfigError(
-                    f"{said.origin(SIZES_KEY[model.sizes.unit])}: {model.name} takes {sizes}, not "
+                    f"{settings.origin(SIZES_KEY[model.sizes.unit])}: {model.name} takes {sizes}, not "
                     f"{size}. Leave the size or the model out; with -m all, models are left out where they must be."
                 )
 
@@ -216,44 +211,42 @@ def _refuse_impossible_sizes(said: LayeredSettings, configuration: Configuration
 # ── devices, deadlines, folders, formats ──────────────────────────────────────────────────────────────────────────────
 
 
-def gpu_ids(settings: Settings) -> str:
-    """The devices in the words of --gpu-ids. Which of them exist, only the machine knows."""
-    gpu = _need(settings.gpu, "gpu")
-    if gpu.ids is None:
-        return "all" if gpu.multi_gpu else "0"
-    return ",".join(map(str, gpu.ids)) if isinstance(gpu.ids, tuple) else str(gpu.ids)
+def gpu_ids(settings: LayeredSettings) -> str:
+    """Return the devices in the words of --gpu-ids. Which of them exist, only the machine knows."""
+    ids = settings.values.get("gpu.ids")
+    if ids is None:
+        return "all" if settings.need("gpu.multi_gpu", bool) else "0"
+    return ",".join(map(str, ids)) if isinstance(ids, tuple) else str(ids)
 
 
-def _required_signals(said: LayeredSettings) -> tuple[str, ...]:
-    """The signals of health that somebody requires, each once; a word may mean several."""
-    asked = said.settings.health
-    if asked is None or asked.require is None:
+def _required_signals(settings: LayeredSettings) -> tuple[str, ...]:
+    """Return the signals of health that somebody requires, each once; a word may mean several."""
+    if "health.require" not in settings.values:
         return ()
     words = [
-        _known(word, origin, health_signals.names(), "signal")
-        for word, origin in _list(said, "health.require", asked.require, "signal")
+        require_known(word, origin, health_signals.names(), "signal")
+        for word, origin in _words(settings, "health.require", "signal")
     ]
     return tuple(dict.fromkeys(name for word in words for name in health_signals.named(word)))
 
 
-def _deadlines(settings: Settings) -> Deadlines:
-    said = _need(settings.deadlines, "deadlines")
-    return Deadlines(
-        start=_need(said.start, "deadlines.start"),
-        import_=_need(said.import_, "deadlines.import"),
-        build=_need(said.build, "deadlines.build"),
-        warm_up=_need(said.warm_up, "deadlines.warm_up"),
-        measure=_need(said.measure, "deadlines.measure"),
-        finish=_need(said.finish, "deadlines.finish"),
-    )
+def _deadlines(settings: LayeredSettings) -> Deadlines:
+    steps = ("start", "import", "build", "warm_up", "measure", "finish")
+    start, import_, build, warm_up, measure, finish = (settings.need(f"deadlines.{step}", float) for step in steps)
+    return Deadlines(start=start, import_=import_, build=build, warm_up=warm_up, measure=measure, finish=finish)
 
 
-def _absolute(said: LayeredSettings, key: str, path: str, current: Path) -> str:
-    return absolute(path, said.origin(key, key), current)
+def _path(settings: LayeredSettings, key: str, current: Path) -> str | None:
+    path = settings.find(key, str)
+    return None if path is None else absolute(path, settings.origin(key, key), current)
+
+
+def _needed_path(settings: LayeredSettings, key: str, current: Path) -> str:
+    return absolute(settings.need(key, str), settings.origin(key, key), current)
 
 
 def absolute(path: str, origin: str, current: Path) -> str:
-    """The path as any process sees it, whatever folder a later `resume` is started in. Raises ConfigError."""
+    """Return the path as any process sees it, whatever folder a later `resume` is started in. Raises ConfigError."""
     if not path.strip():
         raise ConfigError(f"{origin}: expected a path, got an empty text")
     if "\0" in path:
@@ -264,28 +257,27 @@ def absolute(path: str, origin: str, current: Path) -> str:
         raise ConfigError(f"{origin}: {path}: there is no home folder to put in the place of ~") from None
 
 
-def report_place(said: LayeredSettings, current: Path) -> tuple[str, tuple[ReportFormat, ...]]:
-    """Where the report goes, and its formats: those asked for, else the one that the name's suffix says, else JSON.
+def report_place(settings: LayeredSettings, current: Path) -> tuple[str, tuple[ReportFormat, ...]]:
+    """Return the report's path and formats: those given, else the one that the name's suffix says, else JSON.
 
     Raises ConfigError for a name that is none of a report's.
     """
-    output = _need(said.settings.output, "output")
-    path = _need(output.path, "output.path")
-    absolute = _absolute(said, "output.path", path, current)
+    path = settings.need("output.path", str)
+    full = _needed_path(settings, "output.path", current)
     suffix = Path(path).suffix[1:].lower()
-    origin = said.origin("output.path")
+    origin = settings.origin("output.path")
     if path.endswith("/"):
         raise ConfigError(f"{origin}: {path} is a folder; name the report's file, such as {path}report.json")
     if suffix in OTHER_SUFFIXES:
         names = listed(ReportFormat, "and")
         raise ConfigError(f"{origin}: there is no format '{suffix}'. There is {names}; name the report accordingly.")
     own = ReportFormat.of_name(Path(path).name)
-    if output.format is None:
-        return absolute, (own or ReportFormat.JSON,)
-    formats = _choices(said, "output.format", output.format, ReportFormat, "format")
-    if said.chosen("output.path") and own is not None and own not in formats:
+    if "output.format" not in settings.values:
+        return full, (own or ReportFormat.JSON,)
+    formats = _members(settings, "output.format", ReportFormat, "format")
+    if settings.chosen("output.path") and own is not None and own not in formats:
         raise ConfigError(
-            f"{origin}: {path} ends in .{own}, but {said.origin('output.format')} asks for "
+            f"{origin}: {path} ends in .{own}, but {settings.origin('output.format')} asks for "
             f"{listed(formats, 'and')}. Leave the suffix out, or add {own} to the formats."
         )
-    return absolute, formats
+    return full, formats

@@ -1,31 +1,27 @@
-"""What a person may say about a run, in a file or on the command line: every key, all of them optional.
+"""Settings in layers: configs/default.yaml, a preset, a file of the user's, the command line.
 
-configs/default.yaml says all of it once, a file of the user's and then the command line say some of it again. Each
-setting remembers who said it, so that a message can name the line or the option to change.
+Each setting remembers who gave it, so that a message can name the line or the option to change. The keys, and what may
+stand behind each, come from the table of options (config/options.py).
 """
 
 import enum
+import functools
+import keyword
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Final, TypeVar, get_args
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import Meta
 
 from orchestrator.config import yaml_file, yaml_schema
+from orchestrator.config.options import LARGEST, Kind, Option
+from orchestrator.config.yaml_file import Document
 from orchestrator.errors import ConfigError
 
-LARGEST: Final = 1_000_000_000
-"""Of any whole number that is asked for: larger ones are typing mistakes, and would not fit into a message."""
-
-MOST_LAUNCHES: Final = 1000
-"""Of each cell: the plan names every launch, and nobody has asked more than ten for one."""
-
-Positive = Annotated[int, Meta(ge=1, le=LARGEST)]
-NotNegative = Annotated[int, Meta(ge=0, le=LARGEST)]
-Seconds = Annotated[float, Meta(gt=0)]
-Words = str | tuple[str, ...]
-Sizes = Positive | tuple[Positive, ...]
+T = TypeVar("T")
+Value = bool | int | float | str | tuple[int | str, ...]
 
 
 class Auto(enum.StrEnum):
@@ -34,143 +30,68 @@ class Auto(enum.StrEnum):
     AUTO = "auto"
 
 
-BatchSizes = Positive | Auto | tuple[Positive, ...]
-
-
-class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Keys of one section of the file. None: nothing was said here."""
-
-
-class Benchmark(_Section, frozen=True, kw_only=True):
-    """How cells are measured."""
-
-    profile: str | None = None
-    phases: Words | None = None
-    precision: Words | None = None
-    iterations: Positive | None = None
-    warmup: Positive | None = None
-    launches: Annotated[int, Meta(ge=1, le=MOST_LAUNCHES)] | None = None
-    seed: NotNegative | None = None
-    memory_format: str | None = None
-    mode: Words | None = None
-    isolation: str | None = None
-
-
-class Output(_Section, frozen=True, kw_only=True):
-    """Where the report goes."""
-
-    path: str | None = None
-    format: Words | None = None
-    verbose: bool | None = None
-
-
-class Monitoring(_Section, frozen=True, kw_only=True):
-    """Telemetry."""
-
-    enabled: bool | None = None
-    interval_ms: Annotated[int, Meta(ge=10, le=LARGEST)] | None = None
-
-
-class Health(_Section, frozen=True, kw_only=True):
-    """What the verdict on a GPU rests on."""
-
-    require: Words | None = None
-
-
-class Gpu(_Section, frozen=True, kw_only=True):
-    """Which devices."""
-
-    ids: NotNegative | str | tuple[NotNegative | str, ...] | None = None
-    multi_gpu: bool | None = None
-    allow_busy: bool | None = None
-
-
-class Run(_Section, frozen=True, kw_only=True):
-    """Folders of the machine."""
-
-    folder: str | None = None
-    cache: str | None = None
-
-
-class History(_Section, frozen=True, kw_only=True):
-    """The database in which runs are recorded."""
-
-    enabled: bool | None = None
-    file: str | None = None
-
-
-class DeadlineSettings(_Section, frozen=True, kw_only=True, rename={"import_": "import"}):
-    """Seconds for each step of a launch."""
-
-    start: Seconds | None = None
-    import_: Seconds | None = None
-    build: Seconds | None = None
-    warm_up: Seconds | None = None
-    measure: Seconds | None = None
-    finish: Seconds | None = None
-
-
-class Settings(_Section, frozen=True, kw_only=True):
-    """The whole file."""
-
-    benchmark: Benchmark | None = None
-    models: Words | None = None
-    models_file: str | None = None
-    pythonpath: Words | None = None
-    batch_sizes: BatchSizes | None = None
-    training_batch_sizes: BatchSizes | None = None
-    generation_batch_sizes: BatchSizes | None = None
-    sequence_lengths: Sizes | None = None
-    input_sizes: Sizes | None = None
-    output: Output | None = None
-    monitoring: Monitoring | None = None
-    health: Health | None = None
-    gpu: Gpu | None = None
-    run: Run | None = None
-    history: History | None = None
-    deadlines: DeadlineSettings | None = None
-
-
-S = TypeVar("S", bound=_Section)
-
-
-_SECTIONS: Final = frozenset(
-    field.name
-    for field in msgspec.structs.fields(Settings)
-    if any(isinstance(kind, type) and issubclass(kind, _Section) for kind in get_args(field.type))
-)
-
-
 @dataclass(frozen=True)
 class LayeredSettings:
-    """Settings, and by key ("benchmark.precision") the words for who said so. defaults: keys that no person decided."""
+    """Settings by key ("benchmark.precision"), and who gave each, in words. defaults: keys that no person decided.
 
-    settings: Settings
-    origins: dict[str, str]
+    origins: also of the items of lists ("models[0]").
+    """
+
+    values: Mapping[str, Value]
+    origins: Mapping[str, str]
     defaults: frozenset[str] = frozenset()
 
     def over(self, below: "LayeredSettings") -> "LayeredSettings":
-        """These settings, and those `below` wherever these say nothing."""
+        """Return these settings, and those `below` for all other keys."""
+        hidden = tuple(f"{key}[" for key in self.values)
+        origins = {key: origin for key, origin in below.origins.items() if not key.startswith(hidden)}
         defaults = self.defaults | (below.defaults - self.origins.keys())
-        return LayeredSettings(_over(self.settings, below.settings), below.origins | self.origins, defaults)
+        return LayeredSettings({**below.values, **self.values}, {**origins, **self.origins}, defaults)
+
+    def only(self, key: str) -> "LayeredSettings":
+        """Return one of these settings."""
+        return LayeredSettings({key: self.values[key]}, self.origins, self.defaults)
+
+    def find(self, key: str, kind: type[T]) -> T | None:
+        """Return the value of `key`, which the table of options has as a `kind`; None where nobody gave one."""
+        value = self.values.get(key)
+        assert value is None or isinstance(value, kind), key
+        return value
+
+    def need(self, key: str, kind: type[T]) -> T:
+        """Return the value of a key that configs/default.yaml always has. Raises ConfigError."""
+        value = self.find(key, kind)
+        if value is None:
+            raise ConfigError(f"configs/default.yaml: the key {key} is missing; install gpubench again")
+        return value
+
+    def words(self, key: str, separator: str = ",") -> list[tuple[str, str]]:
+        """Return the words of a list, each with the place where it stands. A text may hold several."""
+        value = self.values.get(key)
+        if isinstance(value, tuple):
+            return [(str(word), self.origin(f"{key}[{index}]", self.origins[key])) for index, word in enumerate(value)]
+        return [(word.strip(), self.origins[key]) for word in self.need(key, str).split(separator)]
 
     def chosen(self, key: str) -> bool:
         """Whether a person decided `key`, in a file or on the command line."""
         return key in self.origins and key not in self.defaults
 
     def origin(self, key: str, option: str | None = None) -> str:
-        """Who decided `key`; `option`, where that is given and nobody did."""
+        """Return who decided `key`; `option`, where that is given and nobody did."""
         return option if option is not None and not self.chosen(key) else self.origins[key]
 
 
-def from_defaults(path: Path) -> LayeredSettings:
-    """What holds where nobody says anything. Raises ConfigError for a file that is not right."""
-    said = from_file(path)
-    return LayeredSettings(said.settings, said.origins, frozenset(said.origins))
+NOTHING = LayeredSettings({}, {})
 
 
-def from_file(path: Path) -> LayeredSettings:
-    """What a configuration file says. Raises ConfigError naming file, line and key.
+def from_defaults(path: Path, options: tuple[Option, ...]) -> LayeredSettings:
+    """Read the settings that hold where nobody gives any. Raises ConfigError for a file that is not right."""
+    found = from_file(path, options)
+    return LayeredSettings(found.values, found.origins, frozenset(found.origins))
+
+
+def from_file(path: Path, options: tuple[Option, ...]) -> LayeredSettings:
+    """Read a configuration file. Raises ConfigError naming file, line and key.
 
     A file that says nothing, and a key with nothing behind it, are taken for mistakes; a section of which every key is
     commented out is not.
@@ -178,31 +99,102 @@ def from_file(path: Path) -> LayeredSettings:
     document = yaml_file.read(path)
     if document.value is None or document.value == {}:
         raise ConfigError(f"{path}: there is no key in it, so it would change nothing; leave --config out")
-    settings = document.convert(Settings)
+    values = _flat(document.convert(_schema(options)))
+    sections = {option.key.partition(".")[0] for option in options if "." in option.key}
     for key, text in document.nulls.items():
-        if not text and not (len(key) == 1 and key[0] in _SECTIONS):
+        if not text and not (len(key) == 1 and key[0] in sections):
             raise ConfigError(
                 f"{document.where(key)}: nothing stands behind the key; give a value, or leave the key out"
             )
     origins = {yaml_file.spell(key): document.where(key) for key in document.lines if key not in document.nulls}
-    return LayeredSettings(settings, origins)
+    return LayeredSettings(values, origins)
 
 
-def from_options(value: dict[str, object], origins: dict[str, str]) -> LayeredSettings:
-    """What the command line says, by the keys of a file. Raises ConfigError naming the option in `origins`."""
+def from_part(document: Document, at: tuple[str, ...], options: tuple[Option, ...]) -> LayeredSettings:
+    """Read the settings that stand at `at` in a file. Raises ConfigError naming file, line and key."""
+    value = document.value
+    for name in at:
+        assert isinstance(value, dict)
+        value = value[name]
+    origins = {
+        yaml_file.spell(path[len(at) :]): document.where(path)
+        for path in document.lines
+        if path[: len(at)] == at and len(path) > len(at)
+    }
+    return LayeredSettings(_flat(document.convert_part(value, _schema(options), at)), origins, frozenset(origins))
+
+
+def from_options(
+    values: Mapping[str, object], origins: Mapping[str, str], options: tuple[Option, ...]
+) -> LayeredSettings:
+    """Check the values of a command line, by the keys of a file. Raises ConfigError naming the option in `origins`."""
+    nested: dict[str, Any] = {}
+    for key, value in values.items():
+        section, _, name = key.rpartition(".")
+        (nested.setdefault(section, {}) if section else nested)[name] = value
+    schema = _schema(options)
     try:
-        return LayeredSettings(msgspec.convert(value, Settings), origins)
+        return LayeredSettings(_flat(msgspec.convert(nested, schema)), origins)
     except msgspec.ValidationError as error:
-        problem = yaml_schema.explain(error, value, Settings)
+        problem = yaml_schema.explain(error, nested, schema)
         key = yaml_file.spell(tuple(part for part in problem.path if isinstance(part, str)))
         raise ConfigError(f"{origins[key]}: {problem.message}") from None
 
 
-def _over(above: S, below: S) -> S:
-    """`above`, with what it leaves unsaid taken from `below`, section by section."""
-    merged = {}
-    for field in above.__struct_fields__:
-        upper, lower = getattr(above, field), getattr(below, field)
-        both_sections = isinstance(upper, _Section) and isinstance(lower, _Section)
-        merged[field] = _over(upper, lower) if both_sections else (lower if upper is None else upper)
-    return type(above)(**merged)
+@functools.cache
+def _schema(options: tuple[Option, ...]) -> type[msgspec.Struct]:
+    """Make the type of a configuration file. Every key may be missing."""
+    types: dict[str, Any] = {}
+    for option in options:
+        section, _, name = option.key.rpartition(".")
+        if name:
+            (types.setdefault(section, {}) if section else types)[name] = _type(option)
+    return _struct("Settings", types)
+
+
+def _struct(name: str, types: Mapping[str, Any]) -> type[msgspec.Struct]:
+    """Make a struct of these keys, each None unless given; a mapping becomes a section."""
+    fields = {key: f"{key}_" if keyword.iskeyword(key) else key for key in types}
+    made = [
+        (fields[key], (_struct(key, kind) if isinstance(kind, dict) else kind) | None, None)
+        for key, kind in types.items()
+    ]
+    rename = {field: key for key, field in fields.items()}
+    return msgspec.defstruct(name, made, frozen=True, kw_only=True, forbid_unknown_fields=True, rename=rename)
+
+
+def _type(option: Option) -> Any:  # noqa: ANN401  # a type that msgspec reads
+    """Return what may stand behind the key."""
+    number = Annotated[int, Meta(ge=option.least, le=option.most)]
+    index = Annotated[int, Meta(ge=0, le=LARGEST)]
+    match option.kind:
+        case Kind.SWITCH:
+            return bool
+        case Kind.TEXT | Kind.FILE:
+            return str
+        case Kind.WORDS:
+            return str | tuple[str, ...]
+        case Kind.NUMBER:
+            return number
+        case Kind.NUMBERS:
+            return number | tuple[number, ...]
+        case Kind.BATCH_SIZES:
+            return number | Auto | tuple[number, ...]
+        case Kind.DEVICES:
+            return index | str | tuple[index | str, ...]
+        case Kind.AMOUNT:
+            return float
+        case Kind.SECONDS:
+            return Annotated[float, Meta(gt=0)]
+
+
+def _flat(section: msgspec.Struct, before: str = "") -> dict[str, Value]:
+    """Return what is given in a section, by key."""
+    values: dict[str, Value] = {}
+    for field in msgspec.structs.fields(section):
+        value = getattr(section, field.name)
+        if isinstance(value, msgspec.Struct):
+            values |= _flat(value, f"{before}{field.encode_name}.")
+        elif value is not None:
+            values[f"{before}{field.encode_name}"] = value
+    return values

@@ -13,6 +13,8 @@ from typing import Final
 import msgspec
 from msgspec import inspect
 
+from orchestrator.errors import ConfigError
+
 _PATH: Final = re.compile(r" - at `(?:key in )?\$([^`]*)`$")
 _PART: Final = re.compile(r"\.([^.\[\]]+)|\[(\d+|\.\.\.)\]")
 _UNKNOWN: Final = re.compile(r"^Object contains unknown field `(.*?)`")
@@ -51,6 +53,15 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
         spelt.setdefault(one.lower(), []).append(one)
     near = difflib.get_close_matches(name.lower(), spelt, n=3, cutoff=0.6)
     return f" Did you mean {listed([one for word in near for one in spelt[word]])}?" if near else ""
+
+
+def require_known(word: str, origin: str, names: Iterable[str], what: str) -> str:
+    """Return `word`, which is one of the names. Raises ConfigError with the nearest, and all of them."""
+    known = [str(name) for name in names]
+    if word not in known:
+        near = did_you_mean(word, known)
+        raise ConfigError(f"{origin}: there is no {what} '{word}'.{near} There is {listed(known, 'and')}.")
+    return word
 
 
 def listed(names: Iterable[str], word: str = "or") -> str:

@@ -10,7 +10,7 @@ import psutil
 
 from orchestrator.doctor import Finding, Level, said
 from orchestrator.errors import DeviceError
-from orchestrator.gpu import cpu_devices, cuda_probe, devices, environment, gpu_users, inventory
+from orchestrator.gpu import cuda_probe, devices, environment, gpu_users, inventory
 from orchestrator.gpu.gpu_users import Busy
 from orchestrator.gpu.inventory import Inventory, NvmlStatus, Seen
 from orchestrator.system.subprocess_query import Silence
@@ -74,13 +74,7 @@ def _chosen(shown: Seen, gpu_ids: str) -> tuple[tuple[Device, ...], tuple[Busy, 
     if shown.inventory.nvml is not NvmlStatus.OK:
         return (), (), ""
     try:
-        resolved = devices.resolve(
-            gpu_ids,
-            visible=os.environ.get("CUDA_VISIBLE_DEVICES"),
-            order=os.environ.get("CUDA_DEVICE_ORDER"),
-            cores=cpu_devices.usable_cores(),
-            look=lambda: shown,
-        )
+        resolved = devices.on_this_machine(gpu_ids, lambda: shown)
         chosen = tuple(device for device in resolved if device.kind is DeviceKind.CUDA)
         return chosen, gpu_users.busy(chosen, lambda: shown), ""
     except DeviceError as error:

@@ -9,6 +9,7 @@ parent would take memory on every GPU. Words of --gpu-ids:
     cpu:0,cpu:1      slices of the cores
 """
 
+import os
 import re
 from collections.abc import Sequence
 from typing import Final
@@ -17,7 +18,7 @@ from msgspec.structs import replace
 
 from orchestrator.errors import DeviceError
 from orchestrator.gpu import inventory, mig
-from orchestrator.gpu.cpu_devices import cpu_devices, share_near_cores
+from orchestrator.gpu.cpu_devices import cpu_devices, share_near_cores, usable_cores
 from orchestrator.gpu.inventory import Inventory, Look, NvmlStatus
 from orchestrator.gpu.nvml import is_slice
 from orchestrator.gpu.visible_devices import visible_gpus
@@ -25,6 +26,12 @@ from protocol.cell import Device
 
 _TRY_CPU: Final = "To try it on the CPU, use --gpu-ids cpu:0,cpu:1"
 _WORD: Final = re.compile(r"all|[0-9]{1,6}|(GPU|MIG)-[0-9A-Za-z-]*|cpu:[0-9]{1,6}")
+
+
+def on_this_machine(gpu_ids: str, look: Look, origin: str = "--gpu-ids") -> tuple[Device, ...]:
+    """Return the devices that `gpu_ids` names to this process; see `resolve`. Raises DeviceError."""
+    visible, order = os.environ.get("CUDA_VISIBLE_DEVICES"), os.environ.get("CUDA_DEVICE_ORDER")
+    return resolve(gpu_ids, visible=visible, order=order, cores=usable_cores(), origin=origin, look=look)
 
 
 def resolve(

@@ -40,20 +40,20 @@ def default_cache(environment: Mapping[str, str], uid: int) -> Path:
     return (temporary_files.folder() or temporary_files.USUAL) / f"gpubench-cache-{uid}"
 
 
-def require_writable(configuration: Configuration, said: LayeredSettings, *, make: bool) -> None:
+def require_writable(configuration: Configuration, settings: LayeredSettings, *, make: bool) -> None:
     """Make sure that reports, runs and weights can be written. make: also make the folders that are missing.
 
     So can temporary files, which workers' libraries make. Raises ConfigError naming the option or the line to change.
     """
     temporary_files.require()
-    origin = said.origin("output.path", "-o/--output")
+    origin = settings.origin("output.path", "-o/--output")
     require_place(Path(configuration.output_path), configuration.formats, origin, make=make)
-    _try_writing(Path(configuration.runs_folder), said.origin("run.folder", "--runs-folder"), "the run", make=make)
+    _try_writing(Path(configuration.runs_folder), settings.origin("run.folder", "--runs-folder"), "the run", make=make)
     database = configuration.history_db
     if configuration.history and database is not None and safe_read.is_folder(Path(database)):
-        origin = said.origin("history.file")
+        origin = settings.origin("history.file")
         raise ConfigError(f"{origin}: {database} is a folder; name the history's file, such as {database}/history.db")
-    cache = said.origin("run.cache", "run.cache in a configuration file, or XDG_CACHE_HOME")
+    cache = settings.origin("run.cache", "run.cache in a configuration file, or XDG_CACHE_HOME")
     _try_writing(Path(configuration.cache_folder), cache, "weights", make=make)
 
 

@@ -3,7 +3,6 @@
 The parts are the orchestrator's own (Fleet, Nursery, Link, Gates), driven by a loop that waits for one launch.
 """
 
-import os
 import select
 import signal
 import tempfile
@@ -23,8 +22,9 @@ from orchestrator.engine.launches.link import Link
 from orchestrator.engine.launches.live import Concluded, Gone, Happening
 from orchestrator.engine.launches.zygote_client import ZygoteClient
 from orchestrator.engine.memory_gate import Gates
-from orchestrator.gpu import cpu_devices, devices, inventory
+from orchestrator.gpu import devices, inventory
 from orchestrator.gpu.telemetry.client import Telemetry, read_samples
+from orchestrator.kinds import registry
 from orchestrator.kinds.benchmark import BENCHMARK
 from orchestrator.plan import preload
 from orchestrator.state.slots import NextLaunch
@@ -191,31 +191,21 @@ def stored_run(gpu_ids: str, *options: str) -> StoredRun:
     import click
 
     from orchestrator import TOOL_VERSION
-    from orchestrator.cli import run as command
+    from orchestrator.cli import preparation
     from orchestrator.cli.options import RunParams
     from orchestrator.cli.run import command as run_command
-    from orchestrator.kinds.burn_in import levels
-    from orchestrator.kinds.burn_in import planning as burn_in_plan
-    from orchestrator.plan import planner
 
     context = run_command.make_context("bench", ["--gpu-ids", gpu_ids, *options])
     assert isinstance(context, click.Context)
-    _, configuration, _ = command._configuration(cast(RunParams, context.params), None)
-    found = devices.resolve(
-        configuration.gpu_ids,
-        visible=os.environ.get("CUDA_VISIBLE_DEVICES"),
-        order=os.environ.get("CUDA_DEVICE_ORDER"),
-        cores=cpu_devices.usable_cores(),
-    )
+    _, configuration, _ = preparation.configure(cast(RunParams, context.params), None)
+    found = devices.on_this_machine(configuration.gpu_ids, inventory.look)
     return StoredRun(
         tool_version=TOOL_VERSION,
         run_id="bench",
         command=("bench",),
         configuration=configuration,
         devices=found,
-        plan=planner.make(configuration, found)
-        if configuration.burn_in is None
-        else burn_in_plan.make(configuration, found, levels.load()),
+        plan=registry.of(configuration).plan(configuration, found),
     )
 
 

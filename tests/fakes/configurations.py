@@ -6,11 +6,12 @@ from pathlib import Path
 
 import msgspec
 
+from orchestrator.cli.options import OPTIONS
 from orchestrator.config import catalogue, settings
 from orchestrator.config import resolution as config
 from orchestrator.config.catalogue import Catalogue
 from orchestrator.config.run_configuration import Configuration
-from orchestrator.config.settings import LayeredSettings, Settings
+from orchestrator.config.settings import NOTHING, LayeredSettings
 from protocol.cell import Device, DeviceKind
 
 DEFAULTS = catalogue.configs_folder() / "default.yaml"
@@ -24,16 +25,18 @@ def shipped_catalogue() -> Catalogue:
     return copy.deepcopy(_read())
 
 
-def resolved(file: Path | None = None, command_line: LayeredSettings | None = None) -> Configuration:
+def resolved(file: Path | None = None, command_line: LayeredSettings = NOTHING) -> Configuration:
     """What the defaults, a file and options resolve to."""
-    said = config.gather(DEFAULTS, file, command_line or LayeredSettings(Settings(), {}))
+    said = config.gather(OPTIONS, DEFAULTS, file, command_line)
     return config.resolve(said, shipped_catalogue(), config.Places(current=Path("/current"), cache=Path("/cache")))
 
 
 def options(**values: object) -> LayeredSettings:
     """What a command line says."""
-    keys = [f"{key}.{name}" for key, value in values.items() if isinstance(value, dict) for name in value]
-    return settings.from_options(values, dict.fromkeys([*values, *keys], "an option"))
+    flat: dict[str, object] = {}
+    for key, value in values.items():
+        flat |= {f"{key}.{name}": one for name, one in value.items()} if isinstance(value, dict) else {key: value}
+    return settings.from_options(flat, dict.fromkeys(flat, "an option"), OPTIONS)
 
 
 def configuration(**changes: object) -> Configuration:

@@ -30,6 +30,7 @@ import pytest
 
 from orchestrator.analysis import evidence
 from orchestrator.analysis.report_builder import merge
+from orchestrator.cli.options import OPTIONS
 from orchestrator.config import catalogue, models_file, settings
 from orchestrator.config import resolution as config
 from orchestrator.config.catalogue import Catalogue
@@ -195,7 +196,7 @@ def check_settings(data: bytes) -> None:
     path.write_bytes(data)
     words = str(path)
     try:
-        said = settings.from_file(path).over(_defaults())
+        said = settings.from_file(path, OPTIONS).over(_defaults())
         config.resolve(said, _catalogue(), config.Places(current=Path("/current"), cache=Path("/cache")))
     except ConfigError as error:
         words = str(error)
@@ -285,7 +286,7 @@ def _catalogue() -> Catalogue:
 
 @functools.cache
 def _defaults() -> LayeredSettings:
-    return settings.from_defaults(DEFAULTS)
+    return settings.from_defaults(DEFAULTS, OPTIONS)
 
 
 def _reported(loaded: archive.Archive) -> None:

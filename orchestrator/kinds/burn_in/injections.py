@@ -25,18 +25,18 @@ HOTTEST_READ_C = 200
 """Beyond the limit of any board, so that each of them can be made to fail."""
 
 
-def parse(text: str, devices: Sequence[Device]) -> Asked:
-    """What `--inject` says. <gpu> is the number or the UUID of a device of the run. Raises ConfigError."""
+def parse(text: str, devices: Sequence[Device], origin: str = "--inject") -> Asked:
+    """Return the fault that `text` asks for. <gpu>: number or UUID of a device of the run. Raises ConfigError."""
     kind, *words = text.split(":")
     if kind not in FAULTS:
         raise ConfigError(
-            f"--inject {text}: there is no fault '{kind}'.{did_you_mean(kind, FAULTS)} There is "
+            f"{origin} {text}: there is no fault '{kind}'.{did_you_mean(kind, FAULTS)} There is "
             f"{listed(FAULTS, 'and')}; the forms are {FORMS}"
         )
     which, rest = _device(words, devices) if words else (None, [])
     if which is None:
         names = ", ".join(device.label for device in devices)
-        raise ConfigError(f"--inject {text}: it names no device of this run ({names}); the forms are {FORMS}")
+        raise ConfigError(f"{origin} {text}: it names no device of this run ({names}); the forms are {FORMS}")
     match kind, [_number(word) for word in rest]:
         case ["flip", [int() as number]] if number >= 1:
             return Asked(device=which, round=number - 1, flip_bits=1)
@@ -47,22 +47,22 @@ def parse(text: str, devices: Sequence[Device]) -> Asked:
         case ["hot", [int() as celsius]] if 0 < celsius <= HOTTEST_READ_C:
             return Asked(device=which, hot_c=celsius)
     raise ConfigError(
-        f"--inject {text}: expected {FORMS}; rounds are whole numbers and count from 1, bits are 1 to {MOST_BITS}, "
+        f"{origin} {text}: expected {FORMS}; rounds are whole numbers and count from 1, bits are 1 to {MOST_BITS}, "
         f"percent up to {SLOWEST_PERCENT}, degrees Celsius 1 to {HOTTEST_READ_C}"
     )
 
 
-def require_one_of_each(asked: Sequence[Asked], device: Device) -> None:
+def require_one_of_each(asked: Sequence[Asked], device: Device, origin: str = "--inject") -> None:
     """Raises ConfigError for several faults of a kind on a device, flips in the same round: one alone would happen."""
     mine = [one for one in asked if one.device == device.uuid]
     for kind, count in (("slow", sum(one.slow_percent > 0 for one in mine)), ("hot", sum(map(_is_hot, mine)))):
         if count > 1:
-            raise ConfigError(f"--inject {kind}: there are {count} of them for {device.label}. Ask for one alone")
+            raise ConfigError(f"{origin} {kind}: there are {count} of them for {device.label}. Ask for one alone")
     rounds = Counter(one.round for one in mine if one.round is not None)
     for number, count in rounds.items():
         if count > 1:
             raise ConfigError(
-                f"--inject flip: there are {count} of them for round {number + 1} on {device.label}, and a launch has "
+                f"{origin} flip: there are {count} of them for round {number + 1} on {device.label}, and a launch has "
                 "one. Ask for one with all bits together, or for other rounds"
             )
 

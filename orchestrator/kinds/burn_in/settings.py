@@ -1,4 +1,4 @@
-"""From the words of the command line to the configuration of a burn-in."""
+"""From the settings of a burn-in (kinds/burn_in/options.py) to its configuration."""
 
 import re
 from collections.abc import Sequence
@@ -9,7 +9,8 @@ import msgspec
 
 from orchestrator.config.catalogue import Catalogue
 from orchestrator.config.run_configuration import BurnIn, Configuration
-from orchestrator.config.yaml_schema import did_you_mean, listed
+from orchestrator.config.settings import LayeredSettings
+from orchestrator.config.yaml_schema import require_known
 from orchestrator.errors import ConfigError
 from orchestrator.kinds.burn_in import injections
 from orchestrator.kinds.burn_in.levels import CHECKS, BurnInTable
@@ -43,26 +44,29 @@ shortest cell three.
 """
 SHORTEST_S: Final = 30.0
 LONGEST_S: Final = 14 * 86_400.0
-COLDEST_C: Final = 30
-HOTTEST_C: Final = 120
-"""What can be meant as a limit for a GPU: none is below at work, none works above."""
+DURATION: Final = "burn_in.duration"
+LEVEL: Final = "burn_in.level"
+INJECT: Final = "burn_in.inject"
+MAX_TEMPERATURE: Final = "burn_in.max_temperature"
+STEPS: Final = "burn_in.steps"
+IN_PHASE: Final = "burn_in.in_phase"
 
 
-def seconds(text: str) -> float:
-    """The duration that `text` says: "8h", "30m", "90s", "1h30m". Raises ConfigError."""
+def seconds(text: str, origin: str = "--burn-in") -> float:
+    """Return the duration that `text` says: "8h", "30m", "90s", "1h30m". Raises ConfigError."""
     span = f"from {SHORTEST_S:g}s to {LONGEST_S / 86_400:g}d"
     if _DURATION.fullmatch(text) is None:
         meant = "".join(text.lower().split())
         if _DURATION.fullmatch(meant) is not None:
             raise ConfigError(
-                f"--burn-in {text}: a duration is written in lower case and without blanks. Did you mean {meant}?"
+                f"{origin} {text}: a duration is written in lower case and without blanks. Did you mean {meant}?"
             )
         raise ConfigError(
-            f"--burn-in {text}: expected a duration with units (s, m, h or d), {span}, such as 10m, 8h or 1h30m"
+            f"{origin} {text}: expected a duration with units (s, m, h or d), {span}, such as 10m, 8h or 1h30m"
         )
     found = sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(text))
     if not SHORTEST_S <= found <= LONGEST_S:
-        raise ConfigError(f"--burn-in {text}: expected a duration {span}")
+        raise ConfigError(f"{origin} {text}: expected a duration {span}")
     return found
 
 
@@ -73,18 +77,69 @@ def written(duration_s: float) -> str:
     return "".join(f"{number}{unit}" for number, unit in ((hours, "h"), (minutes, "m"), (rest_s, "s")) if number)
 
 
-def configured(
-    configuration: Configuration, duration: str, level: str | None, catalogue: Catalogue, table: BurnInTable
+def of_settings(
+    settings: LayeredSettings, configuration: Configuration, catalogue: Catalogue, table: BurnInTable
 ) -> Configuration:
-    """The configuration of a burn-in that lasts `duration`. Raises ConfigError."""
-    duration_s = seconds(duration)
+    """Return the configuration of a burn-in where the settings ask for one, else the same. Raises ConfigError."""
+    require_duration(settings)
+    duration = settings.find(DURATION, str)
+    if duration is None:
+        return configuration
+    refuse_mistakes(settings, table)
+    origin = settings.origin(DURATION)
+    made = configured(configuration, duration, settings.find(LEVEL, str), catalogue, table, origin=origin)
+    celsius = settings.find(MAX_TEMPERATURE, int)
+    return made if celsius is None else with_temperature_stop(made, celsius)
+
+
+def on_devices(
+    settings: LayeredSettings, configuration: Configuration, devices: Sequence[Device], table: BurnInTable
+) -> Configuration:
+    """Return the same with what depends on the devices: injected faults and steps of load. Raises ConfigError."""
+    if settings.values.get(INJECT):
+        faults = [word for word, _ in settings.words(INJECT)]
+        configuration = with_injections(configuration, faults, devices, settings.origin(INJECT))
+    if settings.find(STEPS, bool):
+        in_phase = bool(settings.find(IN_PHASE, bool))
+        configuration = with_steps(configuration, devices, table, in_phase=in_phase)
+    return configuration
+
+
+def require_duration(settings: LayeredSettings) -> None:
+    """Refuse options of a burn-in where there is none. Raises ConfigError."""
+    if DURATION in settings.values:
+        return
+    for key in (LEVEL, INJECT, MAX_TEMPERATURE, STEPS, IN_PHASE):
+        if settings.values.get(key):
+            raise ConfigError(
+                f"{settings.origin(key)}: it is a part of a burn-in. Add --burn-in with a duration ({DURATION} in a "
+                "file), or leave it out."
+            )
+
+
+def refuse_mistakes(settings: LayeredSettings, table: BurnInTable) -> None:
+    """Make sure that duration and level, where they are given, could hold. Raises ConfigError."""
+    if (duration := settings.find(DURATION, str)) is not None:
+        seconds(duration, settings.origin(DURATION))
+    if (level := settings.find(LEVEL, str)) is not None:
+        require_known(level, settings.origin(LEVEL), table.levels, "level")
+
+
+def configured(
+    configuration: Configuration,
+    duration: str,
+    level: str | None,
+    catalogue: Catalogue,
+    table: BurnInTable,
+    *,
+    origin: str = "--burn-in",
+) -> Configuration:
+    """Return the configuration of a burn-in that lasts `duration`. Raises ConfigError."""
+    duration_s = seconds(duration, origin)
     name = level or table.level_for(duration_s)
-    if name not in table.levels:
-        near = did_you_mean(name, table.levels)
-        raise ConfigError(f"--level: there is no level '{name}'.{near} There is {listed(table.levels, 'and')}.")
     if Mode.SOLO in configuration.modes:
         raise ConfigError(
-            "--burn-in: it loads all devices at once; with --solo (benchmark.mode) each would be idle while the others "
+            f"{origin}: it loads all devices at once; with --solo (benchmark.mode) each would be idle while the others "
             "work. Leave that out, or name one device with --gpu-ids."
         )
     return msgspec.structs.replace(
@@ -106,13 +161,12 @@ def configured(
 def with_steps(
     configuration: Configuration, devices: Sequence[Device], table: BurnInTable, *, in_phase: bool
 ) -> Configuration:
-    """The same with steps of load: one device after the other over a period, or all together. Raises ConfigError.
+    """Return the same with steps of load: one device after the other over a period, or all together.
 
     They are one cell more in each round, so all cells may have to be shorter.
     """
     burn_in = configuration.burn_in
-    if burn_in is None:
-        raise ConfigError("--steps: it is a part of a burn-in; add --burn-in with a duration, or leave it out")
+    assert burn_in is not None
     rule = table.steps
     apart_s = 0.0 if in_phase else (rule.on_s + rule.off_s) / len(devices)
     steps = {
@@ -123,38 +177,33 @@ def with_steps(
     return msgspec.structs.replace(configuration, burn_in=msgspec.structs.replace(burn_in, cell_s=cell_s, steps=steps))
 
 
-def with_temperature_stop(configuration: Configuration, text: str) -> Configuration:
-    """The same, a GPU being stopped at that many degrees Celsius too. Raises ConfigError."""
-    if configuration.burn_in is None:
-        raise ConfigError("--max-temperature: it stops a GPU in a burn-in alone; add --burn-in, or leave it out")
-    celsius = int(text) if text.isdecimal() and len(text) <= len(str(HOTTEST_C)) else None
-    if celsius is None or not COLDEST_C <= celsius <= HOTTEST_C:
-        raise ConfigError(f"--max-temperature {text}: expected {COLDEST_C} to {HOTTEST_C}, in degrees Celsius")
+def with_temperature_stop(configuration: Configuration, celsius: int) -> Configuration:
+    """Return the same, a GPU being stopped at that many degrees Celsius too."""
+    assert configuration.burn_in is not None
     burn_in = msgspec.structs.replace(configuration.burn_in, max_temperature_c=celsius)
     return msgspec.structs.replace(configuration, burn_in=burn_in)
 
 
-def with_injections(configuration: Configuration, texts: Sequence[str], devices: Sequence[Device]) -> Configuration:
-    """The same with the faults of --inject, which taint it. Raises ConfigError."""
-    if not texts:
-        return configuration
-    if configuration.burn_in is None:
-        raise ConfigError("--inject: faults are brought about in a burn-in alone; add --burn-in, or see `selftest`")
-    parsed = tuple(injections.parse(text, devices) for text in texts)
+def with_injections(
+    configuration: Configuration, texts: Sequence[str], devices: Sequence[Device], origin: str = "--inject"
+) -> Configuration:
+    """Return the same with these faults, which taint it. Raises ConfigError."""
+    assert configuration.burn_in is not None
+    parsed = tuple(injections.parse(text, devices, origin) for text in texts)
     names = {device.uuid: device.name for device in devices}
     cpus = {device.uuid: device.label for device in devices if device.kind is DeviceKind.CPU}
     for one in parsed:
         if one.device in cpus and one.hot_c is not None:
-            raise ConfigError(f"--inject hot: {cpus[one.device]} has no temperature that is read; choose a GPU")
+            raise ConfigError(f"{origin} hot: {cpus[one.device]} has no temperature that is read; choose a GPU")
         if one.device in cpus and one.slow_percent:
-            raise ConfigError(f"--inject slow: nobody judges the rates of {cpus[one.device]}; choose a GPU")
+            raise ConfigError(f"{origin} slow: nobody judges the rates of {cpus[one.device]}; choose a GPU")
         alike = sum(device.name == names[one.device] for device in devices)
         if one.slow_percent and alike < LEAST_GPUS:
             raise ConfigError(
-                f"--inject slow: a GPU that is slow from the beginning on is found beside {LEAST_GPUS - 1} others of "
+                f"{origin} slow: a GPU that is slow from the beginning on is found beside {LEAST_GPUS - 1} others of "
                 f"its kind at the least, and this run has {alike - 1}. Add GPUs, or choose another fault"
             )
     for device in devices:
-        injections.require_one_of_each(parsed, device)
+        injections.require_one_of_each(parsed, device, origin)
     burn_in = msgspec.structs.replace(configuration.burn_in, injections=parsed)
     return msgspec.structs.replace(configuration, burn_in=burn_in, tainted=True)

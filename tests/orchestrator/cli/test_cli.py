@@ -12,15 +12,16 @@ import yaml
 from click.testing import Result
 
 from orchestrator import TOOL_VERSION
-from orchestrator.cli import option_mapping, options, program
+from orchestrator.cli import options, program
 from orchestrator.cli.commands import benchmark, orchestrate
-from orchestrator.config import settings
+from orchestrator.compare import references
 from orchestrator.config.run_configuration import StoredRun
 from orchestrator.gpu import devices
 from orchestrator.store import folders
 from protocol.exit_codes import MEANING
 from protocol.paths import RunPaths
 from tests.fakes.commands import ALL_COMMANDS, TINY, python
+from tests.fakes.nvml import ROOT
 
 HEAVY = ("torch", "torchvision", "transformers", "pandas", "numpy", "scipy", "zmq", "rich")
 
@@ -58,7 +59,7 @@ def test_every_option_says_what_it_is() -> None:
     """--help has a line for each, and a parameter for each is read."""
     assert all(isinstance(option, click.Option) and option.help for option in orchestrate.params)
     names = {option.name for option in orchestrate.params} - {"version"}
-    assert names == set(options.RunParams.__annotations__)
+    assert names == {option.name for option in options.OPTIONS if option.flags}
 
 
 @pytest.mark.parametrize("flag", ["-h", "--help"])
@@ -230,12 +231,17 @@ def test_multi_gpu_means_all_of_them_unless_some_are_named(
     assert asked == [ids]
 
 
-def test_every_key_that_an_option_sets_is_one_of_the_file() -> None:
-    """The command line speaks of the same settings as the file."""
-    for key in option_mapping.KEYS:
-        section, _, name = key.rpartition(".")
-        fields = getattr(settings, section.capitalize()) if section else settings.Settings
-        assert name in fields.__struct_fields__
+def test_a_comparison_of_a_file_is_that_of_the_flags(
+    invoke: Invoke, executed: list[tuple[StoredRun, RunPaths]], tmp_path: Path
+) -> None:
+    """The same limits, baseline and price are stored with the run."""
+    limits = str(ROOT / "configs" / "thresholds" / "example.yaml")
+    (tmp_path / "night.yaml").write_text(f"compare: {{baseline: h200-141gb, thresholds: {limits}, price: 2}}\n")
+    invoke(*TINY, "--compare-baseline", "h200-141gb", "--thresholds", limits, "--price", "2")
+    invoke(*TINY, "--config", "night.yaml")
+    first, second = (references.stored(paths) for _, paths in executed)
+    assert first == second
+    assert first.price_per_hour == 2
 
 
 # ── the whole way ─────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -8,15 +8,21 @@ import pytest
 from click.testing import Result
 
 from orchestrator.cli.dry_run import describe
+from orchestrator.cli.options import OPTIONS
 from orchestrator.config import catalogue
+from orchestrator.config.run_configuration import StoredRun
 from orchestrator.errors import ConfigError
 from orchestrator.kinds.burn_in import levels, settings
+from orchestrator.kinds.burn_in import options as burn_in
 from orchestrator.kinds.burn_in import planning as burn_in_plan
+from protocol.paths import RunPaths
 from tests.fakes.configurations import configuration
 from tests.fakes.runs import gpus
 
 Invoke = Callable[..., Result]
-NIGHT = ("--burn-in", "10m", "--gpu-ids", "cpu:0,cpu:1", "--dry-run")
+Executed = list[tuple[StoredRun, RunPaths]]
+CPUS = ("--gpu-ids", "cpu:0,cpu:1")
+NIGHT = ("--burn-in", "10m", *CPUS, "--dry-run")
 
 
 def test_a_dry_run_shows_rounds_and_nothing_more(invoke: Invoke) -> None:
@@ -138,9 +144,9 @@ def test_a_duration_with_blanks_or_capitals_is_told_as_it_is_written(text: str, 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--steps",), "--steps: it is a part of a burn-in"),
-        (("--max-temperature", "85"), "--max-temperature: it stops a GPU in a burn-in alone"),
-        (("--inject", "hot:0:90"), "--inject: faults are brought about in a burn-in alone"),
+        (("--steps",), "--steps: it is a part of a burn-in. Add --burn-in"),
+        (("--max-temperature", "85"), "--max-temperature: it is a part of a burn-in"),
+        (("--inject", "hot:0:90"), "--inject: it is a part of a burn-in"),
         (("--burn-in", "10m", "--inject", "hot:0:90"), "cpu:0 has no temperature that is read"),
         (("--burn-in", "10m", "--inject", "slow:0:90"), "nobody judges the rates of cpu:0"),
         (("--burn-in", "10m", "--inject", "flip:0:inf"), "rounds are whole numbers and count from 1"),
@@ -149,8 +155,14 @@ def test_a_duration_with_blanks_or_capitals_is_told_as_it_is_written(text: str, 
             ("--burn-in", "10m", "--inject", "flip:0:1:2", "--inject", "flip:cpu:0:1:5"),
             "there are 2 of them for round 1 on cpu:0",
         ),
-        (("--burn-in", "10m", "--max-temperature", "20"), "--max-temperature 20: expected 30 to 120, in degrees"),
-        (("--burn-in", "10m", "--max-temperature", "hot"), "--max-temperature hot: expected 30 to 120, in degrees"),
+        (
+            ("--burn-in", "10m", "--max-temperature", "20"),
+            "--max-temperature: expected a whole number of at least 30",
+        ),
+        (
+            ("--burn-in", "10m", "--max-temperature", "121"),
+            "--max-temperature: 121 is too large; the largest that",
+        ),
         (("--burn-in", "10m", "--solo"), "--burn-in: it loads all devices at once; with --solo"),
     ],
 )
@@ -161,27 +173,68 @@ def test_what_cannot_be_is_refused(invoke: Invoke, options: tuple[str, ...], wor
     assert words in " ".join(shown.output.split())
 
 
+DECIDED = "-m resnet50 -p fp16 --phases load --profile rigorous --memory-format contiguous -i 5 -w 5 --launches 3 -b 4"
+
+
+def test_what_a_burn_in_decides_itself_is_said(invoke: Invoke) -> None:
+    """Each option once, also where one of its own models would have taken it."""
+    shown = " ".join(invoke(*NIGHT, *DECIDED.split(), "--seq-len", "64", "--input-size", "64").output.split())
+    decided = [option.spelling for option in OPTIONS if option.key in burn_in.DECIDED and option.spec]
+    assert re.findall(r"Note: (\S+) changes nothing: a burn-in has cells of its own", shown) == decided
+    assert shown.count("Note:") == len(decided)
+
+
+def test_a_burn_in_of_a_file_is_that_of_the_flags(invoke: Invoke, executed: Executed) -> None:
+    """The same run.yaml but for the command and the id, and the same plan."""
+    flags = "--burn-in 10m --level standard --steps --in-phase --max-temperature 85 --inject flip:1:1 --inject flip:0:2"
+    Path("night.yaml").write_text(
+        "burn_in: {duration: 10m, level: standard, steps: true, in_phase: true, max_temperature: 85,\n"
+        "          inject: [flip:1:1, flip:0:2]}\n"
+    )
+    invoke(*CPUS, *flags.split())
+    invoke(*CPUS, "--config", "night.yaml")
+    first, second = (stored for stored, _ in executed)
+    assert first.configuration.burn_in is not None
+    assert first.configuration.burn_in.max_temperature_c == 85
+    assert (second.configuration, second.plan) == (first.configuration, first.plan)
+
+
+def test_flags_win_over_the_burn_in_of_a_file(invoke: Invoke, executed: Executed) -> None:
+    """Key by key; a list of faults as a whole."""
+    Path("night.yaml").write_text("burn_in: {duration: 8h, level: full, steps: true, inject: [flip:0:1, flip:1:1]}\n")
+    invoke(*CPUS, "--config", "night.yaml", "--burn-in", "10m", "--inject", "flip:cpu:1:2")
+    ((stored, _),) = executed
+    made = stored.configuration.burn_in
+    assert made is not None
+    assert (made.duration_s, made.level, bool(made.steps)) == (600, "full", True)
+    assert [(one.device, one.round) for one in made.injections] == [("cpu:1", 1)]
+
+
 @pytest.mark.parametrize(
-    ("given", "option"),
+    ("text", "words"),
     [
-        ("-m resnet50", "-m/--models"),
-        ("-p fp16", "-p/--precision"),
-        ("--phases load", "--phases"),
-        ("--profile rigorous", "--profile"),
-        ("--memory-format contiguous", "--memory-format"),
-        ("-i 5", "-i/--iterations"),
-        ("-w 5", "-w/--warmup"),
-        ("--launches 3", "--launches"),
-        ("-b 4", "-b/--batch-sizes"),
-        ("--seq-len 64", "--seq-len"),
-        ("--input-size 64", "--input-size"),
+        ("duration: 8H", "duration 8H: a duration is written in lower case and without blanks. Did you mean 8h?"),
+        ("duration: 8", "duration: expected a word, got 8"),
+        ("level: quick", "level: it is a part of a burn-in. Add --burn-in"),
+        ("duration: 10m, level: quik", "level: there is no level 'quik'. Did you mean quick?"),
+        ("duration: 10m, max_temperature: 20", "max_temperature: expected a whole number of at least 30, got 20"),
+        ("duration: 10m, inject: melt:0", "inject melt:0: there is no fault 'melt'."),
+        ("duration: 10m, inject: [hot:0:90]", "inject hot: cpu:0 has no temperature that is read"),
     ],
 )
-def test_what_a_burn_in_decides_itself_is_said(invoke: Invoke, given: str, option: str) -> None:
-    """Once each, also where one of its own models would have taken it."""
-    shown = " ".join(invoke(*NIGHT, *given.split()).output.split())
-    assert f"Note: {option} changes nothing: a burn-in has cells of its own (configs/burn_in.yaml)." in shown
-    assert shown.count("Note:") == 1
+def test_a_mistake_in_the_burn_in_of_a_file_is_named(invoke: Invoke, text: str, words: str) -> None:
+    """With its line."""
+    Path("night.yaml").write_text(f"burn_in: {{{text}}}\n")
+    refused = invoke(*CPUS, "--config", "night.yaml")
+    assert f"error: night.yaml, line 1, burn_in.{words}" in " ".join(refused.stderr.split())
+    assert refused.exit_code == 2
+
+
+def test_a_preset_refuses_the_burn_in_of_a_file(invoke: Invoke) -> None:
+    """It has a limit of its own."""
+    Path("night.yaml").write_text("burn_in: {duration: 10m}\n")
+    refused = invoke("quick", *CPUS, "--config", "night.yaml")
+    assert "night.yaml, line 1, burn_in.duration: `quick` and `triage` have limits" in " ".join(refused.stderr.split())
 
 
 def test_a_limit_of_heat_without_a_gpu_is_said(invoke: Invoke) -> None:
@@ -195,7 +248,7 @@ def test_a_limit_of_heat_is_shown_where_there_is_a_gpu() -> None:
     """With how long it takes."""
     table = levels.load()
     night = settings.configured(configuration(models=()), "10m", None, catalogue.load(), table)
-    limited = settings.with_temperature_stop(night, "85")
+    limited = settings.with_temperature_stop(night, 85)
     shown = describe(burn_in_plan.make(limited, gpus(2), table), limited, gpus(2))
     assert "A GPU that is at 85 degrees C for 10 s is stopped, and fails." in shown
 

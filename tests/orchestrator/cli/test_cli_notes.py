@@ -12,11 +12,13 @@ from click.testing import CliRunner, Result
 
 from orchestrator.cli import unused_options
 from orchestrator.cli.commands import benchmark, orchestrate
-from orchestrator.cli.options import RunParams
+from orchestrator.cli.options import OPTIONS, RunParams
 from orchestrator.cli.quick import DEFAULTS
 from orchestrator.config.catalogue import configs_folder
-from orchestrator.config.settings import LARGEST, MOST_LAUNCHES, LayeredSettings, Settings
+from orchestrator.config.options import LARGEST, MOST_LAUNCHES, Need
+from orchestrator.config.settings import LayeredSettings
 from orchestrator.engine.display_events import Notice
+from orchestrator.kinds.burn_in.options import BurnInNeed
 from orchestrator.plan import planner
 from orchestrator.terminal import plain
 from protocol.cell import Precision, Workload
@@ -33,34 +35,45 @@ def words(result: Result) -> str:
     return " ".join(result.output.split())
 
 
+def test_every_need_of_an_option_is_looked_up() -> None:
+    """What a run must have for an option to matter is something that a run can be asked for."""
+    assert {option.needs for option in OPTIONS} - {None} == set(unused_options.HAS) == {*Need, *BurnInNeed}
+
+
 @pytest.mark.parametrize(
-    ("options", "note"),
+    ("given", "option", "need"),
     [
-        ("-m resnet50 --seq-len 64", "--seq-len changes nothing: none of the models takes tokens"),
-        ("-m lstm --input-size 64", "--input-size changes nothing: none of the models has a size in pixels"),
-        ("-m lstm --memory-format contiguous", "--memory-format changes nothing: none of the models sees images"),
-        ("-m gemm -b 4", "-b/--batch-sizes changes nothing: neither probes nor loading have a batch size"),
-        ("-m lstm --phases load -b 4", "-b/--batch-sizes changes nothing: neither probes nor loading"),
-        ("-m lstm --require xid", "--require changes nothing: neither CPU devices nor slices of a GPU are judged"),
-        ("-m gemm --phases load", "--phases changes nothing: probes have no phases"),
-        ("-m lstm --solo", "--solo changes nothing: there is one device alone"),
-        ("-m lstm --phases load -i 5", "-i/--iterations changes nothing: loading is repeated as often as the profile"),
-        ("-m lstm --phases load -w 5", "-w/--warmup changes nothing: a load has no warm-up"),
-        ("-m lstm --phases inference -b auto --launches 3", "--launches changes nothing: a scan for the batch size is"),
-        ("-m hbm -p bf16", "-p/--precision changes nothing: these probes move bytes"),
-        ("-m lstm -p fp32,tf32", "-p/--precision: tf32 is fp32 on cpu:0, which cannot round to TF32."),
-        ("-m lstm --no-monitor-gpu", "--monitor-gpu changes nothing: there is no GPU to be read"),
-        ("-m lstm --allow-busy", "--allow-busy changes nothing: it is about GPUs, and there is none in this run"),
-        ("-m lstm --multi-gpu", "--multi-gpu changes nothing: --gpu-ids names the devices"),
-        ("-m lstm --allow-code", "--allow-code changes nothing: no model of yours is measured"),
-        ("-m lstm --pythonpath .", "--pythonpath changes nothing: no model of yours is measured"),
+        ("-m resnet50 --seq-len 64", "--seq-len", Need.TOKENS),
+        ("-m lstm --input-size 64", "--input-size", Need.PIXELS),
+        ("-m lstm --memory-format contiguous", "--memory-format", Need.IMAGES),
+        ("-m gemm -b 4", "-b/--batch-sizes", unused_options.NO_BATCH),
+        ("-m lstm --phases load -b 4", "-b/--batch-sizes", unused_options.NO_BATCH),
+        ("-m lstm --require xid", "--require", Need.WHOLE_GPUS),
+        ("-m gemm --phases load", "--phases", Need.MODELS),
+        ("-m lstm --solo", "--solo", Need.SEVERAL_DEVICES),
+        ("-m lstm --phases load -i 5", "-i/--iterations", Need.ITERATIONS),
+        ("-m lstm --phases load -w 5", "-w/--warmup", Need.WARM_UP),
+        ("-m lstm --phases inference -b auto --launches 3", "--launches", Need.FIXED_BATCH),
+        ("-m hbm -p bf16", "-p/--precision", Need.PRECISIONS),
+        ("-m lstm --no-monitor-gpu", "--monitor-gpu", Need.READ_GPUS),
+        ("-m lstm --allow-busy", "--allow-busy", Need.GPUS),
+        ("-m lstm --multi-gpu", "--multi-gpu", "--gpu-ids names the devices"),
+        ("-m lstm --allow-code", "--allow-code", Need.OWN_MODEL),
+        ("-m lstm --pythonpath .", "--pythonpath", Need.OWN_MODEL),
     ],
 )
-def test_an_option_without_effect_is_said(invoke: Invoke, options: str, note: str) -> None:
+def test_an_option_without_effect_is_said(invoke: Invoke, given: str, option: str, need: str) -> None:
     """It is no mistake, but whoever gave it waits for its effect."""
-    shown = invoke(*CPU, *options.split(), "--dry-run")
+    shown = invoke(*CPU, *given.split(), "--dry-run")
     assert shown.exit_code == 0
-    assert f"Note: {note}" in words(shown)
+    assert f"Note: {option} changes nothing: {need}." in words(shown)
+
+
+def test_tf32_of_a_cpu_is_said(invoke: Invoke) -> None:
+    """There it is another word for fp32."""
+    assert "Note: -p/--precision: tf32 is fp32 on cpu:0" in words(
+        invoke(*CPU, *["-m", "lstm", "-p", "tf32", "--dry-run"])
+    )
 
 
 def test_options_with_an_effect_have_no_note(invoke: Invoke) -> None:
@@ -74,34 +87,25 @@ def test_options_with_an_effect_have_no_note(invoke: Invoke) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "note"),
+    ("said", "key", "need"),
     [
-        (
-            "training_batch_sizes: 4",
-            "night.yaml, line 3, training_batch_sizes changes nothing: no training is measured",
-        ),
-        ("generation_batch_sizes: 4", "night.yaml, line 3, generation_batch_sizes changes nothing: no generation is"),
-        ("monitoring: {interval_ms: 50}", "night.yaml, line 3, monitoring.interval_ms changes nothing: no GPU is read"),
-        (
-            "run: {cache: c}",
-            "night.yaml, line 3, run.cache changes nothing: weights are kept for load cells, and there",
-        ),
-        (
-            "gpu: {ids: 'cpu:0', multi_gpu: true}",
-            "line 3, gpu.multi_gpu changes nothing: night.yaml, line 3, gpu.ids names",
-        ),
-        ("batch_sizes: 4", ""),
-        ("generation_batch_sizes: 4\nmodels: gpt2\nbenchmark: {phases: generation}", ""),
-        ("run: {cache: c}\nmodels: lstm\nbenchmark: {phases: load}", ""),
+        ("training_batch_sizes: 4", "training_batch_sizes", Need.TRAINING),
+        ("generation_batch_sizes: 4", "generation_batch_sizes", Need.GENERATION),
+        ("monitoring: {interval_ms: 50}", "monitoring.interval_ms", Need.MONITORING),
+        ("run: {cache: c}", "run.cache", Need.LOADING),
+        ("gpu: {ids: 'cpu:0', multi_gpu: true}", "gpu.multi_gpu", "night.yaml, line 3, gpu.ids names the devices"),
+        ("batch_sizes: 4", "", ""),
+        ("generation_batch_sizes: 4\nmodels: gpt2\nbenchmark: {phases: generation}", "", ""),
+        ("run: {cache: c}\nmodels: lstm\nbenchmark: {phases: load}", "", ""),
     ],
 )
-def test_a_key_without_effect_is_said(invoke: Invoke, night: Night, said: str, note: str) -> None:
+def test_a_key_without_effect_is_said(invoke: Invoke, night: Night, said: str, key: str, need: str) -> None:
     """With its line; each of the keys for batch sizes stands for one phase, as -b for all of them does not."""
     night(said if "models" in said else f"models: lstm\nbenchmark: {{phases: inference}}\n{said}\n")
     shown = invoke(*(() if "ids" in said else CPU), "--config", "night.yaml", "--dry-run")
     assert shown.exit_code == 0
-    assert note in words(shown)
-    assert words(shown).count("Note:") == (1 if note else 0)
+    assert not key or f"Note: night.yaml, line 3, {key} changes nothing: {need}." in words(shown)
+    assert words(shown).count("Note:") == bool(key)
 
 
 def test_options_of_own_models_have_an_effect_on_those_alone(invoke: Invoke) -> None:
@@ -121,9 +125,9 @@ def test_on_gpus_their_options_have_an_effect() -> None:
     asked = configuration(models=shipped("lstm"), workloads=(Workload.INFERENCE,))
     devices = (gpu(0), gpu(1))
     keys = ("monitoring.enabled", "monitoring.interval_ms", "gpu.allow_busy", "health.require", "benchmark.precision")
-    given = LayeredSettings(Settings(), {key: key for key in keys})
-    looked_at = {"multi_gpu": True, "gpu_ids": None, "allow_code": False, "steps": False, "in_phase": False}
-    params = cast("RunParams", looked_at | {"max_temperature": "85"})  # no other option is looked at here
+    keys += ("burn_in.max_temperature",)
+    given = LayeredSettings({}, {key: key for key in keys})
+    params = cast("RunParams", {"allow_code": False})  # no other option is looked at here
     tf32 = msgspec.structs.replace(asked, precisions=(Precision.TF32,))
     assert list(unused_options.sentences(given, params, tf32, planner.make(tf32, devices), devices)) == []
     off = msgspec.structs.replace(asked, monitor=False)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.cli.options import OPTIONS
 from orchestrator.config import catalogue
 from orchestrator.config import resolution as config
 from orchestrator.errors import ConfigError
@@ -159,6 +160,6 @@ def test_a_file_that_cannot_be_read_is_named(night: Write, path: str, reason: st
 def test_a_default_that_was_removed_is_missed_by_name(tmp_path: Path) -> None:
     """An installation that somebody edited says what it lacks."""
     (tmp_path / "default.yaml").write_text("benchmark: {profile: quick}\n")
-    said = config.gather(tmp_path / "default.yaml", None, options())
-    with pytest.raises(ConfigError, match=r"configs/default\.yaml: the key \w+ is missing"):
+    said = config.gather(OPTIONS, tmp_path / "default.yaml", None, options())
+    with pytest.raises(ConfigError, match=r"configs/default\.yaml: the key [\w.]+ is missing"):
         config.resolve(said, catalogue.load(), config.Places(Path("/current"), Path("/cache")))

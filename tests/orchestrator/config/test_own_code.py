@@ -111,7 +111,7 @@ def test_names_that_only_running_would_tell_are_believed(here: Path) -> None:
 
 def test_folders_of_the_pythonpath_must_exist(here: Path) -> None:
     """A misspelt folder would otherwise be silently empty."""
-    assert own_code.folders(f"mypkg:{here}", here, "--pythonpath") == (f"{here}/mypkg", str(here))
+    assert own_code.folders(("mypkg", str(here)), here, "--pythonpath") == (f"{here}/mypkg", str(here))
     with pytest.raises(ConfigError, match=f"--pythonpath: {here}/none: there is no such folder"):
         own_code.folders(("none",), here, "--pythonpath")
 

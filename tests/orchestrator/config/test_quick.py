@@ -7,6 +7,7 @@ import pytest
 import yaml
 from click.testing import Result
 
+from orchestrator.cli.options import OPTIONS
 from orchestrator.config import presets
 from orchestrator.config.catalogue import configs_folder
 from orchestrator.config.run_configuration import StoredRun
@@ -85,8 +86,8 @@ def test_every_preset_that_ships_is_a_configuration() -> None:
     names = yaml.safe_load((configs_folder() / "presets.yaml").read_text())
     assert set(names) == {"light", "standard", "extensive", "triage"}
     for name in names.keys() - {"triage"}:
-        preset = presets.load(name)
-        asked = preset.on(resolved(command_line=preset.said))
+        preset = presets.load(name, OPTIONS)
+        asked = preset.on(resolved(command_line=preset.settings))
         assert asked.time_limit_s == preset.limit_s
         assert Workload.INFERENCE in asked.workloads
         assert asked.precisions[0] is Precision.FP32
@@ -96,7 +97,7 @@ def test_a_broken_preset_is_named(tmp_path: Path) -> None:
     """With the file, the line and the key."""
     (tmp_path / "presets.yaml").write_text("light:\n  limit_s: soon\n  settings: {}\n")
     with pytest.raises(ConfigError, match=r"presets\.yaml, line 2, light\.limit_s: expected a number"):
-        presets.load("light", tmp_path)
+        presets.load("light", OPTIONS, tmp_path)
 
 
 def test_auto_is_a_batch_size(invoke: Invoke, executed: Executed) -> None:

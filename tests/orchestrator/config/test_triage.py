@@ -7,6 +7,7 @@ import yaml
 from click.testing import Result
 
 from orchestrator.cli.commands import benchmark
+from orchestrator.cli.options import OPTIONS
 from orchestrator.cli.triage import DEFAULTS
 from orchestrator.config import presets
 from orchestrator.config.catalogue import configs_folder
@@ -23,8 +24,8 @@ Executed = list[tuple[StoredRun, RunPaths]]
 
 def asked() -> Configuration:
     """What the preset resolves to."""
-    preset = presets.load(presets.TRIAGE)
-    return preset.on(resolved(command_line=preset.said))
+    preset = presets.load(presets.TRIAGE, OPTIONS)
+    return preset.on(resolved(command_line=preset.settings))
 
 
 def test_triage_is_probes_and_two_models_three_times_in_both_modes(invoke: Invoke, executed: Executed) -> None:

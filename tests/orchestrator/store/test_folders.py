@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.cli.options import OPTIONS
 from orchestrator.config import catalogue, settings
 from orchestrator.config import resolution as config
 from orchestrator.config.run_configuration import ReportFormat
@@ -71,12 +72,9 @@ def test_a_run_that_cannot_be_begun_leaves_no_folder(tmp_path: Path) -> None:
 def require_writable(tmp_path: Path, *, make: bool = True, **changes: str) -> None:
     """The question, for a configuration that writes into `tmp_path` alone."""
     values = {"path": "out/deep/report.json", "folder": "runs", "cache": "cache"} | changes
-    value: dict[str, object] = {
-        "output": {"path": values["path"]},
-        "run": {"folder": values["folder"], "cache": values["cache"]},
-    }
-    said = settings.from_options(value, {"output.path": "-o/--output", "run.folder": "night.yaml, line 7, run.folder"})
-    everything = config.gather(DEFAULTS, None, said)
+    keys = {"output.path": values["path"], "run.folder": values["folder"], "run.cache": values["cache"]}
+    origins = {"output.path": "-o/--output", "run.folder": "night.yaml, line 7, run.folder"}
+    everything = config.gather(OPTIONS, DEFAULTS, None, settings.from_options(keys, origins, OPTIONS))
     resolved = config.resolve(everything, catalogue.load(), config.Places(tmp_path, tmp_path))
     folders.require_writable(resolved, everything, make=make)
 

@@ -14,7 +14,7 @@ from orchestrator.errors import ConfigError
 from orchestrator.kinds.burn_in import injections, levels, planning, settings
 from orchestrator.kinds.burn_in.kind import BURN_IN
 from protocol.cell import Device, DeviceKind, Mode, Workload
-from tests.fakes.configurations import configuration, shipped_catalogue
+from tests.fakes.configurations import configuration, options, shipped_catalogue
 from tests.fakes.nvml import ROOT
 from tests.fakes.runs import FakeRun, cpus, gpus
 
@@ -93,10 +93,10 @@ def test_a_burn_in_loads_all_devices_at_once(modes: tuple[Mode, ...]) -> None:
         settings.configured(configuration(modes=modes), "10m", None, shipped_catalogue(), TABLE)
 
 
-def test_an_unknown_level_is_refused_with_the_nearest(tmp_path: Path) -> None:
+def test_an_unknown_level_is_refused_with_the_nearest() -> None:
     """Exit code 2 later, nothing run."""
     with pytest.raises(ConfigError, match="Did you mean standard"):
-        configured(tmp_path, level="standart")
+        settings.refuse_mistakes(options(burn_in={"level": "standart"}), TABLE)
 
 
 def test_rounds_hold_every_cell_once_and_fill_the_time(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_injections_are_parsed_and_taint_the_run(tmp_path: Path) -> None:
             Asked(device=second.uuid, hot_c=95),
         )
         assert injections.hot(made.burn_in.injections) == {second.uuid: 95}
-    assert not settings.with_injections(clean, [], devices).tainted
+    assert not settings.on_devices(options(burn_in={"inject": []}), clean, devices, TABLE).tainted
 
 
 @pytest.mark.parametrize(
@@ -229,13 +229,6 @@ def test_a_fault_that_there_is_not_is_named(tmp_path: Path) -> None:
     """Before its device, which may be wrong too."""
     with pytest.raises(ConfigError, match=r"no fault 'slov'\. Did you mean slow\? There is flip, slow and hot;"):
         settings.with_injections(configured(tmp_path), ["slov:99"], fake(tmp_path).stored.devices)
-
-
-def test_injections_need_a_burn_in(tmp_path: Path) -> None:
-    """Elsewhere nothing would look for them."""
-    run = fake(tmp_path)
-    with pytest.raises(ConfigError, match="burn-in"):
-        settings.with_injections(run.stored.configuration, ["flip:0:1"], run.stored.devices)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from orchestrator.stats.windows import WINDOW_NS
 from protocol.cell import Device, DeviceKind, Workload
 from protocol.failure import Phase
 from protocol.messages import Assign, LaunchSpec, LoadSteps
-from tests.fakes.configurations import configuration, shipped_catalogue
+from tests.fakes.configurations import configuration, options, shipped_catalogue
 from tests.fakes.runs import cpus, gpus
 
 TABLE = levels.load()
@@ -92,21 +92,16 @@ def test_every_device_is_told_its_round() -> None:
 
 def test_a_temperature_to_stop_at() -> None:
     """Kept with the run, so that a resume stops there too."""
-    stopping = settings.with_temperature_stop(burn_in(), "83").burn_in
+    stopping = settings.with_temperature_stop(burn_in(), 83).burn_in
     assert stopping is not None
     assert stopping.max_temperature_c == 83
-    for text in ("29", "121", "-1", "8.5", "hot", "", "9" * 5000):
-        with pytest.raises(ConfigError, match="expected 30 to 120, in degrees Celsius"):
-            settings.with_temperature_stop(burn_in(), text)
 
 
 def test_they_need_a_burn_in() -> None:
     """Elsewhere nothing would heed them."""
-    plain = configuration()
-    with pytest.raises(ConfigError, match="--steps"):
-        settings.with_steps(plain, gpus(1), TABLE, in_phase=False)
-    with pytest.raises(ConfigError, match="--max-temperature"):
-        settings.with_temperature_stop(plain, "80")
+    for key, value in {"steps": True, "max_temperature": 80, "level": "quick", "inject": "flip:0:1"}.items():
+        with pytest.raises(ConfigError, match=r"^an option: it is a part of a burn-in"):
+            settings.of_settings(options(burn_in={key: value}), configuration(), shipped_catalogue(), TABLE)
 
 
 def test_a_cpu_device_cannot_be_hot() -> None:
@@ -195,7 +190,7 @@ def test_a_level_keeps_a_gpu_at_work(level: str, duration_s: float) -> None:
 
 def test_what_was_asked_for_survives_the_disk() -> None:
     """run.yaml holds all of it."""
-    made = settings.with_steps(settings.with_temperature_stop(burn_in(), "80"), gpus(2), TABLE, in_phase=False)
+    made = settings.with_steps(settings.with_temperature_stop(burn_in(), 80), gpus(2), TABLE, in_phase=False)
     made = settings.with_injections(made, ["hot:0:99"], gpus(2))
     assert msgspec.convert(msgspec.to_builtins(made), Configuration) == made
 

@@ -1,0 +1,181 @@
+"""Prepare a run: from the options of a command to a run that is stored, and then executed.
+
+    parameters ─▶ settings ─▶ configuration ─▶ devices ─▶ plan ─▶ --dry-run: described
+                                                            └───▶ stored in a new folder ─▶ running.work
+
+Imported when a run is wanted, and not for --help.
+"""
+
+import os
+from datetime import datetime
+from pathlib import Path
+
+from orchestrator import TOOL_VERSION
+from orchestrator.cli import (
+    comparison_options,
+    deadline_warnings,
+    device_conflicts,
+    dry_run,
+    history_recording,
+    hooks,
+    option_mapping,
+    unused_options,
+)
+from orchestrator.cli.exit_notification import Ending
+from orchestrator.cli.options import OPTIONS, RunParams
+from orchestrator.cli.streams import complain, say
+from orchestrator.compare import references
+from orchestrator.compare.references import Against
+from orchestrator.config import catalogue, libraries, models_file, own_models, presets
+from orchestrator.config import resolution as config
+from orchestrator.config.catalogue import Catalogue
+from orchestrator.config.run_configuration import Configuration, Plan, StoredRun
+from orchestrator.config.settings import LayeredSettings
+from orchestrator.config.yaml_schema import listed
+from orchestrator.errors import ConfigError, DeviceError
+from orchestrator.gpu import cpu_devices, cuda_probe, gpu_users, inventory
+from orchestrator.gpu import devices as machine_devices
+from orchestrator.gpu.inventory import Look
+from orchestrator.kinds import registry
+from orchestrator.kinds.burn_in import levels, rounds, time_needed
+from orchestrator.kinds.burn_in import settings as burn_in_settings
+from orchestrator.plan import estimate
+from orchestrator.state.time_budget import Budget
+from orchestrator.store import folders, run_files
+from protocol.cell import Device, DeviceKind
+from protocol.exit_codes import ExitCode
+
+
+def measure(command: tuple[str, ...], params: RunParams, preset: str | None, ending: Ending) -> ExitCode:
+    """Do what the options ask for. command: the words of the command line, for the record.
+
+    Raises UserError before anything is run or written, if it cannot be done.
+    """
+    settings, configuration, models = configure(params, preset)
+    comparison = _comparison(settings, configuration, models)
+    look = inventory.once(None if params["quiet"] or params["log_format"] == "json" else complain)
+    found = machine_devices.on_this_machine(configuration.gpu_ids, look, settings.origin("gpu.ids", "--gpu-ids"))
+    devices = _require_free(configuration, found, look)
+    configuration = burn_in_settings.on_devices(settings, configuration, devices, levels.load())
+    plan = registry.of(configuration).plan(configuration, devices)
+    if configuration.burn_in is not None:
+        libraries.require(plan.cells, configuration.models)
+    _require_time(plan, configuration, devices)
+    folders.require_writable(configuration, settings, make=not params["dry_run"])
+    unrecorded = history_recording.refused(configuration)
+    notes = (
+        *unused_options.sentences(settings, params, configuration, plan, devices),
+        *models_file.notes(models.wrong),
+        *libraries.sentences(libraries.missing(libraries.asked_for(plan.cells, configuration.models))),
+        *time_needed.notes(plan, configuration, devices, levels.load()),
+        *rounds.notes(plan, configuration, devices),
+        *deadline_warnings.sentences(plan, configuration, devices),
+        *device_conflicts.sentences(devices, cpu_devices.usable_cores(), Path(configuration.runs_folder)),
+        *unrecorded,
+    )
+    if params["dry_run"]:
+        broken = cuda_probe.refusal(devices)
+        refused = () if broken is None else (f"a run would be refused now: {broken}",)
+        say(dry_run.describe(plan, configuration, devices, (*notes, *refused)))
+        return ExitCode.PASSED
+    from orchestrator.cli.execution import work  # with what shows a run, which a plan alone does not need
+
+    cuda_probe.require(devices)
+    earlier, unknown = ({}, ()) if unrecorded else history_recording.earlier(configuration, devices)
+    ending.stop_signals.spare(1)  # from here on there is a run, which ends with a report
+    origin = settings.origin("run.folder", "--runs-folder")
+    with folders.new_run(Path(configuration.runs_folder), origin, datetime.now()) as paths:
+        stored = StoredRun(
+            tool_version=TOOL_VERSION,
+            run_id=paths.folder.name,
+            command=hooks.recorded(command),
+            configuration=configuration,
+            devices=devices,
+            plan=plan,
+            telemetry_note=_telemetry_note(configuration, devices, look),
+            earlier=earlier,
+        )
+        run_files.store(stored, paths)
+        references.store(comparison, paths)
+    shown = params.copy()
+    shown["verbose"] = settings.find("output.verbose", bool)
+    return work(stored, paths, shown, ending, notes=(*notes, *unknown), look=look)
+
+
+def configure(params: RunParams, preset_name: str | None) -> tuple[LayeredSettings, Configuration, Catalogue]:
+    """Return all settings, the configuration that they mean, and the models that they could name. Raises UserError."""
+    defaults = catalogue.configs_folder() / "default.yaml"
+    if params["config"] == "":
+        raise ConfigError("--config: expected a file, got an empty text")
+    file = None if params["config"] is None else Path(params["config"])
+    preset = None if preset_name is None else presets.load(preset_name, OPTIONS)
+    command_line = option_mapping.settings_of(params)
+    settings = config.gather(OPTIONS, defaults, file, command_line, None if preset is None else preset.settings)
+    places = config.Places(current=folders.current(), cache=folders.default_cache(os.environ, os.getuid()))
+    models, settings = own_models.extended(catalogue.load(), settings, places.current, allowed=params["allow_code"])
+    configuration = config.resolve(settings, models, places)
+    if file is not None:
+        alone = config.refuse_mistakes(file, OPTIONS, defaults, models, places)
+        burn_in_settings.refuse_mistakes(alone, levels.load())
+        if alone.chosen("gpu.ids"):
+            machine_devices.require_words(config.gpu_ids(alone), alone.origin("gpu.ids"))
+    if preset is not None:
+        if burn_in_settings.DURATION in settings.values:
+            origin = settings.origin(burn_in_settings.DURATION)
+            raise ConfigError(f"{origin}: `quick` and `triage` have limits of their own; use `run --burn-in`")
+        configuration = preset.on(configuration)
+    return settings, burn_in_settings.of_settings(settings, configuration, models, levels.load()), models
+
+
+def _comparison(settings: LayeredSettings, configuration: Configuration, models: Catalogue) -> Against:
+    """Return what the run is compared with. Raises UserError; also for a burn-in, whose checks are no figures."""
+    found = comparison_options.read(
+        settings.find("compare.baseline", str),
+        settings.find("compare.thresholds", str),
+        settings.find("compare.price", float),
+        configuration.runs_folder,
+        configuration.history_db,
+        models=models.models,
+        origins=settings.origins,
+    )
+    if configuration.burn_in is not None and found:
+        given = listed((settings.origin(key) for key in comparison_options.OPTION if key in settings.values), "and")
+        raise ConfigError(f"{given}: a burn-in has verdicts, and no figures of models to compare. Leave that out.")
+    return found
+
+
+def _require_time(plan: Plan, configuration: Configuration, devices: tuple[Device, ...]) -> None:
+    """Refuse a time limit in which, by the estimates, not one launch would end. Raises ConfigError."""
+    limit_s = configuration.time_limit_s
+    if limit_s is None:
+        return
+    budget = Budget(configuration, devices, limit_s, began=0.0)
+    if any(budget.forecast(plan, device) for device in devices):
+        return
+    shortest_s = min(budget.expected_s(cell) for cell in plan.cells)
+    name = presets.TRIAGE if configuration.preset == presets.TRIAGE else f"--{configuration.preset}"
+    raise ConfigError(
+        f"nothing could be measured within the {limit_s:g} s of {name}: the shortest launch takes "
+        f"{estimate.about(shortest_s)}. Choose a quicker --profile, fewer iterations or a smaller batch, a longer "
+        "preset, or `run`, which has no limit."
+    )
+
+
+def _require_free(configuration: Configuration, devices: tuple[Device, ...], look: Look) -> tuple[Device, ...]:
+    """Return the devices, those that others compute on marked. Raises DeviceError for them without --allow-busy."""
+    busy = gpu_users.busy(devices, look)
+    reason = gpu_users.refusal(devices, busy)
+    if reason is not None and not configuration.allow_busy:
+        raise DeviceError(reason)
+    return gpu_users.marked(devices, busy)
+
+
+def _telemetry_note(configuration: Configuration, devices: tuple[Device, ...], look: Look) -> str:
+    """Return why the report will lack readings; empty where it should have them all."""
+    if not configuration.monitor:
+        return "monitoring was switched off"
+    if all(device.kind is DeviceKind.CPU for device in devices):
+        return "NVML reads GPUs; there are none in this run"
+    if hidden := gpu_users.unseen(devices, look):
+        return f"NVML does not tell who uses {', '.join(gpu.label for gpu in hidden)}: whether others did is not seen"
+    return ""

@@ -1,0 +1,428 @@
+"""The table of options: each option and each key of a configuration file, declared once.
+
+    Option ─┬─▶ click option, `--help`, completion            cli/options.py
+            ├─▶ value of the command line, with its origin    cli/option_mapping.py
+            ├─▶ key of a configuration file, and its checks   config/settings.py
+            ├─▶ "changes nothing in this run"                 cli/unused_options.py
+            └─▶ the table of docs/configuration.md            tests/test_docs.py
+
+Kinds of run add rows of their own (kinds/*/options.py). `--help` reads these tables: nothing slow is imported here.
+"""
+
+import enum
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
+from typing import Final
+
+from orchestrator.config import choices
+
+LARGEST: Final = 1_000_000_000
+"""Largest whole number of any option: a larger one is a typing mistake, and would not fit into a message."""
+
+MOST_LAUNCHES: Final = 1000
+"""Of each cell: the plan names every launch, and nobody has asked more than ten for one."""
+
+
+class Kind(enum.Enum):
+    """Type of a value: how the command line is read, and what may stand in a configuration file."""
+
+    SWITCH = enum.auto()
+    TEXT = enum.auto()
+    FILE = enum.auto()
+    WORDS = enum.auto()
+    NUMBER = enum.auto()
+    NUMBERS = enum.auto()
+    BATCH_SIZES = enum.auto()
+    DEVICES = enum.auto()
+    AMOUNT = enum.auto()
+    SECONDS = enum.auto()
+
+    @property
+    def is_list(self) -> bool:
+        """Whether an option of this kind takes several values."""
+        return self in {Kind.WORDS, Kind.NUMBERS, Kind.BATCH_SIZES, Kind.DEVICES}
+
+
+class Need(enum.StrEnum):
+    """What a run must have for an option to change something; the value says that it has not."""
+
+    TOKENS = "none of the models takes tokens"
+    PIXELS = "none of the models has a size in pixels to choose"
+    IMAGES = "none of the models sees images"
+    MODELS = "probes have no phases"
+    PRECISIONS = "these probes move bytes, whatever they stand for"
+    OWN_MODEL = "no model of yours is measured"
+    LOADING = "weights are kept for load cells, and there is none"
+    INFERENCE = "no inference is measured"
+    TRAINING = "no training is measured"
+    GENERATION = "no generation is measured"
+    ITERATIONS = "loading is repeated as often as the profile's time allows"
+    WARM_UP = "a load has no warm-up"
+    FIXED_BATCH = "a scan for the batch size is made once"
+    SEVERAL_DEVICES = "there is one device alone"
+    GPUS = "it is about GPUs, and there is none in this run"
+    READ_GPUS = "there is no GPU to be read"
+    MONITORING = "no GPU is read"
+    WHOLE_GPUS = "neither CPU devices nor slices of a GPU are judged"
+    HISTORY = "the run is not recorded"
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option of the command line, one key of a configuration file, or both.
+
+    spec: its flags and the name of its value, as --help has them: "-m, --models NAMES", "--history/--no-history"; empty
+    for a key of a file alone. key: with its section; empty for an option of the command line alone.
+    default: in words. follows: the key whose option sets this one too. constant: the value that a flag without a value
+    stands for. needs: what the run must have, or the option changes nothing. choices: words for the completion.
+    least, most: of a NUMBER. separator: between the values of a list; empty where each is given on its own.
+    """
+
+    spec: str
+    key: str
+    kind: Kind
+    help: str = ""
+    _: KW_ONLY
+    default: str = ""
+    follows: str = ""
+    constant: str = ""
+    needs: enum.StrEnum | None = None
+    choices: Callable[[], Iterable[str]] | None = None
+    least: int = 1
+    most: int = LARGEST
+    separator: str = ","
+
+    @cached_property
+    def flags(self) -> tuple[str, ...]:
+        """As they are typed, the short one first."""
+        words = self.spec.partition("/")[0].replace(",", "").split()
+        return tuple(word for word in words if word.startswith("-"))
+
+    @property
+    def off(self) -> str:
+        """The flag that says no; empty where there is none."""
+        return self.spec.partition("/")[2]
+
+    @property
+    def metavar(self) -> str:
+        """Name of the value; empty for a flag without one."""
+        last = self.spec.rpartition(" ")[2]
+        return "" if last.startswith("-") else last
+
+    @property
+    def name(self) -> str:
+        """Name of its parameter: models_file for --models-file."""
+        return self.flags[-1].lstrip("-").replace("-", "_") if self.spec else ""
+
+    @property
+    def spelling(self) -> str:
+        """How messages name it: -b/--batch-sizes."""
+        return "/".join(self.flags)
+
+
+MEASUREMENT: Final = (
+    Option(
+        "-m, --models NAMES",
+        "models",
+        Kind.WORDS,
+        "Models, separated by commas, or all; your own as file.py:Class or package.module:function.",
+        default="all",
+        choices=choices.models,
+    ),
+    Option(
+        "--models-file FILE",
+        "models_file",
+        Kind.FILE,
+        "Models of your own, described in YAML. Without -m, these alone are measured.",
+        needs=Need.OWN_MODEL,
+    ),
+    Option(
+        "--pythonpath FOLDERS",
+        "pythonpath",
+        Kind.WORDS,
+        "Folders in which Python looks first for packages of your own, separated by colons.",
+        needs=Need.OWN_MODEL,
+        separator=os.pathsep,
+    ),
+    Option(
+        "--allow-code",
+        "",
+        Kind.SWITCH,
+        "Run code of yours: files, and packages that are not installed.",
+        needs=Need.OWN_MODEL,
+    ),
+    Option(
+        "-b, --batch-sizes SIZES",
+        "batch_sizes",
+        Kind.BATCH_SIZES,
+        "Batch sizes, separated by commas, or auto (scan).",
+        default="1,8,32; training: 32; generation: 1",
+        needs=Need.INFERENCE,
+    ),
+    Option("", "training_batch_sizes", Kind.BATCH_SIZES, follows="batch_sizes", needs=Need.TRAINING),
+    Option("", "generation_batch_sizes", Kind.BATCH_SIZES, follows="batch_sizes", needs=Need.GENERATION),
+    Option(
+        "-p, --precision NAMES",
+        "benchmark.precision",
+        Kind.WORDS,
+        "fp32, tf32, fp16, bf16 or several, separated by commas.",
+        default="fp32",
+        needs=Need.PRECISIONS,
+        choices=choices.precisions,
+    ),
+    Option(
+        "--seq-len LENGTHS",
+        "sequence_lengths",
+        Kind.NUMBERS,
+        "Tokens a sequence, for models of text; of the prompt in generation.",
+        default="each model's own",
+        needs=Need.TOKENS,
+    ),
+    Option(
+        "--input-size SIZES",
+        "input_sizes",
+        Kind.NUMBERS,
+        "Pixels of a side, for models of images: 224,512,1024.",
+        default="each model's own",
+        needs=Need.PIXELS,
+    ),
+    Option(
+        "--memory-format NAME",
+        "benchmark.memory_format",
+        Kind.TEXT,
+        "channels_last or contiguous, for models of images.",
+        default="channels_last for convolutional ones",
+        needs=Need.IMAGES,
+        choices=choices.memory_formats,
+    ),
+    Option(
+        "-i, --iterations N",
+        "benchmark.iterations",
+        Kind.NUMBER,
+        "Measure exactly N iterations a launch (not of loads).",
+        default="until the profile's interval is reached",
+        needs=Need.ITERATIONS,
+    ),
+    Option(
+        "-w, --warmup N",
+        "benchmark.warmup",
+        Kind.NUMBER,
+        "Warm up for exactly N iterations (not for loading).",
+        default="until times are steady",
+        needs=Need.WARM_UP,
+    ),
+    Option(
+        "-o, --output FILE",
+        "output.path",
+        Kind.FILE,
+        "The report's file (a folder is refused); an older one is kept beside it.",
+        default="./benchmark_report.json",
+    ),
+    Option(
+        "-f, --format NAMES",
+        "output.format",
+        Kind.WORDS,
+        "json, csv, txt, html, md, samples.csv, pytorch.json or several, separated by commas.",
+        default="by the suffix of --output, else json",
+        choices=choices.report_formats,
+    ),
+    Option(
+        "--gpu-ids IDS",
+        "gpu.ids",
+        Kind.DEVICES,
+        "Indices or UUIDs of GPUs, UUIDs of MIG slices, separated by commas; all; or CPU devices: cpu:0,cpu:1.",
+        default="all",
+        choices=choices.devices,
+    ),
+    Option(
+        "--multi-gpu",
+        "gpu.multi_gpu",
+        Kind.SWITCH,
+        "All GPUs (the default), whatever the file of --config says, unless --gpu-ids names some.",
+    ),
+    Option(
+        "--solo",
+        "benchmark.mode",
+        Kind.WORDS,
+        "One device at a time, the others idle.",
+        default="all at once",
+        constant="solo",
+        needs=Need.SEVERAL_DEVICES,
+    ),
+    Option(
+        "--allow-busy",
+        "gpu.allow_busy",
+        Kind.SWITCH,
+        "Measure beside other processes on the GPU; results are marked contaminated.",
+        needs=Need.GPUS,
+    ),
+    Option(
+        "--profile NAME",
+        "benchmark.profile",
+        Kind.TEXT,
+        "quick, triage, standard or rigorous: how long and how exactly is measured.",
+        default="quick",
+        choices=choices.profiles,
+    ),
+    Option(
+        "--phases NAMES",
+        "benchmark.phases",
+        Kind.WORDS,
+        "load, inference, training, generation or several.",
+        default="all but generation",
+        needs=Need.MODELS,
+        choices=choices.phases,
+    ),
+    Option(
+        "--launches N",
+        "benchmark.launches",
+        Kind.NUMBER,
+        "Fresh processes for each cell.",
+        default="what the profile says",
+        needs=Need.FIXED_BATCH,
+        most=MOST_LAUNCHES,
+    ),
+    Option(
+        "--isolation NAME",
+        "benchmark.isolation",
+        Kind.TEXT,
+        "A fresh process is made by fork, from one with torch imported, or by exec, anew.",
+        default="fork",
+        choices=choices.isolations,
+    ),
+    Option(
+        "--seed N",
+        "benchmark.seed",
+        Kind.NUMBER,
+        "Decides the order of the cells, weights and inputs.",
+        default="1",
+        least=0,
+    ),
+    Option(
+        "--monitor-gpu/--no-monitor-gpu",
+        "monitoring.enabled",
+        Kind.SWITCH,
+        "Read temperature, power and clocks during the run.",
+        default="yes",
+        needs=Need.READ_GPUS,
+    ),
+    Option("", "monitoring.interval_ms", Kind.NUMBER, default="100", needs=Need.MONITORING, least=10),
+    Option(
+        "--require SIGNALS",
+        "health.require",
+        Kind.WORDS,
+        "Signals of health that must be readable on a GPU, or the run ends with 4: xid,ecc.",
+        default="none",
+        needs=Need.WHOLE_GPUS,
+        choices=choices.health_signals,
+    ),
+)
+"""What is measured, how, on which devices, and where the report goes."""
+
+COMPARISON: Final = (
+    Option(
+        "--compare-baseline FILE",
+        "compare.baseline",
+        Kind.FILE,
+        "A baseline, a report, a run's folder or id to be compared with, or the name of a baseline that ships.",
+    ),
+    Option(
+        "--thresholds FILE",
+        "compare.thresholds",
+        Kind.FILE,
+        "Limits in YAML, as configs/thresholds/example.yaml; one that is missed ends with 1.",
+    ),
+    Option(
+        "--price PRICE",
+        "compare.price",
+        Kind.AMOUNT,
+        "Of an hour of each device: what a million samples or tokens cost, and the energy they take.",
+    ),
+)
+"""What the figures of a run are compared with; also of `report`."""
+
+PLACES: Final = (
+    Option(
+        "--config FILE",
+        "",
+        Kind.FILE,
+        "A configuration file; the command line wins over it. configs/default.yaml explains every key.",
+    ),
+    Option(
+        "--runs-folder FOLDER", "run.folder", Kind.FILE, "Each run gets a folder of its own in it.", default="./runs"
+    ),
+    Option("", "run.cache", Kind.FILE, default="$XDG_CACHE_HOME/gpubench or ~/.cache/gpubench", needs=Need.LOADING),
+    *(
+        Option("", f"deadlines.{step}", Kind.SECONDS, default=default)
+        for step, default in (
+            ("start", "120"),
+            ("import", "300"),
+            ("build", "300"),
+            ("warm_up", "300"),
+            ("measure", "600"),
+            ("finish", "60"),
+        )
+    ),
+)
+"""Files and folders of the machine, and how long a step of a launch may take there."""
+
+HISTORY: Final = (
+    Option(
+        "--history-db FILE",
+        "history.file",
+        Kind.FILE,
+        "The history of runs.",
+        default="gpubench/history.db in $XDG_DATA_HOME or ~/.local/share",
+        needs=Need.HISTORY,
+    ),
+    Option("--history/--no-history", "history.enabled", Kind.SWITCH, "Record the run in the history.", default="yes"),
+)
+"""Whether a run is recorded, and where; also of `resume` and `report`."""
+
+REHEARSAL: Final = (
+    Option(
+        "--dry-run",
+        "",
+        Kind.SWITCH,
+        "Show the plan, cell by cell, with an estimate of the time; run and write nothing.",
+    ),
+)
+
+SESSION: Final = (
+    Option("-v, --verbose", "output.verbose", Kind.SWITCH, "Report every step."),
+    Option("--quiet", "", Kind.SWITCH, "Print only failures and warnings, and the end in one line."),
+    Option(
+        "--log-format text|json",
+        "",
+        Kind.TEXT,
+        "Messages as text, or as a JSON object a line.",
+        default="text",
+        choices=lambda: ("text", "json"),
+    ),
+    Option(
+        "--strict", "", Kind.SWITCH, "End with 1 for a result that is degraded or does not fit, WARN, or a straggler."
+    ),
+    Option(
+        "--on-finish COMMAND",
+        "",
+        Kind.TEXT,
+        "Call this when the run is over, without a shell; GPUBENCH_REPORT, …_EXIT_CODE and others tell it how.",
+    ),
+    Option("--on-failure COMMAND", "", Kind.TEXT, "The same, only where the exit code is not 0."),
+    Option(
+        "--metrics-file FILE.prom",
+        "",
+        Kind.FILE,
+        "Keep metrics for Prometheus in this file, for node_exporter's textfile collector.",
+    ),
+    Option(
+        "--metrics-port PORT",
+        "",
+        Kind.NUMBER,
+        "Answer Prometheus at this port of 127.0.0.1 while the command works.",
+        most=65535,
+    ),
+)
+"""How one session of a run is shown, and how it ends; also of `resume`, so not of a configuration file."""

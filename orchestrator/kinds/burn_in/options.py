@@ -1,0 +1,97 @@
+"""The options of a burn-in, what a burn-in decides itself, and why options of a run then change nothing."""
+
+import enum
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from orchestrator.config.options import Kind, Need, Option
+
+CONFIG_FILE: Final = "configs/burn_in.yaml"
+COLDEST_C: Final = 30
+HOTTEST_C: Final = 120
+"""Range of a temperature limit: no GPU at work is below it, and none works above it."""
+
+
+class BurnInNeed(enum.StrEnum):
+    """What a burn-in must have for an option to change something; the value says that it has not."""
+
+    STEPS = "it is about --steps"
+
+
+def level_names() -> Iterable[str]:
+    """Levels. Raises ConfigError for a broken table."""
+    from orchestrator.kinds.burn_in import levels
+
+    return levels.load().levels
+
+
+OPTIONS: Final = (
+    Option(
+        "--burn-in DURATION",
+        "burn_in.duration",
+        Kind.TEXT,
+        "Load and verify every device for so long (10m, 8h, 1h30m), and give each a verdict.",
+    ),
+    Option(
+        "--level NAME",
+        "burn_in.level",
+        Kind.TEXT,
+        "Of a burn-in: quick, standard or full.",
+        default="by its duration, up to 10m, up to 1h, longer",
+        choices=level_names,
+    ),
+    Option(
+        "--inject FAULT",
+        "burn_in.inject",
+        Kind.WORDS,
+        "In a burn-in, prove that a fault is found: flip:<gpu>:<round>[:bits], slow:<gpu>:<percent> or "
+        "hot:<gpu>:<celsius>; such a run can never pass.",
+        separator="",
+    ),
+    Option(
+        "--max-temperature CELSIUS",
+        "burn_in.max_temperature",
+        Kind.NUMBER,
+        "In a burn-in, end the load of a GPU that is so hot for 10 s.",
+        default="where it slows itself down",
+        needs=Need.GPUS,
+        least=COLDEST_C,
+        most=HOTTEST_C,
+    ),
+    Option(
+        "--steps",
+        "burn_in.steps",
+        Kind.SWITCH,
+        "In a burn-in, go from idle to full load and back too, each GPU at its own time.",
+    ),
+    Option(
+        "--in-phase",
+        "burn_in.in_phase",
+        Kind.SWITCH,
+        "With --steps, all GPUs at the same time.",
+        needs=BurnInNeed.STEPS,
+    ),
+)
+
+DECIDED: Final = frozenset(
+    {
+        "models",
+        "batch_sizes",
+        "training_batch_sizes",
+        "generation_batch_sizes",
+        "sequence_lengths",
+        "input_sizes",
+        "benchmark.profile",
+        "benchmark.phases",
+        "benchmark.precision",
+        "benchmark.memory_format",
+        "benchmark.iterations",
+        "benchmark.warmup",
+        "benchmark.launches",
+    }
+)
+"""Keys that change nothing in a burn-in. A model of yours may: it can stand in the place of one that ships."""
+
+OWN_CELLS: Final = f"a burn-in has cells of its own ({CONFIG_FILE})"
+REASONS: Final[Mapping[enum.StrEnum, str]] = {Need.OWN_MODEL: OWN_CELLS}
+"""Why an option changes nothing, in a burn-in's own words."""
