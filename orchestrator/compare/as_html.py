@@ -1,6 +1,6 @@
 """Comparisons as one HTML file that needs no network, in the look of the report.
 
-Comparison, several ── Page (report/html/view.py) ── report/html/fitting.py ──▶ bytes
+Comparison, several ── Page ── report/html/fitting.py ──▶ bytes
 
 Verdict and exit code come first, then what changed, the speed of each cell on the band of what counts as the same, what
 has no verdict and why, and all cells. Of several runs against one, the reader chooses which is drawn.
@@ -10,20 +10,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from orchestrator.compare import wording
-from orchestrator.compare.as_text import LEGEND, MEANS
 from orchestrator.compare.comparison import ComparedCell, Comparison
+from orchestrator.compare.wording import LEGEND, MEANS
 from orchestrator.configuration.naming import counted
-from orchestrator.report.html.cells import MOST_CELLS, batch
+from orchestrator.report.chapters.cells import MOST_CELLS, batch
+from orchestrator.report.charts import Kind, Ratio, Ratios
+from orchestrator.report.figure_rows import UNITS
+from orchestrator.report.html.binding import Page
 from orchestrator.report.html.fitting import fitted
-from orchestrator.report.html.plots import Kind, Ratio, Ratios
-from orchestrator.report.html.view import (
+from orchestrator.report.numbers import NOT_AVAILABLE, number
+from orchestrator.report.sections import (
     Badge,
     Card,
     Cells,
     Chart,
     Column,
     Entry,
-    Page,
     Section,
     Table,
     Tone,
@@ -31,8 +33,6 @@ from orchestrator.report.html.view import (
     table,
     texts,
 )
-from orchestrator.report.numbers import NOT_AVAILABLE, number
-from orchestrator.report.text_spread import UNITS
 from orchestrator.stats.two_runs import Verdict
 from protocol.exit_codes import ExitCode
 
@@ -175,11 +175,12 @@ def _speed(comparisons: Sequence[Comparison]) -> Section:
         "Each cell with its 95 % interval; the band is the margin, within which it counts as the same. What matters "
         "comes first. An interval without an end goes beyond the chart.",
         plots,
-        table("Speed of the second run over the first", header, rows, note, _ELSEWHERE),
+        "ratios",
         "" if plots else f"There is nothing to draw: {wording.NOTHING}, or nothing that was compares.",
         "Runs" if len(comparisons) > 1 else "",
     )
-    return Section("speed", "Speed of each cell", (LEGEND,), charts=(chart,), wide=True)
+    said = table("Speed of the second run over the first", header, rows, note, elsewhere=_ELSEWHERE, name="ratios")
+    return Section("speed", "Speed of each cell", (LEGEND,), charts=(chart,), tables=(said,), wide=True)
 
 
 def _with_ratio(one: Comparison) -> list[tuple[ComparedCell, float]]:

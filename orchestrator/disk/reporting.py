@@ -27,7 +27,7 @@ from orchestrator.merge.results import DAMAGED
 from orchestrator.merge.timeline import timeline
 from orchestrator.report.launch_samples import Samples
 from orchestrator.report.model import Report
-from orchestrator.report.text_failures import out_of_time
+from orchestrator.report.root_cause import out_of_time
 from orchestrator.report.timeline import Timeline
 from protocol.paths import RunPaths
 

@@ -9,8 +9,7 @@ from click.testing import Result
 from orchestrator.deciding.explanations import EXPLANATIONS
 from orchestrator.deciding.placement import in_a_row
 from orchestrator.deciding.policy import POLICY, RUN
-from orchestrator.report import layout
-from orchestrator.report.text_failures import failures
+from orchestrator.report.chapters.failures import failures
 from protocol.cell import Device
 from protocol.exit_codes import MEANING, ExitCode
 from protocol.failure import Category, Phase
@@ -214,7 +213,7 @@ def test_the_root_cause_has_its_evidence(tmp_path: Path) -> None:
         assert line in lines, line
     assert "frame 29" not in lines
     assert "\x1b" not in "".join(lines)
-    assert max(layout.width(line) for line in failures(run.report())) <= 80
+    assert max(cell_len(line) for line in failures(run.report())) <= 80
 
 
 @pytest.mark.parametrize(

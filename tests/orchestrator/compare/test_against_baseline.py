@@ -18,7 +18,7 @@ from orchestrator.compare.side import Side, SideCell, SideDevice
 from orchestrator.compare.thresholds import Threshold
 from orchestrator.report.as_markdown import to_markdown as report_markdown
 from orchestrator.report.as_text import to_text as report_text
-from orchestrator.report.html import overview
+from orchestrator.report.chapters import overview
 from orchestrator.report.numbers import difference
 from orchestrator.stats import margins
 from orchestrator.stats.two_runs import Verdict

@@ -10,7 +10,6 @@ from orchestrator.compare.as_junit import to_junit
 from orchestrator.compare.as_markdown import escaped, to_markdown
 from orchestrator.compare.as_text import to_text
 from orchestrator.compare.comparison import Comparison, compare
-from orchestrator.report import layout
 from orchestrator.stats import margins
 from orchestrator.stats.two_runs import Verdict
 from protocol.exit_codes import ExitCode
@@ -55,7 +54,7 @@ def test_text_begins_with_what_changed_and_shows_what_matters_first(mixed: Compa
     assert "; 1 cell of before missing" in text
     assert "1 SLOWER, 1 INCONCLUSIVE, 3 SAME, 1 NOT COMPARABLE; geometric mean" in " ".join(lines)
     assert lines[-1].startswith("Exit code 1")
-    assert max(map(layout.width, lines)) <= layout.WIDTH
+    assert max(map(layout.width, lines)) <= text.WIDTH
 
 
 @pytest.mark.parametrize(
@@ -142,7 +141,7 @@ def test_names_cannot_steer_what_shows_them() -> None:
     rows = [line for line in markdown.splitlines() if line.startswith("| ") and "cell |" not in line]
     assert [row.replace("\\|", "").count("|") for row in rows] == [7]
     assert ET.fromstring(junit)[0][0].get("classname") == "<script>alert(1)</script>|`x` # [a](b) @all ]]> &"
-    assert max(map(layout.width, text.splitlines())) <= layout.WIDTH
+    assert max(map(layout.width, text.splitlines())) <= text.WIDTH
 
 
 def test_escaped_text_is_the_same_text() -> None:

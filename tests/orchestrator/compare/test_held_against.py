@@ -15,11 +15,10 @@ from orchestrator.compare.thresholds import Threshold
 from orchestrator.disk import reporting
 from orchestrator.disk.outcomes import Status
 from orchestrator.errors import ConfigError, RunFolderError
-from orchestrator.report import layout
 from orchestrator.report.as_markdown import to_markdown
 from orchestrator.report.as_text import to_text
+from orchestrator.report.chapters import overview
 from orchestrator.report.comparisons import Met
-from orchestrator.report.html import further, overview
 from protocol.cell import Mode, Workload
 from protocol.failure import Category
 from tests.fakes.runs import FakeRun, cpus, gpus, shipped
@@ -266,7 +265,7 @@ def test_a_run_is_held_against_what_its_folder_says(tmp_path: Path) -> None:
         assert words in text
     assert "Overall Performance Score: 200.0" in text
     assert "Overall score: 200.0; overall score = 100 x" in " ".join(text.split())
-    assert max(map(layout.width, text.splitlines())) <= layout.WIDTH
+    assert max(map(layout.width, text.splitlines())) <= text.WIDTH
 
 
 def test_a_report_without_a_baseline_says_which_there_is(tmp_path: Path) -> None:

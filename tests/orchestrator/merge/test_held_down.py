@@ -9,8 +9,8 @@ import pytest
 from orchestrator.merge import held_down, sibling_cells, stragglers
 from orchestrator.report.as_markdown import to_markdown
 from orchestrator.report.as_text import to_text
+from orchestrator.report.charts import Heat
 from orchestrator.report.html.page import page
-from orchestrator.report.html.plots import Heat
 from orchestrator.report.model import Report
 from orchestrator.report.timeline import NOTHING_KEPT
 from orchestrator.stats.siblings import Verdict

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from orchestrator.health.judges import Action
 from orchestrator.health.verdict import GRAVEST_FIRST, Verdict
-from orchestrator.report import layout
+from orchestrator.report import text
 from orchestrator.report.as_text import to_text
 from orchestrator.report.burn_in import BurnInReport, Fate, GpuBurnIn, InjectedReport, LinksReport, ReasonReport
 from orchestrator.report.model import GpuInfo, Report
@@ -74,7 +74,7 @@ def lines_of(report: Report) -> list[str]:
     """The page; each GPU that is no PASS is on it with what to do, and the beginning of its gravest reason."""
     lines = to_text(report).splitlines()
     assert len(lines) <= PAGE, "\n".join(lines)
-    assert max(map(layout.width, lines)) <= layout.WIDTH
+    assert max(map(layout.width, lines)) <= text.WIDTH
     text = " ".join(" ".join(lines).split())
     assert report.burn_in is not None
     for gpu in report.burn_in.gpus:
@@ -195,7 +195,7 @@ def some(rank: Rank, name: str, count: int, section: str = "") -> Paragraph:
 
 def test_a_line_is_cut_between_words() -> None:
     """No time of day is cut in two where a paragraph has fewer lines than it would take."""
-    lines = tuple(layout.wrap("- " + "2026-11-22T19:28:49Z " * 9, "  ", "  "))
+    lines = tuple(text.wrap("- " + "2026-11-22T19:28:49Z " * 9, "  ", "  "))
     (line,) = on_one_page([Paragraph(Rank.TOLD, lines)], 1, Paragraph(Rank.MUST, ("cut",)))
     assert line == "  - " + " ".join(["2026-11-22T19:28:49Z"] * 3) + "..."
 

@@ -11,18 +11,17 @@ from orchestrator.compare.against import Against
 from orchestrator.disk import reporting
 from orchestrator.health.judges import Action
 from orchestrator.health.verdict import Verdict
-from orchestrator.report import layout
 from orchestrator.report.as_markdown import to_markdown
 from orchestrator.report.as_pytorch import records
 from orchestrator.report.as_text import to_text
 from orchestrator.report.burn_in import ReasonReport
-from orchestrator.report.html import overview
+from orchestrator.report.chapters import overview
+from orchestrator.report.chapters.burn_in import answer
+from orchestrator.report.chapters.comparisons import priced
+from orchestrator.report.chapters.stragglers import MEANS_OF_LAUNCHES
 from orchestrator.report.html.page import page
-from orchestrator.report.html.view import Section, Tone
 from orchestrator.report.model import Report
-from orchestrator.report.text_held_against import priced
-from orchestrator.report.text_night import answer
-from orchestrator.report.text_stragglers import MEANS_OF_LAUNCHES
+from orchestrator.report.sections import Section, Tone
 from orchestrator.report.timeline import NOTHING_KEPT
 from protocol.cell import Mode, Workload
 from tests.fakes.findings import mismatch
@@ -197,7 +196,7 @@ def test_operations_that_were_not_counted_have_a_reason(tmp_path: Path) -> None:
         text.split()
     )
     assert "batch 1: Achieved" not in text
-    assert max(map(layout.width, text.splitlines())) <= layout.WIDTH
+    assert max(map(layout.width, text.splitlines())) <= text.WIDTH
 
 
 def test_a_unit_has_one_name(tmp_path: Path) -> None:

@@ -9,12 +9,12 @@ from msgspec.structs import replace
 
 from orchestrator.deciding.stopping import OUT_OF_TIME
 from orchestrator.disk import reporting
-from orchestrator.report import text_burn_in
 from orchestrator.report.as_text import to_text
 from orchestrator.report.burn_in import InjectedReport
+from orchestrator.report.chapters import burn_in as text_burn_in
 from orchestrator.report.html.page import page
-from orchestrator.report.html.view import said
 from orchestrator.report.model import Report
+from orchestrator.report.sections import said
 from protocol.cell import Workload
 from protocol.failure import Category
 from tests.fakes.findings import mismatch

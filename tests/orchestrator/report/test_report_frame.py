@@ -8,7 +8,7 @@ import pytest
 from orchestrator.configuration.resolved import Configuration
 from orchestrator.report.as_markdown import to_markdown
 from orchestrator.report.as_text import to_text
-from orchestrator.report.html import overview
+from orchestrator.report.chapters import overview
 from protocol.cell import Workload
 from protocol.failure import Category
 from tests.fakes.results import result

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import msgspec
 
+from orchestrator.report.chapters.excluded import dropped_lines
 from orchestrator.report.model import CellEntry, Report
-from orchestrator.report.text_left_out import dropped_lines
 from protocol.cell import Workload
 from tests.fakes.runs import FakeRun, gpus, shipped
 

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from orchestrator.configuration import catalogue
-from orchestrator.report import layout
 from orchestrator.report.as_text import to_text
 from protocol import floats
 from protocol.cell import Precision, Workload
@@ -33,7 +32,7 @@ def test_the_whole_zoo_stays_readable(tmp_path: Path) -> None:
         run.measured(cell, forward_ms=slow, blocks=1, iterations=20)
     run.finish()
     text = to_text(run.report())
-    assert max(layout.width(found) for found in text.splitlines()) == 80
+    assert max(cell_len(found) for found in text.splitlines()) == 80
     glance = text[text.index("\nModel  ") + 1 : text.index("Batch 1: forward time")]
     models = [model.name for model in every if model not in probes]
     assert len(models) == 18

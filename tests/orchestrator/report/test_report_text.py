@@ -6,12 +6,12 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from orchestrator.report.text_models import without_readings
 
-from orchestrator.report import layout
+from orchestrator.report import text
 from orchestrator.report.as_text import to_text
 from orchestrator.report.numbers import count, duration, number
 from orchestrator.report.plain import plain
-from orchestrator.report.text_models import without_readings
 from protocol.cell import Precision, Workload
 from protocol.failure import Category, Phase
 from tests.fakes.runs import FakeRun, cpus, gpus, shipped
@@ -23,7 +23,7 @@ HOSTILE = "\x1b]0;owned\x07\x1b[31m中文 " + "x" * 200 + "\r\n\u202e"
 
 def widest(text: str) -> int:
     """Columns of the longest line, as a terminal counts them."""
-    return max(layout.width(line) for line in text.splitlines())
+    return max(cell_len(line) for line in text.splitlines())
 
 
 def test_the_layout_is_that_of_the_requirements(tmp_path: Path) -> None:
@@ -201,8 +201,8 @@ def test_the_spread_between_launches_has_its_row(tmp_path: Path) -> None:
 @given(st.text(max_size=300), st.integers(0, 40))
 def test_wrapped_text_never_leaves_the_line(text: str, indent: int) -> None:
     """Whatever is wrapped, no line is wider than 80 columns, and no word is lost."""
-    lines = list(layout.wrap(text, " " * indent, "  "))
-    assert all(layout.width(line) <= 80 for line in lines)
+    lines = list(text.wrap(text, " " * indent, "  "))
+    assert all(cell_len(line) <= 80 for line in lines)
     assert "".join("".join(lines).split()) == "".join(plain(text).split())
 
 
@@ -216,17 +216,17 @@ def test_text_of_others_is_printable(text: str) -> None:
 @given(st.lists(st.lists(st.text(max_size=60), min_size=4, max_size=4), min_size=1, max_size=5))
 def test_tables_never_leave_the_line(rows: list[list[str]]) -> None:
     """Whatever stands in a table, its frame is straight and at most 80 columns wide."""
-    lines = layout.table(("A", "B", "C", "D"), rows, "    ", (16, 11))
-    assert len({layout.width(line) for line in lines}) == 1
-    assert layout.width(lines[0]) <= 80
+    lines = text.table(("A", "B", "C", "D"), rows, "    ", (16, 11))
+    assert len({cell_len(line) for line in lines}) == 1
+    assert cell_len(lines[0]) <= 80
 
 
 def test_what_does_not_fit_into_a_field_goes_on_below() -> None:
     """Names that differ in their last word, or in one in the middle, are told apart; a long one keeps both its ends."""
     names = [f"GPU {gpu} resnet50 inference fp32 b1 input {size}" for gpu in (0, 1) for size in (224, 512)]
     table = [(name, "< 100 ms", "12.3 ms, measured alone", "NOT COMPARABLE") for name in names]
-    lines = layout.table(("Cell", "Target", "Actual", "Status"), table, "  ")
-    assert {layout.width(line) for line in lines} == {layout.WIDTH}
+    lines = text.table(("Cell", "Target", "Actual", "Status"), table, "  ")
+    assert {cell_len(line) for line in lines} == {text.WIDTH}
     assert rows("\n".join(lines))[1:] == table
     first, *_, last = layout.beside(f"begins {'x' * 4000} ends", 20, " 1.0", "  ")
     assert (first, last[-5:]) == ("  begins               1.0", " ends")

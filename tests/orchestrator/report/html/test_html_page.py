@@ -17,15 +17,16 @@ from orchestrator.compare.thresholds import Threshold
 from orchestrator.configuration.resolved import ReportFormat
 from orchestrator.disk.outcomes import Status
 from orchestrator.report import render
+from orchestrator.report.chapters import cells
+from orchestrator.report.charts import Box, Heat, Kind
 from orchestrator.report.comparisons import Standing
-from orchestrator.report.html import cells, to_html
+from orchestrator.report.html import to_html
 from orchestrator.report.html.binding import bound
 from orchestrator.report.html.fitting import LEAST_CELLS, MOST_BYTES, _few, fitted
 from orchestrator.report.html.page import page
-from orchestrator.report.html.plots import Box, Heat, Kind
-from orchestrator.report.html.view import MOST_ROWS, Badge, Chart, Finding, Section, Tone, said, table, texts
 from orchestrator.report.model import GpuInfo, Report
 from orchestrator.report.numbers import number
+from orchestrator.report.sections import MOST_ROWS, Badge, Chart, Finding, Section, Tone, said, table, texts
 from orchestrator.report.timeline import NOTHING_KEPT
 from orchestrator.stats.siblings import Verdict
 from protocol.cell import Workload

@@ -13,10 +13,10 @@ from typing import Final, NamedTuple
 from orchestrator.configuration.naming import shortened
 from orchestrator.report import keys
 from orchestrator.report.cells import BatchScan, Measured
+from orchestrator.report.device_labels import groups, label, labels
 from orchestrator.report.keys import CellKey
 from orchestrator.report.model import Report
 from orchestrator.report.plain import plain
-from orchestrator.report.text_gpus import groups, label, labels
 from protocol.cell import Workload
 
 LONGEST_NAME: Final = 60

@@ -1,4 +1,4 @@
-"""What to know before believing a figure, in words and as a mark. The text report says it below each table."""
+"""What to know before believing a figure, in words and as a mark."""
 
 from collections.abc import Iterator
 from typing import Final

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Final
 
-from orchestrator.report.html.plots import Bar, Course, Kind, Reading, Spans
-from orchestrator.report.html.view import Chart, Section, numbers, table, texts
+from orchestrator.report.charts import Bar, Course, Kind, Reading, Spans
+from orchestrator.report.device_labels import label
 from orchestrator.report.model import Report
 from orchestrator.report.numbers import NOT_AVAILABLE, number
-from orchestrator.report.text_gpus import label
+from orchestrator.report.sections import Chart, Section, Table, numbers, table, texts
 from orchestrator.report.timeline import DeviceTimeline, Stretch, Timeline
 
 READINGS: Final[Mapping[str, tuple[str, str]]] = {
@@ -28,17 +28,21 @@ def course(report: Report, timeline: Timeline) -> Section:
     """The chapter: all launches over time, and the readings of each GPU that has any."""
     names = {device.gpu_uuid: label(device) for device in report.gpu_info}
     known = [device for device in timeline.devices if device.gpu_uuid in names]
-    charts = (_launches(report, timeline, known, names), _readings(timeline, known, names))
-    return Section("course", "The run over time", charts=charts, wide=True)
+    launches, table_of_launches = _launches(report, timeline, known, names)
+    readings, table_of_readings = _readings(timeline, known, names)
+    tables = (table_of_launches, table_of_readings)
+    return Section("course", "The run over time", charts=(launches, readings), tables=tables, wide=True)
 
 
-def _launches(report: Report, timeline: Timeline, known: list[DeviceTimeline], names: Mapping[str, str]) -> Chart:
+def _launches(
+    report: Report, timeline: Timeline, known: list[DeviceTimeline], names: Mapping[str, str]
+) -> tuple[Chart, Table]:
     bars = tuple(bar for row, device in enumerate(known) for bar in _bars(device, row))
     labels = tuple(names[device.gpu_uuid] for device in known)
     rows = [_row(names[device.gpu_uuid], device) for device in known if device.spans]
     header = (*texts("Device"), *numbers("Launches without a result", "First began", "Last ended"))
     night = "Each launch of the burn-in" if report.burn_in is not None else "Each launch"
-    return Chart(
+    chart = Chart(
         "launches",
         "Launches on each device",
         Kind.SPANS,
@@ -46,9 +50,10 @@ def _launches(report: Report, timeline: Timeline, known: list[DeviceTimeline], n
         "Launches that lie too close "
         f"together to be seen are drawn as one.{_not_drawn(known)}",
         (Spans("launches", _milliseconds(timeline.began), labels, bars),) if bars else (),
-        table("Launches on each device", header, rows, "Times since the run began."),
+        "launches",
         "" if bars else "Nothing was launched, or the folder of the run is not at hand.",
     )
+    return chart, table("Launches on each device", header, rows, "Times since the run began.", name="launches")
 
 
 def _row(name: str, device: DeviceTimeline) -> tuple[str, ...]:
@@ -74,7 +79,7 @@ def _bars(device: DeviceTimeline, row: int) -> Iterator[Bar]:
         yield Bar(row, span.start_s, span.end_s, span.workload or "several", span.failed, span.words)
 
 
-def _readings(timeline: Timeline, known: list[DeviceTimeline], names: Mapping[str, str]) -> Chart:
+def _readings(timeline: Timeline, known: list[DeviceTimeline], names: Mapping[str, str]) -> tuple[Chart, Table]:
     plots, rows = [], []
     for device in known:
         readings = tuple(_reading(name, device.stretches) for name in READINGS if device.stretches)
@@ -85,7 +90,7 @@ def _readings(timeline: Timeline, known: list[DeviceTimeline], names: Mapping[st
         plots.append(Course(who, _milliseconds(timeline.began), readings, tuple(_bars(device, 0))))
         rows += [(who, f"{one.title}, {one.unit}", *_summary(one)) for one in readings]
     header = (*texts("GPU", "Reading"), *numbers("Lowest", "Median point", "Highest"))
-    return Chart(
+    chart = Chart(
         "readings",
         "Utilisation, power, temperature and clocks",
         Kind.COURSE,
@@ -93,10 +98,11 @@ def _readings(timeline: Timeline, known: list[DeviceTimeline], names: Mapping[st
         "the launches; red lines are launches without a result."
         f"{_not_drawn(known)}",
         tuple(plots),
-        table("Readings of each GPU", header, rows),
+        "readings",
         "" if plots else "No readings were kept: NVML reads GPUs, and there were none in this run, or nobody looked.",
         "GPU",
     )
+    return chart, table("Readings of each GPU", header, rows, name="readings")
 
 
 def _reading(name: str, stretches: tuple[Stretch, ...]) -> Reading:

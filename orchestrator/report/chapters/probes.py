@@ -1,24 +1,23 @@
-"""What the GPUs reach without a model, as text: matrix products, their memory, and the way to the host."""
+"""What the GPUs reach without a model: matrix products, their memory, and the way to the host."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-from orchestrator.report import layout
 from orchestrator.report.cells import ProbeMetrics
 from orchestrator.report.numbers import NOT_AVAILABLE, unit
-from orchestrator.report.text_remarks import remark
+from orchestrator.report.remarks import remark
+from orchestrator.report.sections import Table, numbers, table, texts
 
 
-def probes(found: Sequence[ProbeMetrics]) -> Iterator[str]:
-    """The probes of one device, nothing where none was planned."""
-    if not found:
-        return
-    rows = [row for probe in found for row in rates(probe)]
-    yield "What it reaches without a model:"
-    yield from layout.table(("Probe", "Sustained", "Best burst"), rows, "  ")
-    for probe in found:
-        if words := remark(probe):
-            yield from layout.wrap(f"{_name(probe)}: {words}", "  ", "  ")
-    yield ""
+def probes(found: Sequence[ProbeMetrics], where: str = "", *, with_mode: bool = False) -> Table:
+    """A row for each rate of the probes of one device. where: behind the caption."""
+    rows = [
+        (f"{name}, {probe.mode}" if with_mode else name, *figures) for probe in found for name, *figures in rates(probe)
+    ]
+    made = table(
+        f"What it reaches without a model{where}", (*texts("Probe"), *numbers("Sustained", "Best burst")), rows
+    )
+    return replace(made, remarks=tuple(f"{_name(probe)}: {words}" for probe in found if (words := remark(probe))))
 
 
 def rates(probe: ProbeMetrics) -> Iterator[tuple[str, str, str]]:

@@ -1,44 +1,39 @@
-"""The batch sizes that scans have tried, as text: throughput and memory over the batch, a table for each scan.
+"""The batch sizes that scans have tried: throughput and memory over the batch, a table for each scan.
 
 Each size is one launch, and a quick one: where its times were not steady it is marked, and said below the table.
 """
 
-from collections.abc import Iterator
 from typing import Final
 
-from orchestrator.report import layout
 from orchestrator.report.cells import BatchPoint, BatchScan
+from orchestrator.report.device_labels import label_of
 from orchestrator.report.model import Report
 from orchestrator.report.numbers import unit
-from orchestrator.report.text_gpus import label_of
-from orchestrator.report.text_remarks import MARK
+from orchestrator.report.remarks import MARK
+from orchestrator.report.sections import Section, Table, numbers
 from protocol.result import SteadyState
 
 BAR: Final = 20
 """Characters of the highest throughput."""
 
 
-def batch_scans(report: Report) -> Iterator[str]:
-    """Every scan, after the name of its device where there are several."""
+def batch_scans(report: Report) -> Section | None:
+    """A table for every scan, after the name of its device where there are several."""
     if not report.batch_scans:
-        return
-    yield from layout.chapter("Batch Sizes")
+        return None
     several = len(report.gpu_info) > 1
-    for scan in report.batch_scans:
-        yield from _scan(scan, f", {label_of(scan.gpu_uuid, report)}" if several else "")
+    parts = (_scan(scan, f", {label_of(scan.gpu_uuid, report)}" if several else "") for scan in report.batch_scans)
+    return Section("scans", "Batch sizes", parts=tuple(parts))
 
 
-def _scan(scan: BatchScan, where: str) -> Iterator[str]:
+def _scan(scan: BatchScan, where: str) -> Section:
     size = "" if scan.input_size is None else f", input {scan.input_size}"
-    yield from layout.wrap(f"{scan.model_name}, {scan.workload} ({scan.precision}{size}{where}): {_found(scan)}")
-    if scan.points:
-        top = max((point.throughput_samples_per_sec or 0.0 for point in scan.points), default=0.0)
-        rows = [_row(point, top, best=point.batch_size == scan.best_batch_size) for point in scan.points]
-        yield from layout.table(("Batch", "Throughput", "Peak Memory", ""), rows, "  ")
-        for point in scan.points:
-            if doubts := _doubts(point):
-                yield from layout.wrap(f"{MARK} batch {point.batch_size}: {doubts}", "  ")
-    yield ""
+    top = max((point.throughput_samples_per_sec or 0.0 for point in scan.points), default=0.0)
+    rows = tuple(_row(point, top, best=point.batch_size == scan.best_batch_size) for point in scan.points)
+    doubts = tuple(f"{MARK} batch {point.batch_size}: {words}" for point in scan.points if (words := _doubts(point)))
+    columns = numbers("Batch", "Throughput", "Peak Memory", "")
+    title = f"{scan.model_name}, {scan.workload} ({scan.precision}{size}{where}): {_found(scan)}"
+    return Section("scan", title, tables=(Table("", columns, rows, remarks=doubts),))
 
 
 def _found(scan: BatchScan) -> str:

@@ -1,8 +1,6 @@
-"""The burn-in as text, one page for a node of eight: what each GPU did and its verdict, the reasons, the evidence.
+"""The burn-in: what each GPU did and its verdict, the reasons, and the evidence.
 
-GPUs of which the same is to be said are told of together: an interrupted night is a line, not eight. Where there is no
-room for all, each GPU that is no PASS has what to do and its gravest reason, on a line each, and the rest shares what
-is left of the page (one_page.py).
+GPUs of which the same is to be said share a finding: an interrupted burn-in is one, not eight.
 """
 
 from collections import Counter
@@ -13,116 +11,115 @@ from typing import Final
 from orchestrator.configuration.naming import counted
 from orchestrator.health.judges import Action
 from orchestrator.health.verdict import GRAVEST_FIRST
-from orchestrator.report import layout, text_health
-from orchestrator.report.burn_in import BurnInReport, CheckReport, GpuBurnIn, ReasonReport
+from orchestrator.report.burn_in import BurnInReport, CheckReport, Fate, GpuBurnIn, InjectedReport, ReasonReport
+from orchestrator.report.chapters import health
+from orchestrator.report.device_labels import groups, label_of, labels
 from orchestrator.report.model import Report
 from orchestrator.report.numbers import duration
-from orchestrator.report.one_page import Paragraph, Rank, is_whole, on_one_page
-from orchestrator.report.text_failures import out_of_time
-from orchestrator.report.text_gpus import groups, label_of, labels
-from orchestrator.report.text_injected import injected, proven
+from orchestrator.report.root_cause import out_of_time
+from orchestrator.report.sections import MOST_ROWS, Column, Finding, Rank, Section, Table
 from protocol.cell import Workload
 
 SHOWN_REASONS: Final = 3
 COLUMNS: Final = ("GPU", "Verdict", "Load", "Rounds", "Checks", "Wrong", "FLOP", "Max C", "W")
-_LEAST_NEEDED: Final = ("FLOP", "Rounds")
-"""Columns that are left out where a row would not fit on a line: what they say is in the JSON report."""
-_PAGE: Final = 60
-_NODE: Final = 8
-_EACH: Final = 3
-"""Lines of a page for a node of so many GPUs, and of each one more."""
+_PRIORITIES: Final = {"FLOP": 2, "Rounds": 1}
+"""Columns that a narrow format drops: what they say is in the JSON report."""
+_LONGEST_TITLE: Final = 80
 _MOST_AN_HOUR: Final = 1
 """Errors an hour that it means something to have excluded: no GPU that is in use makes more."""
-_BLANK: Final = Paragraph(Rank.MUST, ("",))
-_CUT: Final = Paragraph(Rank.MUST, ("  all reasons, in full, are in the JSON report",))
 
 
-def burn_in(report: Report, head: tuple[str, ...], end: tuple[str, ...]) -> Iterator[str]:
-    """The whole page; nothing for a run that was no burn-in. end: how it ended, of which the reasons come last."""
+def burn_in(report: Report) -> Section | None:
+    """The chapter; None for a run that was no burn-in."""
     night = report.burn_in
     if night is None:
-        return
-    room = _PAGE + _EACH * max(len(night.gpus) - _NODE, 0)
-    page: tuple[Paragraph, ...] = ()
-    for untested in range(max(len(not_tested(night)), SHOWN_REASONS), SHOWN_REASONS - 1, -1):
-        page = (
-            Paragraph(Rank.MUST, head),
-            *_paragraphs(night, report, untested),
-            Paragraph(Rank.MUST, end),
-            *(_bullet(Rank.TOLD, one, "exit code") for one in _first(report.verdict.reasons)),
-            Paragraph(Rank.MUST, ("", layout.RULE)),
-        )
-        if is_whole(page, room, _CUT):
-            break
-    yield from on_one_page(page, room, _CUT)
+        return None
+    titles, *rows = zip(*_columns_of(night, report), strict=True)
+    columns = tuple(
+        Column(title, number=place > 1, priority=_PRIORITIES.get(title, 0)) for place, title in enumerate(titles)
+    )
+    verdicts = [(who, health.badge(gpu.verdict), *rest) for gpu, (who, _, *rest) in zip(night.gpus, rows, strict=True)]
+    return Section(
+        "burn-in",
+        "Burn-in",
+        (f"{asked(night)}. {meaning(night)}",),
+        tables=(Table("Burn-in", columns, tuple(verdicts), name="burn-in"),),
+        findings=tuple(_findings(night, report)),
+    )
 
 
-def _paragraphs(night: BurnInReport, report: Report, untested: int) -> Iterator[Paragraph]:
-    """untested: how many things that were not tested are told, the more the better where there is room for them."""
-    yield Paragraph(Rank.MUST, tuple(layout.wrap(f"{asked(night)}. {meaning(night)}")))
-    yield from _told("kinds", (f"{labels(group.devices)}: {group.shown.gpu_name}" for group in groups(report)))
-    yield Paragraph(Rank.MUST, tuple(_table(night, report)))
+def _findings(night: BurnInReport, report: Report) -> Iterator[Finding]:
+    yield from _told("What was tested", "", (f"{labels(one.devices)}: {one.shown.gpu_name}" for one in groups(report)))
     alike: dict[tuple[ReasonReport, ...], list[GpuBurnIn]] = {}
-    for gpu in gravest_first(night):
+    for gpu in sorted(night.gpus, key=lambda gpu: GRAVEST_FIRST.index(gpu.verdict)):
         alike.setdefault(gpu.reasons, []).append(gpu)
-    alike.pop((), None)
     for reasons, gpus in alike.items():
-        yield Paragraph(Rank.MUST, tuple(_who(gpus, report)))
-        yield from _reasons(reasons, gpus[0].gpu_uuid)
-    yield _CUT
+        if reasons:
+            yield Finding(
+                health.badge(gpus[0].verdict),
+                _who(gpus, report),
+                tuple(_reasons(reasons)),
+                opened=True,
+                listed=True,
+                most=SHOWN_REASONS,
+                ranks=(Rank.GRAVEST, Rank.MORE),
+            )
     named = ((label_of(judged.gpu_uuid, report), judged.earlier) for judged in report.health.gpus)
-    yield from _told("earlier", (f"{who}, earlier: {earlier}" for who, earlier in named if earlier))
-    yield from _told("injected", (f"injected: {line}" for line in injected(night)))
-    yield _BLANK
-    yield from _told("evidence", evidence(night))
-    yield from _untested(night, untested)
-    yield from _told("warming up", _warming_up(night))
-    yield from _told("health", _health(report))
-    yield from _told("without a result", _without_result(report))
-    yield _BLANK
-
-
-def gravest_first(night: BurnInReport) -> list[GpuBurnIn]:
-    """The GPUs in the order in which reasons are told: those of one verdict as they are numbered."""
-    return sorted(night.gpus, key=lambda gpu: GRAVEST_FIRST.index(gpu.verdict))
-
-
-def _told(section: str, texts: Iterable[str]) -> Iterator[Paragraph]:
-    """Each as a paragraph of its section."""
-    for text in texts:
-        yield Paragraph(Rank.TOLD, tuple(layout.wrap(text, "", "  ")), section)
-
-
-def _untested(night: BurnInReport, most: int) -> Iterator[Paragraph]:
-    """What was not tested; the first of it is grave where it was planned."""
+    yield from _told("What earlier runs found", "earlier", (f"{who}: {earlier}" for who, earlier in named if earlier))
+    yield from _told("What was injected", "injected", injected(night))
+    yield from _told("What was checked", "", evidence(night))
     planned = any(gpu.unfinished for gpu in night.gpus)
-    for place, text in enumerate(_first(not_tested(night), most)):
-        rank = Rank.GRAVEST if planned and not place else Rank.TOLD
-        yield Paragraph(rank, tuple(layout.wrap(f"not tested: {text}", "", "  ")), "untested")
+    untested = Rank.GRAVEST if planned else Rank.TOLD
+    yield from _told("What was not tested", "not tested", not_tested(night), untested, SHOWN_REASONS)
+    yield from _told("What the rates were judged by", "rates", _warming_up(night))
+    yield from _told("What the health signals say", "health", _health(report))
+    yield from _told("Launches without a result", "launches", _without_result(report))
 
 
-def _first(texts: Sequence[str], most: int = SHOWN_REASONS) -> Iterator[str]:
-    """Those that are shown, and how many more there are."""
-    yield from texts[:most]
-    if len(texts) > most:
-        yield f"... and {len(texts) - most} more in the JSON report"
+def _told(
+    title: str, label: str, lines: Iterable[str], first: Rank = Rank.TOLD, most: int = MOST_ROWS
+) -> Iterator[Finding]:
+    told = tuple(lines)
+    if told:
+        yield Finding(None, title, told, opened=True, label=label, most=most, ranks=(first, Rank.TOLD))
 
 
-def _bullet(rank: Rank, text: str, section: str) -> Paragraph:
-    return Paragraph(rank, tuple(layout.wrap(f"- {text}", "  ", "  ")), section)
+def answer(night: BurnInReport, report: Report) -> str:
+    """The gravest verdict and the GPUs that have it: "PASS: 3 of 3 GPUs", "FAIL: GPU 1 of 2"."""
+    gravest = {gpu.gpu_uuid for gpu in night.gpus if gpu.verdict is night.verdict}
+    devices = [device for device in report.gpu_info if device.gpu_uuid in gravest]
+    kind = "GPU" if all(device.kind == "cuda" for device in report.gpu_info) else "device"
+    count = len(night.gpus)
+    who = f"{count} of {counted(count, kind)}" if len(devices) == count else f"{labels(devices)} of {count}"
+    return f"{night.verdict}: {who}" + (f", with faults injected{proven(night)}" if night.tainted else "")
 
 
-def _table(night: BurnInReport, report: Report) -> list[str]:
-    """A line for each GPU."""
-    columns = list(columns_of(night, report))
-    for name in _LEAST_NEEDED:
-        if sum(max(map(layout.width, column)) + 3 for column in columns) >= layout.WIDTH:
-            columns = [column for column in columns if column[0] != name]
-    header, *rows = zip(*columns, strict=True)
-    return layout.table(header, rows)
+def injected(night: BurnInReport) -> Iterator[str]:
+    """The faults that were asked for, those that were not found first; what became of each comes first.
+
+    A line that is cut off has lost how often, never whether.
+    """
+    told = [(_fate(one), one) for one in night.injected]
+    for fate, one in sorted(told, key=lambda pair: list(Fate).index(pair[0])):
+        yield f"{fate.upper()}: {one.fault}: {one.outcome.removeprefix(f'{fate}: ')}"
 
 
-def columns_of(night: BurnInReport, report: Report) -> Iterator[tuple[str, ...]]:
+def proven(night: BurnInReport) -> str:
+    """Behind "injected on purpose": how many were brought about, if not all, and how many of these were found."""
+    asked = len(night.injected)
+    done = sum(_fate(one) is not Fate.UNDONE for one in night.injected)
+    found = sum(one.found for one in night.injected)
+    brought = f", {done} of {asked} BROUGHT ABOUT" if done < asked else ""
+    if not done:
+        return brought
+    return f"{brought}, {found} of {done} found" if found == done else f"{brought}, NOT ALL FOUND: {found} of {done}"
+
+
+def _fate(one: InjectedReport) -> Fate:
+    return one.fate or (Fate.FOUND if one.found else Fate.MISSED)
+
+
+def _columns_of(night: BurnInReport, report: Report) -> Iterator[tuple[str, ...]]:
     """What a column is called and what it says of each device; what none has (a CPU no temperature) is no column."""
     every = zip(COLUMNS, *(_row(gpu, report) for gpu in night.gpus), strict=True)
     return (column for column in every if any(column[1:]))
@@ -171,25 +168,22 @@ def short(seconds: float) -> str:
     return f"{minutes} min" if minutes < 60 else f"{minutes // 60}:{minutes % 60:02} h"
 
 
-def _who(gpus: Sequence[GpuBurnIn], report: Report) -> Iterator[str]:
-    """These GPUs, at least one, with their verdict; of one alone, the board to look for, as far as a line holds it."""
+def _who(gpus: Sequence[GpuBurnIn], report: Report) -> str:
+    """These GPUs, at least one, and what to do; of one alone, the board to look for, as far as a line holds it."""
     devices = {device.gpu_uuid: device for device in report.gpu_info}
     alike = [devices[gpu.gpu_uuid] for gpu in gpus]
-    todo = f" ({gpus[0].action})" if gpus[0].action is not Action.NOTHING else ""
-    verdict = f": {gpus[0].verdict}{todo}"
+    todo = f": {gpus[0].action}" if gpus[0].action is not Action.NOTHING else ""
     board = {"serial": alike[0].serial, "at": alike[0].pci_address} if len(alike) == 1 else {}
     who = labels(alike)
     for fact in (f", {word} {fact}" for word, fact in board.items() if fact):
-        who += fact if layout.width(f"{who}{fact}{verdict}") <= layout.WIDTH else ""
-    yield from layout.wrap(f"{who}{verdict}")
+        who += fact if len(f"{gpus[0].verdict}: {who}{fact}{todo}") <= _LONGEST_TITLE else ""
+    return f"{who}{todo}"
 
 
-def _reasons(reasons: Sequence[ReasonReport], section: str) -> Iterator[Paragraph]:
+def _reasons(reasons: Sequence[ReasonReport]) -> Iterator[str]:
     """Why the verdict is no PASS."""
     told = Counter(f"{reason.verdict}: {reason.text}" for reason in reasons)
-    times = [text if count == 1 else f"{text} ({count} times)" for text, count in told.items()]
-    for place, text in enumerate(_first(times)):
-        yield _bullet(Rank.MORE if place else Rank.GRAVEST, text, section)
+    return (text if count == 1 else f"{text} ({count} times)" for text, count in told.items())
 
 
 def _warming_up(night: BurnInReport) -> Iterator[str]:
@@ -202,7 +196,7 @@ def _warming_up(night: BurnInReport) -> Iterator[str]:
     first = ["the first round"] if len(seconds) < len(soaks) else []
     left_out = " and ".join([*([" to ".join(spans)] if spans else []), *first])
     why = ", or ".join(dict.fromkeys(ending for soak in soaks for ending in soak.ended_because))
-    yield f"rates: judged without {left_out} of warming up, until {why}"
+    yield f"judged without {left_out} of warming up, until {why}"
 
 
 def _health(report: Report) -> Iterator[str]:
@@ -211,20 +205,20 @@ def _health(report: Report) -> Iterator[str]:
     devices = {device.gpu_uuid: device for device in report.gpu_info}
     for one in report.health.gpus:
         if one.applicable:
-            told.setdefault(text_health.words(one), []).append(one.gpu_uuid)
+            told.setdefault(health.words(one), []).append(one.gpu_uuid)
     if not told:
         return
     parts = [f"{labels([devices[uuid] for uuid in uuids])}: {words}" for words, uuids in told.items()]
-    yield f"health: {'; '.join([*parts, f'the machine: {report.health.node.verdict}'])}"
+    yield "; ".join([*parts, f"the machine: {report.health.node.verdict}"])
 
 
 def _without_result(report: Report) -> Iterator[str]:
     """How many launches have none; what explains them stands among the reasons, and their logs in the run's folder."""
     ended = sum(map(out_of_time, report.failures))
     if ended:
-        yield f"launches ended by the time limit: {ended}"
+        yield f"ended by the time limit: {ended}"
     if failed := len(report.failures) - ended:
-        yield f"launches without a result: {failed}; where their logs are is in the JSON report"
+        yield f"without a result: {failed}; where their logs are is in the JSON report"
 
 
 def evidence(night: BurnInReport) -> Iterator[str]:

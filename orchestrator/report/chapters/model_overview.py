@@ -4,20 +4,18 @@ Model            Prec.   Batch 1  Inference/s @B   Training/s @B   Tokens/s
 resnet50         fp32    4.00 ms     2727.1 @32       750.2 @32
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from orchestrator.configuration.naming import shortened
-from orchestrator.report import layout
 from orchestrator.report.cells import GenerationMetrics, Measured, ModelResult, PhaseMetrics
 from orchestrator.report.numbers import number, unit
-from orchestrator.report.text_remarks import MARK, MARKED, SHORT, mark
+from orchestrator.report.remarks import MARK, MARKED, SHORT, mark
+from orchestrator.report.sections import Table, numbers, texts
 
 LONGEST_NAME: Final = 20
-_HEAD: Final = ("Prec. ", "Batch 1 ", "Inference/s @B ", "Training/s @B ", "Tokens/s ")
-_WIDTHS: Final = (7, 11, 16, 15, 11)
-"""Each entry ends with a blank, or with a mark."""
+_HEAD: Final = ("Prec.", "Batch 1", "Inference/s @B", "Training/s @B", "Tokens/s")
 
 
 class _Key(NamedTuple):
@@ -38,20 +36,14 @@ class _Line:
     generation: dict[str, GenerationMetrics] = field(default_factory=dict)
 
 
-def overview(results: Sequence[ModelResult]) -> Iterator[str]:
-    """The table, nothing for a single line: its tables say it all."""
+def overview(results: Sequence[ModelResult]) -> Table:
+    """The table, without rows for a single line: the tables of that model say it all."""
     lines = _lines(results)
-    if len(lines) < 2:
-        return
-    drawn = [(_name(key, lines), _entries(key, line)) for key, line in lines.items()]
-    shown = [column for column in range(len(_HEAD)) if any(entries[column] for _, entries in drawn)]
-    first = min(LONGEST_NAME, max(layout.width(name) for name in ("Model", *(name for name, _ in drawn))))
-    yield _row("Model", _HEAD, first, shown)
-    for name, entries in drawn:
-        yield _row(name, entries, first, shown)
-    yield ""
-    yield from _legend([entry for _, entries in drawn for entry in entries])
-    yield ""
+    drawn = [(_name(key, lines), *_entries(key, line)) for key, line in lines.items()] if len(lines) > 1 else []
+    shown = [place for place in range(1, len(_HEAD) + 1) if any(row[place] for row in drawn)]
+    rows = tuple((row[0], *(row[place] for place in shown)) for row in drawn)
+    columns = (*texts("Model"), *numbers(*(_HEAD[place - 1] for place in shown)))
+    return Table("", columns, rows, _legend([entry for row in rows for entry in row[1:]]), framed=False)
 
 
 def _lines(results: Sequence[ModelResult]) -> dict[_Key, _Line]:
@@ -83,7 +75,7 @@ def _name(key: _Key, lines: Iterable[_Key]) -> str:
 
 def _entries(key: _Key, line: _Line) -> tuple[str, ...]:
     return (
-        f"{key.precision} ",
+        key.precision,
         _first(line.inference),
         _best(line.inference, "throughput_samples_per_sec"),
         _best(line.training, "throughput_samples_per_sec"),
@@ -96,7 +88,7 @@ def _first(metrics: Mapping[str, PhaseMetrics]) -> str:
     one = metrics.get("batch_size_1")
     if one is None:
         return ""
-    return _without(one) if one.forward_time_ms is None else f"{unit(one.forward_time_ms, 'ms')}{mark(one) or ' '}"
+    return _without(one) if one.forward_time_ms is None else f"{unit(one.forward_time_ms, 'ms')}{mark(one)}"
 
 
 def _best(metrics: Mapping[str, Measured], figure: str, *, at_batch: bool = True) -> str:
@@ -106,23 +98,17 @@ def _best(metrics: Mapping[str, Measured], figure: str, *, at_batch: bool = True
         return next((_without(metric) for metric in metrics.values()), "")
     best = max(known, key=lambda metric: float(getattr(metric, figure)))
     batch = f" @{best.batch_size}" if at_batch else ""
-    return f"{number(getattr(best, figure))}{batch}{mark(best) or ' '}"
+    return f"{number(getattr(best, figure))}{batch}{mark(best)}"
 
 
 def _without(metric: Measured) -> str:
-    """Why there is no rate. The blank at the end is where other entries have their mark."""
-    return f"{SHORT[metric.status][0] if metric.status in SHORT else metric.status} "
+    """Why there is no rate."""
+    return SHORT[metric.status][0] if metric.status in SHORT else metric.status
 
 
-def _row(name: str, entries: Sequence[str], first: int, shown: Sequence[int]) -> str:
-    """shown: the columns in which any line has something."""
-    cells = (f"{entries[column]:>{_WIDTHS[column]}}" for column in shown)
-    return f"{layout.pad(name, first)}{''.join(cells)}"
-
-
-def _legend(entries: Sequence[str]) -> Iterator[str]:
+def _legend(entries: Sequence[str]) -> str:
     words = ["Batch 1: forward time; @B: at the batch size with the highest rate"]
-    words += [f"{short}: {meaning}" for short, meaning in SHORT.values() if f"{short} " in entries]
+    words += [f"{short}: {meaning}" for short, meaning in SHORT.values() if short in entries]
     if any(entry.endswith(MARK) for entry in entries):
         words.append(f"{MARK}: {MARKED}")
-    yield from layout.wrap("; ".join(words) + ".")
+    return "; ".join(words) + "."

@@ -5,14 +5,14 @@ from typing import Final, NamedTuple
 
 from orchestrator.disk.outcomes import Status
 from orchestrator.report.cells import GenerationMetrics, Measured, PhaseMetrics
-from orchestrator.report.html import measured
-from orchestrator.report.html.plots import Bars, Box, Curves, Heat, Kind, Line, Series
-from orchestrator.report.html.view import Chart, Section, Table, numbers, table, texts
+from orchestrator.report.chapters import model_figures as measured
+from orchestrator.report.chapters.probes import probes
+from orchestrator.report.charts import Bars, Box, Curves, Heat, Kind, Line, Series
+from orchestrator.report.device_labels import groups, label
 from orchestrator.report.model import Report
 from orchestrator.report.numbers import NOT_AVAILABLE, number, unit
-from orchestrator.report.text_gpus import groups, label
-from orchestrator.report.text_probes import rates
-from orchestrator.report.text_remarks import SHORT
+from orchestrator.report.remarks import SHORT
+from orchestrator.report.sections import Chart, Section, Table, numbers, table, texts
 from protocol.cell import Workload
 
 MOST_MODELS: Final = 60
@@ -27,6 +27,10 @@ _MEANS: Final = SHORT | {
     Status.DEGRADED: ("less", "ran at a smaller batch size for want of memory"),
 }
 _PARTS: Final = {"forward": "forward_time_ms", "backward": "backward_time_ms", "optimizer": "optimize_step_time_ms"}
+
+
+Drawn = tuple[Chart, Table]
+"""A chart, and the table that says the same."""
 
 
 class Rates(NamedTuple):
@@ -46,13 +50,14 @@ def performance(report: Report) -> Section:
         for choice, models in measured.figures(report, throughput, phase).items()
     ]
     scans = [Rates(choice, _OF_SCANS, models) for choice, models in measured.scans(report).items()]
-    charts = (
+    drawn = (
         _throughput(rates, over),
         _curve([*rates, *scans], over),
         _memory(report, over),
         _iterations(report, over),
     )
-    return Section("performance", "Model performance", charts=charts, tables=tuple(_probes(report)))
+    tables = (*(table for _, table in drawn), *_probes(report))
+    return Section("performance", "Model performance", charts=tuple(chart for chart, _ in drawn), tables=tables)
 
 
 def throughput(metric: Measured) -> float | None:
@@ -62,7 +67,7 @@ def throughput(metric: Measured) -> float | None:
     return metric.throughput_samples_per_sec if isinstance(metric, PhaseMetrics) else None
 
 
-def _throughput(rates: Sequence[Rates], over: str) -> Chart:
+def _throughput(rates: Sequence[Rates], over: str) -> Drawn:
     drawn = [Rates(choice, unit_of, dict(list(models.items())[:MOST_MODELS])) for choice, unit_of, models in rates]
     plots = tuple(Bars(choice, unit_of, tuple(models), tuple(_by_batch(models))) for choice, unit_of, models in drawn)
     rows = [
@@ -72,17 +77,18 @@ def _throughput(rates: Sequence[Rates], over: str) -> Chart:
         for batch, value in batches.items()
     ]
     header = (*texts("What", "Model"), *numbers("Batch", "Throughput"), *texts("Unit"))
-    return Chart(
+    chart = Chart(
         "throughput",
         "Throughput",
         Kind.BARS,
         f"Samples, or tokens, that each model gets through in a second, by batch size. {over}",
         plots,
-        table("Throughput", header, rows),
+        "throughput",
         "" if plots else "No model has a throughput in this run.",
         "What",
         _left_out({one.choice: len(one.models) for one in rates}),
     )
+    return chart, table("Throughput", header, rows, name="throughput")
 
 
 def _left_out(counts: Mapping[str, int]) -> str:
@@ -97,7 +103,7 @@ def _by_batch(models: Mapping[str, Mapping[int, float]]) -> Iterator[Series]:
         yield Series(f"batch {batch}", tuple(batches.get(batch) for batches in models.values()))
 
 
-def _iterations(report: Report, over: str) -> Chart:
+def _iterations(report: Report, over: str) -> Drawn:
     parts = {part: measured.figures(report, _reader(field), Workload.TRAINING) for part, field in _PARTS.items()}
     plots, rows = [], []
     counts: dict[str, int] = {}
@@ -116,24 +122,25 @@ def _iterations(report: Report, over: str) -> Chart:
                 for place, name in enumerate(names)
             ]
     header = (*texts("What", "Model"), *numbers("Batch", *(f"{part.capitalize()} ms" for part in _PARTS)))
-    return Chart(
+    chart = Chart(
         "iterations",
         "Where an iteration of training goes",
         Kind.STACKED,
         f"Milliseconds of one step on the device: forward, backward and optimizer. {over}",
         tuple(plots),
-        table("Time of a training iteration", header, rows),
+        "iterations",
         "" if plots else "Nothing was trained in this run (--phases training).",
         "What",
         _left_out(counts),
     )
+    return chart, table("Time of a training iteration", header, rows, name="iterations")
 
 
 def _reader(field: str) -> Callable[[Measured], float | None]:
     return lambda metric: getattr(metric, field, None)
 
 
-def _memory(report: Report, over: str) -> Chart:
+def _memory(report: Report, over: str) -> Drawn:
     """A field for each size that ran or was asked for: also where nothing fits there is something to know."""
     found = measured.figures(report, lambda metric: metric.peak_memory_mb, *_UNITS)
     without = _without(report)
@@ -161,17 +168,18 @@ def _memory(report: Report, over: str) -> Chart:
             if field is not None
         ]
     header = (*texts("What", "Model"), *numbers("Batch", "Peak MB"))
-    return Chart(
+    chart = Chart(
         "memory",
         "Peak memory by model and batch size",
         Kind.HEAT,
         f"The most memory that each cell took at once, in MB. {over}",
         tuple(plots),
-        table("Peak memory", header, rows),
+        "memory",
         "" if plots else "No memory was measured in this run.",
         "What",
         _left_out(counts),
     )
+    return chart, table("Peak memory", header, rows, name="memory")
 
 
 def _without(report: Report) -> Mapping[str, Mapping[str, Mapping[int, Status]]]:
@@ -194,7 +202,7 @@ def _box(column: int, row: int, what: str, found: float | Status | None) -> Box:
     return Box(column, row, found, f"{found:.0f}", f"{what}: {unit(found, 'MB')}")
 
 
-def _curve(rates: Sequence[Rates], over: str) -> Chart:
+def _curve(rates: Sequence[Rates], over: str) -> Drawn:
     plots, rows = [], []
     for choice, unit_of, models in rates:
         several = {model: sorted(of.items()) for model, of in models.items() if len(of) > 1}
@@ -212,16 +220,17 @@ def _curve(rates: Sequence[Rates], over: str) -> Chart:
         *texts("Unit"),
         *numbers("Against the smallest"),
     )
-    return Chart(
+    chart = Chart(
         "batches",
         "What a larger batch brings",
         Kind.CURVES,
         f"Throughput over the batch size, both axes logarithmic: a flat line gains nothing. {over}",
         tuple(plots),
-        table("Throughput by batch size", header, rows),
+        "batches",
         "" if plots else "Each model was measured at one batch size alone: -b 1,8,32 or -b auto draws a curve.",
         "What",
     )
+    return chart, table("Throughput by batch size", header, rows, name="batches")
 
 
 def _few(
@@ -242,13 +251,6 @@ def _probes(report: Report) -> Iterator[Table]:
     """What each kind of device reaches without a model."""
     for group in groups(report):
         found = [probe for probe in report.probes if probe.gpu_uuid == group.shown.gpu_uuid]
-        several = len({probe.mode for probe in found}) > 1
-        rows = [
-            (f"{name}, {probe.mode}" if several else name, *figures)
-            for probe in found
-            for name, *figures in rates(probe)
-        ]
-        if rows:
-            where = f" ({label(group.shown)}: {group.shown.gpu_name})" if len(report.gpu_info) > 1 else ""
-            header = (*texts("Probe"), *numbers("Sustained", "Best burst"))
-            yield table(f"What it reaches without a model{where}", header, rows)
+        where = f" ({label(group.shown)}: {group.shown.gpu_name})" if len(report.gpu_info) > 1 else ""
+        if found:
+            yield probes(found, where, with_mode=len({probe.mode for probe in found}) > 1)

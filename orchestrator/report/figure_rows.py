@@ -1,11 +1,22 @@
-"""The rows of the tables of the text report: their words, in order, and what each says of a metric."""
+"""Figures in tables: the units of those that cells are compared by, and the rows of a model by batch size."""
 
 from collections.abc import Callable
 from typing import Final, TypeVar
 
 from orchestrator.report.cells import Computed, GenerationMetrics, Measured, PhaseMetrics
+from orchestrator.report.comparisons import FullNode, Spread
 from orchestrator.report.numbers import NOT_AVAILABLE, share, unit
 
+LOAD: Final = "model_load_time_ms"
+UNITS: Final = {
+    LOAD: "ms",
+    "throughput_samples_per_sec": "smp/s",
+    "tokens_per_second": "tok/s",
+    "sustained_tflops": "TFLOP/s",
+    "copy_gb_per_sec": "GB/s",
+    "transfer_gb_per_sec": "GB/s",
+}
+_PHASES: Final = {"inference": "infer", "training": "train", "generation": "write"}
 M = TypeVar("M", bound=Measured)
 Row = tuple[str, Callable[[M], str]]
 """The words of a row, and what a column of it says."""
@@ -58,3 +69,10 @@ SHARED: Final[tuple[Row[Measured], ...]] = (
     ("Temperature", lambda one: unit(one.temperature_c, "C", digits=0)),
     ("SM Clock", lambda one: unit(one.sm_clock_mhz, "MHz", digits=0)),
 )
+
+
+def cell_name(one: Spread | FullNode) -> str:
+    """A cell in short: "resnet50 train fp32 b8"."""
+    batch = "" if one.phase in ("load", "probe") else f" b{one.batch_size_requested}"
+    phase = "" if one.phase == "probe" else f" {_PHASES.get(one.phase, one.phase)}"
+    return f"{one.model_name}{phase} {one.precision}{batch}"

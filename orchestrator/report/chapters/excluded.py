@@ -1,25 +1,24 @@
-"""What was asked for and not measured, as text: what no cell could be planned for, and what was dropped."""
+"""What was asked for and not measured: what no cell could be planned for, and what was dropped."""
 
 from collections.abc import Iterator, Sequence
 
 from orchestrator.configuration.naming import by_reason, sized
 from orchestrator.disk.outcomes import Status
-from orchestrator.report import layout
+from orchestrator.report.device_labels import labels
 from orchestrator.report.model import CellEntry, Report
-from orchestrator.report.text_gpus import labels
+from orchestrator.report.sections import Badge, Finding, Section, Tone
 
 
-def not_measured(report: Report) -> Iterator[str]:
-    """The chapter, nothing where everything that was asked for was attempted."""
+def not_measured(report: Report) -> Section | None:
+    """What was asked for and not attempted; None where everything was."""
     dropped = [entry for entry in report.cells if entry.status is Status.DROPPED]
     if not report.left_out and not dropped:
-        return
-    yield from layout.chapter("Not Measured")
-    yield from layout.bullets(left_out(report), len(report.left_out))
-    for why, cells in dropped_by_reason(dropped).items():
-        yield from layout.wrap(f"{why}:")
-        yield from layout.bullets(dropped_lines(cells, report), len(cells))
-    yield ""
+        return None
+    findings = (
+        Finding(Badge("dropped", Tone.QUIET), why, tuple(dropped_lines(cells, report)), opened=True, listed=True)
+        for why, cells in dropped_by_reason(dropped).items()
+    )
+    return Section("left-out", "Not measured", tuple(left_out(report)), findings=tuple(findings))
 
 
 def left_out(report: Report) -> Iterator[str]:

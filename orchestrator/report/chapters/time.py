@@ -1,41 +1,48 @@
-"""What running each cell in a process of its own cost, as text."""
+"""What running each cell in a process of its own cost."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
-from typing import Final
 
-from orchestrator.report import layout
+from orchestrator.configuration.naming import counted
 from orchestrator.report.cells import CellReport
+from orchestrator.report.charts import Bars, Kind, Series
 from orchestrator.report.model import Report
 from orchestrator.report.numbers import number
 from orchestrator.report.parts import LaunchLedger
-
-_LEAST: Final = (10, 8)
-"""Widths of the columns: five workloads stand side by side."""
+from orchestrator.report.sections import Chart, Section, numbers, table, texts
 
 Ledgers = Mapping[str, Sequence[LaunchLedger]]
 
 
-def time(report: Report) -> Iterator[str]:
-    """The chapter, nothing where no cell with figures was measured."""
-    ledgers = ledgers_of(report)
-    if not ledgers:
-        return
-    yield from layout.chapter("Time Beside Measuring")
-    yield from layout.wrap(
-        f"Loading, warm-up and measuring aside, a launch cost {launch_cost(ledgers)} (isolation "
+def time(report: Report) -> Section | None:
+    """What a launch cost beside measuring; None where no cell with figures was measured."""
+    found = ledgers_of(report)
+    if not found:
+        return None
+    entries = [name for name in LaunchLedger.__struct_fields__ if name != "overhead_ms"]
+    names = (*entries, "overhead_ms")
+    rows = [(_words(name), *(number(entry(ledgers, name)) for ledgers in found.values())) for name in names]
+    series = tuple(Series(_words(name), tuple(entry(ledgers, name) for ledgers in found.values())) for name in entries)
+    summary = (
+        f"Loading, warm-up and measuring aside, a launch cost {launch_cost(found)} (isolation "
         f"{report.overhead.isolation}). Start, import, context, build, count, record and teardown belong to that "
-        "overhead."
+        "overhead.",
+        *zygote(report),
     )
-    for line in zygote(report):
-        yield from layout.wrap(line)
-    yield ""
-    table = [
-        (name.removesuffix("_ms").replace("_", " "), *(number(entry(found, name)) for found in ledgers.values()))
-        for name in LaunchLedger.__struct_fields__
-    ]
-    yield from layout.table(("Median, ms", *ledgers), table, "  ", _LEAST)
-    yield ""
+    chart = Chart(
+        "overhead",
+        "Where the time of a launch goes",
+        Kind.STACKED,
+        f"Medians over {counted(sum(map(len, found.values())), 'cell')}, in milliseconds, by what was done.",
+        (Bars("launch", "ms", tuple(found), series),),
+        "overhead",
+    )
+    of_parts = table("Medians, ms", (*texts("Part"), *numbers(*found)), rows, name="overhead")
+    return Section("overhead", "Time beside measuring", summary, (chart,), (of_parts,), wide=True)
+
+
+def _words(name: str) -> str:
+    return name.removesuffix("_ms").replace("_", " ")
 
 
 def launch_cost(ledgers: Ledgers) -> str:
