@@ -80,7 +80,7 @@ def phases(context: click.Context, parameter: click.Parameter, incomplete: str) 
 
 def formats(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     """Formats of the report."""
-    from orchestrator.configuration.resolved import ReportFormat
+    from orchestrator.configuration.report_formats import ReportFormat
 
     return _continued(incomplete, list(ReportFormat))
 

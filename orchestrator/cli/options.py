@@ -17,6 +17,7 @@ from orchestrator.cli.shared_options import (
     a_file,
     decorate,
 )
+from orchestrator.configuration.report_formats import ReportFormat
 
 
 class RunParams(DisplayParams, HistoryParams):
@@ -148,7 +149,7 @@ RUN_OPTIONS: Final = (
         cls=ListOption,
         metavar="NAMES",
         shell_complete=complete.formats,
-        help="json, csv, txt, html, md, samples.csv, pytorch.json or several, separated by commas. "
+        help=f"{', '.join(ReportFormat)} or several, separated by commas. "
         "[default: by the suffix of --output, else json]",
     ),
     click.option(

@@ -12,12 +12,14 @@ from orchestrator.cli.recording import record
 from orchestrator.cli.shared_options import RUNS_FOLDER, HistoryParams, a_file, held_options, history_options
 from orchestrator.cli.streams import complain, say
 from orchestrator.configuration.naming import counted
+from orchestrator.configuration.report_formats import ReportFormat
 from protocol.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from orchestrator.configuration.resolved import ReportFormat, StoredRun
+    from orchestrator.configuration.report_formats import ReportFormat
+    from orchestrator.configuration.resolved import StoredRun
     from orchestrator.report.model import Report
     from protocol.cell import ModelSpec
     from protocol.paths import RunPaths
@@ -48,8 +50,8 @@ Examples:
     cls=ListOption,
     metavar="NAMES",
     shell_complete=complete.formats,
-    help="json, csv, txt, html, md, samples.csv, pytorch.json or several, separated by commas. [default: by the suffix "
-    "of --output, else json; without --output what the run has written]",
+    help=f"{', '.join(ReportFormat)} or several, separated by commas. [default: by the suffix of "
+    "--output, else json; without --output what the run has written]",
 )
 @held_options
 @history_options
@@ -174,7 +176,7 @@ def _find(run: str, runs_folder: str, history_db: str | None, *, every_sample: b
 def _every_sample(output: str | None, formats: str | None) -> bool:
     """Whether the format is asked for that no report holds. Raises ConfigError for one that is none."""
     from orchestrator.configuration import resolve as config
-    from orchestrator.configuration.resolved import ReportFormat
+    from orchestrator.configuration.report_formats import ReportFormat
 
     if formats is not None:
         return ReportFormat.SAMPLES in config.report_formats(formats)

@@ -197,7 +197,7 @@ def _reports(stored: "StoredRun", paths: "RunPaths", refused: "UnwrittenError | 
 
     Of formats that the disk has refused nothing is named; where it refused all that were asked for, what is there.
     """
-    from orchestrator.configuration.resolved import ALWAYS
+    from orchestrator.configuration.report_formats import ALWAYS
     from orchestrator.disk import places
 
     own_files = [paths.report(kind) for kind in stored.configuration.formats]

@@ -1,6 +1,8 @@
 """A comparison as a section: what changed, what matters first."""
 
 from collections.abc import Collection
+from dataclasses import replace
+from typing import Final
 
 from orchestrator.compare import wording
 from orchestrator.compare.comparison import Comparison
@@ -8,7 +10,9 @@ from orchestrator.report.numbers import number
 from orchestrator.report.sections import Finding, Section, numbers, table, texts
 from orchestrator.stats.two_runs import Verdict
 
-_REMARKS = 20
+_ROWS: Final = 300
+_REMARKS: Final = 20
+"""In text."""
 
 
 def comparison(one: Comparison, without: Collection[Verdict]) -> Section:
@@ -45,7 +49,7 @@ def comparison(one: Comparison, without: Collection[Verdict]) -> Section:
         "comparison",
         one.title,
         (f"{one.label_before} -> {one.label_after}",),
-        tables=(table("", columns, rows, legend, elsewhere="--format json"),),
+        tables=(replace(table("", columns, rows, legend, elsewhere="--format json"), most=_ROWS),),
         findings=(Finding(None, "", remarks, listed=True, most=_REMARKS),),
         notes=(f"{wording.headline(one)}.",),
     )

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from orchestrator.configuration.catalogue import Catalogue
-from orchestrator.configuration.resolved import Configuration, Isolation, ReportFormat
+from orchestrator.configuration.report_formats import ReportFormat
+from orchestrator.configuration.resolved import Configuration, Isolation
 from orchestrator.configuration.settings import Auto, Said, Settings, from_defaults, from_file
 from orchestrator.configuration.yaml_schema import did_you_mean, listed
 from orchestrator.errors import ConfigError
@@ -274,10 +275,10 @@ def report_place(said: Said, current: Path) -> tuple[str, tuple[ReportFormat, ..
     origin = said.origin("output.path")
     if path.endswith("/"):
         raise ConfigError(f"{origin}: {path} is a folder; name the report's file, such as {path}report.json")
-    if suffix in OTHER_SUFFIXES:
+    own = ReportFormat.of_name(Path(path).name)
+    if own is None and suffix in OTHER_SUFFIXES:
         names = listed(ReportFormat, "and")
         raise ConfigError(f"{origin}: there is no format '{suffix}'. There is {names}; name the report accordingly.")
-    own = ReportFormat.of_name(Path(path).name)
     if output.format is None:
         return absolute, (own or ReportFormat.JSON,)
     formats = _choices(said, "output.format", output.format, ReportFormat, "format")

@@ -17,7 +17,8 @@ from typing import NamedTuple
 from orchestrator import merge, report
 from orchestrator.compare import against
 from orchestrator.compare.against import Against
-from orchestrator.configuration.resolved import ALWAYS, ReportFormat, StoredRun
+from orchestrator.configuration.report_formats import ALWAYS, ReportFormat
+from orchestrator.configuration.resolved import StoredRun
 from orchestrator.deciding.adding import Doubt
 from orchestrator.disk import archive, evidence, journal, launch_samples, lock, places, standing
 from orchestrator.disk.lock import Life

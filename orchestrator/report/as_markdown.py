@@ -20,7 +20,7 @@ _SIBLINGS: Final = (
     listed,
     shown(spread, tables=("spread",), findings=False),
 )
-_COMPARED: Final = (shown(baseline, tables=()), shown(thresholds, findings=False), costs)
+_COMPARED: Final = (shown(baseline, tables=()), thresholds, costs)
 
 
 def to_markdown(report: Report) -> str:

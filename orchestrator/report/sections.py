@@ -59,12 +59,14 @@ Entry = str | Badge
 class Column:
     """number: aligned and sorted as such. priority: of those that do not fit, the highest is dropped first.
 
-    A column of priority 0 is never dropped. least: characters that it takes in text.
+    A column of priority 0 is never dropped. listed: where it is dropped, its entries stand below the table, each once.
+    least: characters that it takes in text.
     """
 
     title: str
     number: bool = False
     priority: int = 0
+    listed: bool = False
     least: int = 0
 
 

@@ -98,10 +98,8 @@ def _must(*lines_of: str) -> Paragraph:
 
 def _content(section: Section, indent: str = "", *, limited: bool) -> Iterator[Paragraph]:
     for words in section.summary:
-        yield _must(*wrap(words, indent, "  " if indent else ""))
+        yield _must(*wrap(words, indent, "  "))
     tables = [table for table in section.tables if table.rows]
-    if section.summary and tables and not indent:
-        yield _must("")
     for number, table in enumerate(tables):
         if number and not indent:
             yield _must("")
@@ -158,7 +156,7 @@ def _captioned(table: Table, caption: str, indent: str) -> Iterator[str]:
     if beyond:
         yield from wrap(f"... {table.more.format(beyond)}", indent)
     for words in filter(None, (table.words, *table.remarks)):
-        yield from wrap(words, indent, "  ")
+        yield from wrap(words, indent, "  " if words in table.remarks else "")
 
 
 def _framed(columns: Sequence[Column], rows: Sequence[Sequence[str]], indent: str) -> Iterator[str]:
@@ -167,11 +165,13 @@ def _framed(columns: Sequence[Column], rows: Sequence[Sequence[str]], indent: st
         max(column.least, *(cell_len(row[place]) for row in (header, *rows))) for place, column in enumerate(columns)
     ]
     kept = list(range(len(columns)))
+    listed: list[str] = []
     while sum(widths[place] + 3 for place in kept) + 1 > WIDTH - len(indent):
         place = max(kept, key=lambda one: columns[one].priority)
         if not columns[place].priority:
             break
         kept.remove(place)
+        listed += dict.fromkeys(row[place] for row in rows if row[place]) if columns[place].listed else ()
     widths = _narrowed([widths[place] for place in kept], WIDTH - len(indent) - 3 * len(kept) - 1)
     frame = indent + ASCII2.get_top([width + 2 for width in widths])
     yield frame
@@ -180,6 +180,9 @@ def _framed(columns: Sequence[Column], rows: Sequence[Sequence[str]], indent: st
         if not number:
             yield frame
     yield frame
+    more = [f"... and {len(listed) - MOST_LINES} more"] if len(listed) > MOST_LINES else []
+    for words in (*listed[:MOST_LINES], *more):
+        yield from bullet(words, f"{indent}  ")
 
 
 def _narrowed(widths: list[int], room: int) -> list[int]:

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from orchestrator import report as reports
-from orchestrator.configuration.resolved import ReportFormat
+from orchestrator.configuration.report_formats import ReportFormat
 from protocol.result import SteadyState
 from tests.fakes.commands import TINY, python
 from tests.fakes.nvml import ROOT

@@ -31,7 +31,7 @@ import pytest
 from orchestrator.configuration import catalogue, models_file, settings
 from orchestrator.configuration import resolve as config
 from orchestrator.configuration.catalogue import Catalogue
-from orchestrator.configuration.resolved import ReportFormat
+from orchestrator.configuration.report_formats import ReportFormat
 from orchestrator.configuration.settings import Said
 from orchestrator.disk import archive, evidence, journal, lock, run_files
 from orchestrator.disk.journal import MAGIC, Journal

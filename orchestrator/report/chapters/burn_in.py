@@ -49,7 +49,8 @@ def burn_in(report: Report) -> Section | None:
 
 
 def _findings(night: BurnInReport, report: Report) -> Iterator[Finding]:
-    yield from _told("What was tested", "", (f"{labels(one.devices)}: {one.shown.gpu_name}" for one in groups(report)))
+    kinds = (f"{labels(group.devices)}: {group.shown.gpu_name}" for group in groups(report))
+    yield from _told("What was tested", "", kinds)
     alike: dict[tuple[ReasonReport, ...], list[GpuBurnIn]] = {}
     for gpu in sorted(night.gpus, key=lambda gpu: GRAVEST_FIRST.index(gpu.verdict)):
         alike.setdefault(gpu.reasons, []).append(gpu)

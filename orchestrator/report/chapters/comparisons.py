@@ -1,6 +1,6 @@
 """What the run was compared with: thresholds, a baseline, a price. Each chapter only where it was requested."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from orchestrator.configuration.naming import counted
@@ -27,7 +27,6 @@ from orchestrator.report.sections import (
 LEAST_AXES: Final = 3
 """Of a radar chart: with fewer models it is a line."""
 _MOST: Final = 40
-_MOST_NOTES: Final = 5
 _MET: Final = {Met.MET: Tone.GOOD, Met.MISSED: Tone.BAD, Met.NOT_MEASURED: Tone.WARN}
 _GRAVEST_FIRST: Final = (Met.MISSED, Met.NOT_MEASURED, Met.MET)
 
@@ -40,28 +39,23 @@ class Names(NamedTuple):
 
 
 def thresholds(report: Report) -> Section | None:
-    """A row for each cell that a threshold was applied to, the gravest first."""
+    """A table for each threshold, the gravest first, with a row for each cell that it was applied to."""
     if not report.thresholds:
         return None
     called = names(report)
-    results = sorted(report.thresholds, key=lambda one: _GRAVEST_FIRST.index(one.status))
-    columns = (
-        *texts("Threshold", "Cell"),
-        *numbers("Target", "Actual"),
-        *texts("Status"),
-        Column("Why", priority=1),
-    )
+    by_name: dict[str, list[ThresholdResult]] = {}
+    for one in sorted(report.thresholds, key=lambda one: _GRAVEST_FIRST.index(one.status)):
+        by_name.setdefault(one.threshold, []).append(one)
+    tables = (_threshold(name, results, called) for name, results in by_name.items())
+    return Section("thresholds", "Thresholds", tables=tuple(tables))
+
+
+def _threshold(name: str, results: Sequence[ThresholdResult], called: Names) -> Table:
     rows = tuple(
-        (one.threshold, cell(one, called), one.target, actual(one), Badge(one.status, _MET[one.status]), one.note)
-        for one in results
+        (cell(one, called), one.target, _actual(one), Badge(one.status, _MET[one.status]), one.note) for one in results
     )
-    doubts = tuple(dict.fromkeys(f"{one.status}: {one.note}" for one in results if one.note))
-    return Section(
-        "thresholds",
-        "Thresholds",
-        tables=(Table("Thresholds", columns, rows, most=_MOST),),
-        findings=(Finding(None, "Why", doubts, listed=True, most=_MOST_NOTES),) if doubts else (),
-    )
+    columns = (*texts("Cell"), *numbers("Target", "Actual"), *texts("Status"), Column("Why", priority=1, listed=True))
+    return Table(name, columns, rows, most=_MOST)
 
 
 def names(report: Report) -> Names:
@@ -77,7 +71,7 @@ def cell(one: ThresholdResult | Cost, called: Names) -> str:
     return " ".join(filter(None, (called.devices.get(one.gpu_uuid), called.cells[one.cell])))
 
 
-def actual(one: ThresholdResult) -> str:
+def _actual(one: ThresholdResult) -> str:
     """The figure, in the unit of the target."""
     return NOT_AVAILABLE if one.actual is None else f"{number(one.actual)} {one.unit}"
 

@@ -58,8 +58,6 @@ def facts(report: Report) -> Iterator[tuple[str, str]]:
         "PyTorch": data.pytorch_version,
         "CUDA": data.cuda_version,
         "Python": data.python_version,
-        "cuDNN": data.cudnn_version,
-        "transformers": data.transformers_version,
     }
     known = ", ".join(f"{name} {text}" for name, text in stack.items() if text)
     yield "Stack", known or "unknown, because no cell was measured"
@@ -69,6 +67,14 @@ def facts(report: Report) -> Iterator[tuple[str, str]]:
     # A resume that found nothing left to do changed nothing.
     if resumed := sum(1 for segment in data.segments[1:] if segment.launches):
         yield "Resumed", counted(resumed, "time")
+
+
+def more_facts(report: Report) -> Iterator[tuple[str, str]]:
+    """What a reader looks up."""
+    data = report.metadata
+    versions = {"Driver": data.driver_version, "cuDNN": data.cudnn_version, "transformers": data.transformers_version}
+    yield from ((name, version) for name, version in versions.items() if version)
+    yield "Command", " ".join(data.command)
 
 
 def _date(data: Metadata) -> datetime.datetime:

@@ -73,7 +73,7 @@ def page(report: Report, timeline: Timeline) -> Page:
         notices=tuple(overview.notices(report)),
         elsewhere="report.json",
         facts_title=FACTS,
-        facts=(*overview.facts(report), ("Command", " ".join(report.metadata.command))),
+        facts=(*overview.facts(report), *overview.more_facts(report)),
         cards=tuple(overview.cards(report)),
         sections=tuple(section for section in sections if section is not None),
         cells=cells(report),

@@ -62,7 +62,7 @@ Invoke = Callable[..., Result]
         ),
         ("--isolation none", "error: --isolation: there is no isolation 'none'. There is fork and exec."),
         ("-f pdf", "-f/--format: there is no format 'pdf'"),
-        ("-o report.pdf", "-o/--output: there is no format 'pdf'. There is json, csv, txt, html, md"),
+        ("-o report.pdf", "-o/--output: there is no format 'pdf'. There is json, txt, md, csv"),
         ("-o r.csv -f json,txt", "-o/--output: r.csv ends in .csv, but -f/--format asks for json and txt. Leave the"),
         ("--output=", "-o/--output: expected a path, got an empty text"),
         ("--runs-folder=", "--runs-folder: expected a path, got an empty text"),

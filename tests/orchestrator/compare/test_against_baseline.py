@@ -18,7 +18,7 @@ from orchestrator.compare.side import Side, SideCell, SideDevice
 from orchestrator.compare.thresholds import Threshold
 from orchestrator.report.as_markdown import to_markdown as report_markdown
 from orchestrator.report.as_text import to_text as report_text
-from orchestrator.report.chapters import overview
+from orchestrator.report.chapters import comparisons
 from orchestrator.report.numbers import difference
 from orchestrator.stats import margins
 from orchestrator.stats.two_runs import Verdict
@@ -202,7 +202,7 @@ def test_what_another_gpu_of_the_run_has_is_not_called_unmeasured() -> None:
     for text in (to_text([one], ExitCode.INCOMPLETE), to_markdown([one]), to_junit([one], ()).decode()):
         assert "the other run has it on GPU 6" in " ".join(text.split())
         assert "not measured in" not in " ".join(text.split())
-    assert "the other run has it on GPU 6" in str(page([one], ExitCode.INCOMPLETE).sections[-1].words)
+    assert "the other run has it on GPU 6" in str(page([one], ExitCode.INCOMPLETE).sections[-1].summary)
     assert "2 cells of before without a partner" in wording.headline(one)
     failed = replace(after, cells=tuple(replace(found, values=()) for found in after.cells))
     assert [found.why for found in held(before, failed).only_before] == ["", ""]
@@ -260,9 +260,7 @@ def test_nothing_has_no_sign(tmp_path: Path) -> None:
     report = against.hold(made[0], Against(baseline=against.side.of_report(made[1], "base")))
     assert report.baseline_comparison is not None
     assert -0.05 < report.baseline_comparison.improvement_percent["overall"] < 0
-    rows = overview.score(report).table
-    assert rows is not None
-    for shown in (report_text(report), str(rows.rows)):
+    for shown in (report_text(report), str(comparisons.baseline(report).tables)):
         assert "+0.0%" in shown
         assert "-0.0%" not in shown
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from rich.cells import cell_len
 
 from orchestrator.compare import against, baselines, costs, reading
 from orchestrator.compare.against import Against
@@ -17,8 +18,10 @@ from orchestrator.disk.outcomes import Status
 from orchestrator.errors import ConfigError, RunFolderError
 from orchestrator.report.as_markdown import to_markdown
 from orchestrator.report.as_text import to_text
-from orchestrator.report.chapters import overview
+from orchestrator.report.chapters import comparisons
+from orchestrator.report.chapters.stragglers import full_node
 from orchestrator.report.comparisons import Met
+from orchestrator.report.text import WIDTH
 from protocol.cell import Mode, Workload
 from protocol.failure import Category
 from tests.fakes.runs import FakeRun, cpus, gpus, shipped
@@ -144,8 +147,8 @@ def test_every_format_says_what_is_to_know_of_a_score(tmp_path: Path) -> None:
     assert report.baseline_comparison is not None
     assert report.baseline_comparison.note == words
     assert words in " ".join(to_text(report).split())
-    assert f"score 100.0, over 3 cells; {words}." in to_markdown(report)
-    assert overview.score(report).says.endswith(f"Overall score: 100.0; {words}.")
+    assert words in to_markdown(report)
+    assert comparisons.baseline(report).charts[0].says.endswith(f"Overall score: 100.0; {words}.")
 
 
 def test_a_score_against_a_baseline_of_the_same_run_says_so(tmp_path: Path) -> None:
@@ -158,7 +161,7 @@ def test_a_score_against_a_baseline_of_the_same_run_says_so(tmp_path: Path) -> N
     run = made(tmp_path / "run")
     run.samples()
     report = against.hold(run.report(), Against(baseline=side_of(run)))
-    for shown in (to_text(report), to_markdown(report), overview.score(report).says):
+    for shown in (to_text(report), to_markdown(report), comparisons.baseline(report).charts[0].says):
         assert words in " ".join(shown.split())
 
 
@@ -209,23 +212,15 @@ def test_costs_and_limits_of_both_modes_are_told_apart(tmp_path: Path) -> None:
     run.finish()
     report = against.hold(run.report(), Against(thresholds=(FAST,), price_per_hour=2.5))
     names = {f"cpu:{at} resnet50 inference fp32 b1 {mode}" for at in (0, 1) for mode in Mode}
-    for text in (to_text(report), to_markdown(report).replace("\\", "")):
-        rows = [line.strip(" |").split("|") for line in text.splitlines() if line.strip().startswith("|")]
-        limits = {column.strip() for row in rows if "50 ms" in "".join(row) for column in row[:2]}
-        assert limits >= names
-        assert {row[0].strip() for row in rows if "images" in "".join(row)} == names
-    of_node = [line for line in to_markdown(report).splitlines() if line.endswith("% |  |")]
-    assert [line[: len("| cpu:0 | resnet50 inference fp32 b1 |")] for line in of_node] == [
-        f"| cpu:{at} | resnet50 inference fp32 b1 |" for at in (0, 1)
-    ]
-    section = further.held_against(report)
-    assert section is not None
-    assert [
-        {row[place] for row in table.rows} for place, table in ((1, section.tables[0]), (0, section.tables[1]))
-    ] == [
-        names,
-        names,
-    ]
+    for chapter in (comparisons.thresholds, comparisons.costs):
+        section = chapter(report)
+        assert section is not None
+        assert {row[0] for table in section.tables for row in table.rows} == names
+    of_node = full_node(report)
+    assert of_node is not None
+    devices = of_node.table("devices")
+    assert devices is not None
+    assert sorted(row[:2] for row in devices.rows) == [(f"cpu:{at}", "resnet50 inference fp32 b1") for at in (0, 1)]
 
 
 def test_a_hardware_fault_is_told_before_a_missed_limit(tmp_path: Path) -> None:
@@ -265,7 +260,7 @@ def test_a_run_is_held_against_what_its_folder_says(tmp_path: Path) -> None:
         assert words in text
     assert "Overall Performance Score: 200.0" in text
     assert "Overall score: 200.0; overall score = 100 x" in " ".join(text.split())
-    assert max(map(layout.width, text.splitlines())) <= text.WIDTH
+    assert max(map(cell_len, text.splitlines())) <= WIDTH
 
 
 def test_a_report_without_a_baseline_says_which_there_is(tmp_path: Path) -> None:
@@ -273,7 +268,7 @@ def test_a_report_without_a_baseline_says_which_there_is(tmp_path: Path) -> None
     report = made(tmp_path).report()
     (name,) = re.findall(r"--compare-baseline ([\w-]+)", report.summary.score_note)
     assert reading.baseline(name, "runs").cells
-    chart = overview.score(report)
+    (chart,) = comparisons.baseline(report).charts
     assert chart.empty.count("--compare-baseline") == 1
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.configuration import catalogue, settings, yaml_file
-from orchestrator.configuration.resolved import Isolation, ReportFormat
+from orchestrator.configuration.report_formats import ReportFormat
+from orchestrator.configuration.resolved import Isolation
 from orchestrator.configuration.settings import Settings
 from orchestrator.errors import ConfigError
 from protocol.cell import MemoryFormat, Mode, Precision, Workload

@@ -4,9 +4,11 @@ import re
 from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
 
 from orchestrator.configuration import catalogue
 from orchestrator.report.as_text import to_text
+from orchestrator.report.chapters.excluded import not_measured
 from protocol import floats
 from protocol.cell import Precision, Workload
 from protocol.failure import Category
@@ -132,8 +134,9 @@ def test_what_was_left_out_is_said(tmp_path: Path) -> None:
         probes=shipped("h2d"),
         input_sizes=(8, 224),
     )
-    said = to_text(run.report()).partition("Not Measured")[2].partition("Overall Summary")[0]
-    resnet, h2d = (" ".join(words.split()) for words in said.split("  - ")[1:])
+    section = not_measured(run.report())
+    assert section is not None
+    resnet, h2d = section.summary
     assert resnet.startswith("resnet50: takes ")
     assert "not 8" in resnet
     assert "(" not in resnet
@@ -153,7 +156,11 @@ def test_what_was_dropped_is_listed_by_model(tmp_path: Path, devices: int) -> No
     run.finish()
     report = run.report()
     text = to_text(report)
-    assert "Dropped to keep 60 s:\n  - resnet50: inference fp32 b8\n  - lstm: inference fp32 b8\n" in text
+    section = not_measured(report)
+    assert section is not None
+    assert [(one.title, one.lines) for one in section.findings] == [
+        ("Dropped to keep 60 s", ("resnet50: inference fp32 b8", "lstm: inference fp32 b8"))
+    ]
     assert (report.summary.cells.dropped, report.summary.cells.short_of_launches) == (2 * devices, 0)
     assert report.verdict.exit_code == 0
     told = f"{2 * devices} cells dropped: there was no time within the limit, which is no failure"

@@ -13,6 +13,7 @@ from orchestrator.compare.as_html import MOST_DRAWN, MOST_NAMES, page, to_html
 from orchestrator.compare.comparison import Comparison, compare
 from orchestrator.report.chapters.cells import MOST_CELLS
 from orchestrator.report.charts import Ratios
+from orchestrator.report.sections import MOST_ROWS, shortened
 from orchestrator.stats import margins
 from protocol.exit_codes import ExitCode
 from tests.fakes.browser import Browser
@@ -257,10 +258,11 @@ def test_a_huge_comparison_fits(mixed: Comparison) -> None:
     assert [row[made.cells.filters[-1][0]].text for row in made.cells.table.rows[:2]] == ["SLOWER"] * 2  # type: ignore[union-attr]  # these are badges
     assert "more cells are in --format json" in made.cells.table.note
     chart = made.sections[1].charts[0]
-    assert chart.table is not None
+    table = made.sections[1].table(chart.table)
+    assert table is not None
     assert len(chart.plots[0].rows) == MOST_DRAWN + 1  # type: ignore[union-attr]  # rows of ratios
-    assert chart.table.note.startswith(f"The chart has the first {MOST_DRAWN} cells")
-    assert chart.table.note.endswith("more rows are in --format json.")
+    assert table.note.startswith(f"The chart has the first {MOST_DRAWN} cells")
+    assert shortened(table, MOST_ROWS).note.endswith("more rows are in --format json.")
     (facts,) = made.sections[2].tables
     assert str(facts.rows[0][-1]).endswith(f"and {101 - MOST_NAMES} more")
     assert len(to_html([huge, huge], ExitCode.MISSED)) < MOST_BYTES

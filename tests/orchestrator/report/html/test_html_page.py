@@ -14,7 +14,7 @@ from orchestrator.compare import against
 from orchestrator.compare.against import Against
 from orchestrator.compare.limited import Figure
 from orchestrator.compare.thresholds import Threshold
-from orchestrator.configuration.resolved import ReportFormat
+from orchestrator.configuration.report_formats import ReportFormat
 from orchestrator.disk.outcomes import Status
 from orchestrator.report import render
 from orchestrator.report.chapters import cells
@@ -26,7 +26,7 @@ from orchestrator.report.html.fitting import LEAST_CELLS, MOST_BYTES, _few, fitt
 from orchestrator.report.html.page import page
 from orchestrator.report.model import GpuInfo, Report
 from orchestrator.report.numbers import number
-from orchestrator.report.sections import MOST_ROWS, Badge, Chart, Finding, Section, Tone, said, table, texts
+from orchestrator.report.sections import MOST_ROWS, Badge, Chart, Finding, Log, Section, Tone, shortened, table, texts
 from orchestrator.report.timeline import NOTHING_KEPT
 from orchestrator.stats.siblings import Verdict
 from protocol.cell import Workload
@@ -63,7 +63,7 @@ def test_a_huge_run_fits_as_well(zoo: Report) -> None:
     made = page(huge, NOTHING_KEPT)
     assert len(made.cells.table.rows) == cells.MOST_CELLS
     assert "more cells are in report.csv" in made.cells.table.note
-    assert said(made.cells.table.rows[0][7]) == "failed"
+    assert str(made.cells.table.rows[0][7]) == "failed"
     assert len(to_html(huge, timeline(zoo))) < MOST_BYTES
 
 
@@ -157,9 +157,9 @@ def test_medians_are_over_identical_devices(tmp_path: Path) -> None:
     for place, milliseconds in enumerate((10.0, 11.0, 30.0, 20.0)):
         run.measured(run.cell(batch_size=8, device=place), forward_ms=milliseconds, noise=0.0)
     run.finish()
-    chart = next(one for one in section(run.report(), "performance").charts if one.id == "throughput")
-    assert chart.table is not None
-    assert [(row[0], row[3]) for row in chart.table.rows] == [
+    table = section(run.report(), "performance").table("throughput")
+    assert table is not None
+    assert [(row[0], row[3]) for row in table.rows] == [
         ("inference, fp32, NVIDIA H200 (GPU 0 to GPU 2)", number(8 / 0.011)),
         ("inference, fp32, NVIDIA L40S (GPU 3)", number(8 / 0.020)),
     ]
@@ -187,10 +187,10 @@ def test_a_triage_begins_with_its_answer(node: Report) -> None:
         node, stragglers=tuple(standing(device, Verdict.OK) for device in node.gpu_info), cross_gpu=node.cross_gpu[:3]
     )
     setup = msgspec.structs.replace(node.test_configuration, preset="triage")
-    answer, chart, score = "Who is slower than its identical", 'id="plot-spread"', "Score"
+    answer, chart, score = "Who is slower than its identical", 'id="plot-spread"', "Baseline"
     for report, asked in ((msgspec.structs.replace(judged, test_configuration=setup), True), (judged, False)):
         made = page(report, NOTHING_KEPT)
-        assert (made.sections[0].id == "spread") is asked
+        assert (made.sections[0].id == "stragglers") is asked
         assert (score in {one.title for one in (*made.sections, *made.cards)}) is not asked
         text = to_html(report, NOTHING_KEPT).decode()
         assert min(text.index(answer), text.index(chart)) > 0
@@ -270,9 +270,9 @@ def test_the_root_cause_comes_first(tmp_path: Path) -> None:
     run.finish()
     first, second = section(run.report(), "failures").findings
     assert (first.badge, first.opened) == (Badge("root cause", Tone.BAD), True)
-    assert first.lines[:2] == ("gone", "Xid: 79")
-    assert any(line.startswith("What to do: ") for line in first.lines)
-    assert first.logs == (("End of stderr", ("a", "b")),)
+    assert (first.lines[0], first.details[0]) == ("gone", "Xid: 79")
+    assert any(line.startswith("What to do: ") for line in first.details)
+    assert first.logs == (Log("End of stderr", ("a", "b"), end=True),)
     assert (second.opened, second.lines[0]) == (False, "some mistake")
 
 
@@ -284,7 +284,7 @@ def test_logs_stand_as_they_were(tmp_path: Path) -> None:
     run.failed(run.cell(), Category.EXCEPTION, evidence={"stderr": stderr, "stacks": stacks})
     run.finish()
     report = run.report()
-    logs = dict(section(report, "failures").findings[0].logs)
+    logs = {log.title: log.lines for log in section(report, "failures").findings[0].logs}
     assert (logs["End of stderr"][0], logs["End of stderr"][-1]) == ("noise 23", "    boom()")
     assert (logs["Stacks"][0], logs["Stacks"][-1]) == ("  call 0", "  call 39")
     text = to_html(report, NOTHING_KEPT).decode()
@@ -294,7 +294,8 @@ def test_logs_stand_as_they_were(tmp_path: Path) -> None:
 
 def test_long_tables_say_what_they_leave_out() -> None:
     """A table beside a chart ends at MOST_ROWS, with the number of the others after its own note."""
-    made = table("numbers", texts("Number"), [(str(number),) for number in range(MOST_ROWS + 3)], "Of a kind.")
+    whole = table("numbers", texts("Number"), [(str(number),) for number in range(MOST_ROWS + 3)], "Of a kind.")
+    made = shortened(whole, MOST_ROWS)
     assert made.rows[-1] == (str(MOST_ROWS - 1),)
     assert made.note == "Of a kind. 3 more rows are in report.json."
     assert table("numbers", texts("Number"), [("1",)]).note == ""

@@ -229,14 +229,15 @@ def test_a_long_history_fits(tmp_path: Path) -> None:
     [section] = made.sections
     assert len(section.charts) == MOST_SERIES
     assert section.charts[0].title.startswith("resnet50 inference")
-    assert "21 more series are in --format json" in section.words[-1]
+    assert "21 more series are in --format json" in section.summary[-1]
     for chart in section.charts:
         [plot] = chart.plots
         assert isinstance(plot, OverRuns)
-        assert chart.table is not None
-        assert len(plot.runs) == len(chart.table.rows) == MOST_POINTS // MOST_SERIES
+        table = section.table(chart.table)
+        assert table is not None
+        assert len(plot.runs) == len(table.rows) == MOST_POINTS // MOST_SERIES
         assert "Of 2400 runs, these are the last 25; all of them are in --format json." in chart.says
-    assert chart.table.rows[-1][0] == run_id(6)
+    assert table.rows[-1][0] == run_id(6)
     assert len(made.cells.table.rows) == MOST_CELLS
     assert made.cells.table.rows[0][6] == "-5.0"
     assert "more are in --format json" in made.cells.table.note
