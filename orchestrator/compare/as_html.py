@@ -7,13 +7,14 @@ has no verdict and why, and all cells. Of several runs against one, the reader c
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from orchestrator.compare import wording
 from orchestrator.compare.comparison import ComparedCell, Comparison
 from orchestrator.compare.wording import LEGEND, MEANS
 from orchestrator.configuration.naming import counted
-from orchestrator.report.chapters.cells import MOST_CELLS, batch
+from orchestrator.report.chapters.cells import batch
 from orchestrator.report.charts import Kind, Ratio, Ratios
 from orchestrator.report.figure_rows import UNITS
 from orchestrator.report.html.binding import Page
@@ -30,6 +31,7 @@ from orchestrator.report.sections import (
     Table,
     Tone,
     numbers,
+    ranked,
     table,
     texts,
 )
@@ -260,21 +262,20 @@ def _cells(comparisons: Sequence[Comparison]) -> Cells:
     """Every cell that both runs have; of several runs with the name of the second."""
     left_out = {"Second run"} if len(comparisons) == 1 else set()
     titles = [title for title in _COLUMNS if title not in left_out]
-    found = [(one, cell) for one in comparisons for cell in wording.ordered(one.cells)]
-    if len(found) > MOST_CELLS:
-        found.sort(key=lambda each: _rank(each[1]))
-    kept = found[:MOST_CELLS]
-    entries = [_row(one, cell) for one, cell in kept]
-    rows = tuple(tuple(row[title] for title in titles) for row in entries)
+    found = [
+        (wording.GRAVEST_FIRST.index(cell.verdict), partial(_fields, one, cell, titles))
+        for one in comparisons
+        for cell in wording.ordered(one.cells)
+    ]
     columns = tuple(Column(title, _COLUMNS[title]) for title in titles)
     more = f"{{}} more cells are in {_ELSEWHERE}; what matters is here first."
     narrowed = tuple(titles.index(title) for title in _FILTERED if title not in left_out)
-    whole = Table("All cells", columns, rows, beyond=len(found) - len(kept), more=more)
-    return Cells(whole, narrowed, tuple(_rank(cell) for _, cell in kept))
+    return ranked(Table("All cells", columns, (), more=more), narrowed, found)
 
 
-def _rank(cell: ComparedCell) -> int:
-    return wording.GRAVEST_FIRST.index(cell.verdict)
+def _fields(one: Comparison, cell: ComparedCell, titles: Sequence[str]) -> tuple[Entry, ...]:
+    row = _row(one, cell)
+    return tuple(row[title] for title in titles)
 
 
 def _row(one: Comparison, cell: ComparedCell) -> dict[str, Entry]:

@@ -7,16 +7,16 @@ the others. Of several GPUs that measured a cell, the reader chooses which is dr
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from orchestrator.configuration.naming import counted
 from orchestrator.history import wording
 from orchestrator.history.trend import Trend, TrendPoint
-from orchestrator.report.chapters.cells import MOST_CELLS
 from orchestrator.report.charts import Kind, OfRun, OverRuns
 from orchestrator.report.html.binding import Page
 from orchestrator.report.html.fitting import fitted
-from orchestrator.report.sections import Badge, Card, Cells, Chart, Entry, Section, Table, Tone, numbers, texts
+from orchestrator.report.sections import Badge, Card, Cells, Chart, Entry, Section, Table, Tone, numbers, ranked, texts
 
 MOST_SERIES: Final = 80
 """That are drawn, the changed ones first."""
@@ -193,14 +193,9 @@ def _of_run(point: TrendPoint, began: str) -> OfRun:
 
 def _cells(trends: Sequence[Trend]) -> Cells:
     """Every figure of every run, what changed first where there are more than a page holds."""
-    found = [(one, point) for one in trends for point in one.points]
-    if len(found) > MOST_CELLS:
-        found.sort(key=lambda each: _rank(each[1]))
-    kept = found[:MOST_CELLS]
-    rows = tuple(_entry(one, point) for one, point in kept)
+    found = [(_rank(point), partial(_entry, one, point)) for one in trends for point in one.points]
     more = f"{{}} more are in {_ELSEWHERE}; changes are here first."
-    whole = Table("Every figure of every run", _COLUMNS, rows, beyond=len(found) - len(kept), more=more)
-    return Cells(whole, _FILTERED, tuple(_rank(point) for _, point in kept))
+    return ranked(Table("Every figure of every run", _COLUMNS, (), more=more), _FILTERED, found)
 
 
 def _rank(point: TrendPoint) -> int:

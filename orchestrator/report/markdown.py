@@ -28,6 +28,7 @@ def lines(section: Section | None, heading: str = "") -> Iterator[str]:
     for table in section.tables:
         yield from _table(table)
     for part in section.parts:
+        yield from [escaped(part.title), ""] if part.title else []
         yield from lines(part)
     items = [item for finding in section.findings for item in _finding(finding)]
     if items:
@@ -42,7 +43,8 @@ def _finding(one: Finding) -> Iterator[str]:
     if one.label is not None or not title:
         yield from (": ".join(filter(None, (one.label, words))) for words in one.lines)
         return
-    yield ". ".join(filter(None, (title, "; ".join(one.lines))))
+    told = one.lines + (one.details if one.opened else ())
+    yield ". ".join(filter(None, (title, "; ".join(told))))
 
 
 def _table(table: Table) -> Iterator[str]:

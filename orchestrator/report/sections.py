@@ -9,6 +9,7 @@ logs of findings that are not opened, and, where all has to fit on one page, par
 import enum
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import Final
 
 from orchestrator.report.charts import Kind, Plot
@@ -16,6 +17,8 @@ from orchestrator.report.model import Report
 
 MOST_ROWS: Final = 500
 """Of a table in HTML."""
+MOST_CELLS: Final = 1500
+"""Rows of the table of all cells: what a reader scrolls through, and most pages have room for."""
 
 
 class Tone(enum.StrEnum):
@@ -245,6 +248,16 @@ def table(
     """A table with all its rows; formats cut it."""
     more = f"{{}} more rows are in {elsewhere}."
     return Table(caption, tuple(columns), tuple(rows), note, more=more, name=name)
+
+
+def ranked(
+    whole: Table, narrowed: tuple[int, ...], found: Sequence[tuple[int, Callable[[], tuple[Entry, ...]]]]
+) -> Cells:
+    """The table with the rows that are found, each with its rank. Of too many, the lowest ranks are made."""
+    kept = sorted(found, key=itemgetter(0)) if len(found) > MOST_CELLS else found
+    kept = kept[:MOST_CELLS]
+    rows = tuple(make() for _, make in kept)
+    return Cells(replace(whole, rows=rows, beyond=len(found) - len(kept)), narrowed, tuple(rank for rank, _ in kept))
 
 
 def shortened(one: Table, most: int) -> Table:

@@ -1,5 +1,6 @@
 """Every planned cell: what became of it, and its figures, as text that agrees with the other formats."""
 
+from functools import partial
 from typing import Final
 
 from orchestrator.configuration.naming import counted
@@ -11,11 +12,9 @@ from orchestrator.report.lines import WITHOUT_BATCH, Line, lines, memory_mb, tim
 from orchestrator.report.model import Report
 from orchestrator.report.numbers import NOT_AVAILABLE, number, share, unit
 from orchestrator.report.remarks import remark
-from orchestrator.report.sections import Badge, Cells, Entry, Section, Table, Tone, numbers, texts
+from orchestrator.report.sections import Badge, Cells, Entry, Section, Table, Tone, numbers, ranked, texts
 from protocol.cell import Mode, Workload
 
-MOST_CELLS: Final = 1500
-"""Rows that a reader scrolls through, and most pages have room for. What is not well is first where there are more."""
 _MORE: Final = "{} more cells are in report.csv and report.json; what is not ok is here first."
 LONGEST_REMARK: Final = 300
 _TONES: Final = {
@@ -53,13 +52,11 @@ def cells(report: Report) -> Cells:
     checks = report.burn_in is not None
     columns, narrowed = (_CHECKS, _FILTERED_CHECKS) if checks else (COLUMNS, _FILTERED)
     names = {device.gpu_uuid: label(device) for device in report.gpu_info}
-    found = list(lines(report))
-    kept = sorted(found, key=lambda one: one.entry.status is Status.OK) if len(found) > MOST_CELLS else found
-    kept = kept[:MOST_CELLS]
     row = _check if checks else _row
-    rows = tuple(row(names[line.entry.gpu_uuid], line) for line in kept)
-    ranks = tuple(int(line.entry.status is Status.OK) for line in kept)
-    return Cells(Table("All cells", columns, rows, beyond=len(found) - len(kept), more=_MORE), narrowed, ranks)
+    found = [
+        (int(line.entry.status is Status.OK), partial(row, names[line.entry.gpu_uuid], line)) for line in lines(report)
+    ]
+    return ranked(Table("All cells", columns, (), more=_MORE), narrowed, found)
 
 
 def _check(device: str, line: Line) -> tuple[Entry, ...]:

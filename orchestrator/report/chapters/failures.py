@@ -5,13 +5,12 @@ from typing import Final
 
 from orchestrator.configuration.naming import counted, sized
 from orchestrator.deciding.explanations import EXPLANATIONS
-from orchestrator.deciding.stopping import how_it_ended
 from orchestrator.report.chapters.cells import badge
 from orchestrator.report.chapters.excluded import input_sizes
 from orchestrator.report.device_labels import label, label_of
 from orchestrator.report.model import FailureReport, Report
 from orchestrator.report.root_cause import kind, out_of_time, root
-from orchestrator.report.sections import Badge, Finding, Log, Section, Table, Tone, texts
+from orchestrator.report.sections import Badge, Finding, Log, Section, Tone
 from protocol.failure import Category
 
 SHOWN_FAILURES: Final = 20
@@ -56,27 +55,6 @@ def failures(report: Report) -> Section | None:
         notes=(f"{more} more are in report.json.",) if more > 0 else (),
         most=SHOWN_FAILURES,
     )
-
-
-def launches(report: Report) -> Section | None:
-    """The same with a row for each of them."""
-    if not report.failures:
-        return None
-    rows = (
-        (
-            label_of(one.gpu_uuid, report),
-            f"{one.model_name} {one.workload} {one.precision} b{one.batch_size}",
-            str(one.attempt),
-            how_it_ended(one.category or one.outcome, one.message),
-            one.message,
-            one.status.replace("_", " "),
-            one.folder,
-        )
-        for one in report.failures
-    )
-    columns = texts("GPU", "Cell", "Attempt", "What", "Message", "In the end", "Logs")
-    caption = f"Launches without a result: {len(report.failures)}"
-    return Section("failures", "Launches without a result", tables=(Table(caption, columns, tuple(rows)),))
 
 
 def _finding(one: FailureReport, report: Report, *, root_cause: bool) -> Finding:

@@ -30,21 +30,13 @@ def head(report: Report) -> Section:
 
 
 def ticket(report: Report) -> Section:
-    """The same in short: the verdict with its reasons, the run in a sentence."""
-    data, verdict_of, night = report.metadata, report.verdict, report.burn_in
-    ended = f"{verdict_of.word} (exit code {verdict_of.exit_code})"
+    """The same with the verdict and its reasons first."""
+    night = report.burn_in
+    ended = f"{report.verdict.word} (exit code {report.verdict.exit_code})"
     title = f"gpubench: {ended}" if night is None else f"gpubench burn-in: {answer(night, report)}; {ended}"
-    told = {
-        "driver": data.driver_version,
-        "PyTorch": data.pytorch_version,
-        "CUDA": data.cuda_version,
-        "gpubench": data.tool_version,
-    }
-    stack = ", ".join(f"{name} {text}" for name, text in told.items() if text)
-    took = f"{_date(data):%Y-%m-%d %H:%M} UTC, {duration(data.test_duration_seconds)}"
-    lines = (*verdict_of.reasons, *notices(report))
-    reasons = (Finding(None, "", lines, listed=True),) if lines else ()
-    return Section("head", title, (f"Run {data.run_id} on {data.hostname}, {took}; {stack}.",), findings=reasons)
+    told = "; ".join(f"{name}: {fact}" for name, fact in (*facts(report), *more_facts(report)))
+    reasons = Finding(None, "", (*report.verdict.reasons, *notices(report)), listed=True)
+    return Section("head", title, (f"{told}.",), findings=(reasons,))
 
 
 def facts(report: Report) -> Iterator[tuple[str, str]]:

@@ -240,6 +240,6 @@ def test_a_regression_that_nobody_watched_says_so() -> None:
     found = compare(side(cell(throttled=None)), side(cell("resnet50", 90.0, 90.1, 90.2)), margins.load())
     words = "whether the first was throttled is not known"
     assert f"SLOWER: {words}: resnet50 inference bf16 b8" in " ".join(to_text([found], ExitCode.MISSED).split())
-    assert f"SLOWER ({words})" in to_markdown([found])
+    assert f"SLOWER: {words}" in to_markdown([found])
     assert words in to_junit([found], ()).decode()
     assert words in str(page([found], ExitCode.MISSED).cells.table.rows)

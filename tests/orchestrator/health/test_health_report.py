@@ -141,9 +141,8 @@ def test_a_machine_whose_counters_nobody_could_read_is_unknown(tmp_path: Path) -
     report = run.report()
     assert [device.verdict for device in report.health.gpus] == [Verdict.PASS, Verdict.PASS]
     assert (report.health.node.verdict, report.verdict.exit_code) == (Verdict.UNKNOWN, 0)
-    assert (
-        "The machine: UNKNOWN (2 of 7 applicable signals were read)\n    unread: the kernel does not count"
-        in to_text(report)
+    assert "The machine: UNKNOWN (2 of 7 applicable signals were read)\n  unread: the kernel does not count" in to_text(
+        report
     )
 
 

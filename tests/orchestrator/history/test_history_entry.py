@@ -166,7 +166,7 @@ def test_the_report_says_it_again(tmp_path: Path) -> None:
     run.finish()
     made = run.report()
     assert [one.earlier for one in made.health.gpus] == ["", "FAIL in a burn-in on 2026-04-01"]
-    assert "    earlier: FAIL in a burn-in on 2026-04-01" in to_text(made).splitlines()
+    assert "  earlier: FAIL in a burn-in on 2026-04-01" in to_text(made).splitlines()
 
 
 def test_a_burn_in_says_it_beside_its_verdicts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,4 +177,4 @@ def test_a_burn_in_says_it_beside_its_verdicts(tmp_path: Path, monkeypatch: pyte
     night.stored = msgspec.structs.replace(night.stored, earlier={gpus(2)[1].uuid: "FAIL in a burn-in on 2026-04-01"})
     run_files.store(night.stored, night.paths)
     night.finish()
-    assert "GPU 1, earlier: FAIL in a burn-in on 2026-04-01" in to_text(night.report()).splitlines()
+    assert "earlier: GPU 1: FAIL in a burn-in on 2026-04-01" in to_text(night.report()).splitlines()

@@ -5,15 +5,27 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.report.as_markdown import to_markdown
-from orchestrator.report.as_text import to_text
+from orchestrator.report.chapters.stragglers import full_node
 from orchestrator.report.html.page import page
+from orchestrator.report.model import Report
+from orchestrator.report.sections import Table
 from orchestrator.report.timeline import NOTHING_KEPT
 from protocol.cell import Mode, Workload
 from protocol.result import SteadyState
 from tests.fakes.runs import FakeRun, gpus, shipped
 
 BOTH = (Mode.LOADED, Mode.SOLO)
+
+
+TABLES = ("means", "devices")
+
+
+def table_of(report: Report, name: str) -> Table:
+    """A table of the chapter on a full node."""
+    section = full_node(report)
+    table = None if section is None else section.table(name)
+    assert table is not None
+    return table
 
 
 def test_what_a_full_node_loses_is_told_of_each_size(tmp_path: Path) -> None:
@@ -24,9 +36,9 @@ def test_what_a_full_node_loses_is_told_of_each_size(tmp_path: Path) -> None:
     report = run.report()
     names = {f"resnet50 inference fp32 b8 input {size}" for size in (224, 512)}
     assert {one.cell for one in report.full_node} == names
-    chapter = to_text(report).split("What a Full Node Loses")[1].split("Spread Between")[0]
-    rows = [line.split("|")[1].strip() for line in chapter.splitlines() if line.startswith("| resnet50")]
-    assert sorted(rows) == [f"resnet50 infer fp32 b8 s{size}" for size in (224, 512)]
+    assert sorted(row[0] for row in table_of(report, "means").rows) == [
+        f"resnet50 infer fp32 b8 s{size}" for size in (224, 512)
+    ]
 
 
 def test_probes_of_both_modes_are_told_apart_on_the_page(tmp_path: Path) -> None:
@@ -37,7 +49,7 @@ def test_probes_of_both_modes_are_told_apart_on_the_page(tmp_path: Path) -> None
         run.measured(cell, flops_per_iteration=1e12 if cell.workload is Workload.PROBE else 1e11)
     run.finish()
     section = next(section for section in page(run.report(), NOTHING_KEPT).sections if section.id == "performance")
-    told = {row[0] for row in section.tables[0].rows}
+    told = {row[0] for row in section.tables[-1].rows}
     assert told == {f"Matrix product, fp32, {mode}" for mode in BOTH}
 
 
@@ -58,16 +70,14 @@ def test_what_was_not_steady_is_told_beside_what_is_lost(tmp_path: Path) -> None
         (1, cell): ((why,), None),
         (2, cell): ((), fact),
     }
-    chapter = to_text(report).split("What a Full Node Loses")[1].split("Spread Between")[0]
-    bullets = [line.strip() for line in chapter.splitlines() if line.startswith("  ") and line.strip()]
-    assert " ".join(bullets) == f"- GPU 2, {cell}: not comparable ({fact}) - resnet50 infer fp32 b8, GPU 1: {why}"
-    remarks = ["", why, f"not comparable ({fact})"]
-    chapter = to_markdown(report).split("What a full node loses:")[1].strip().split("\n\n")[0]
-    rows = [line.strip("|").split("|") for line in chapter.splitlines() if " b8 " in line]
-    assert [row[-1].strip() for row in rows] == remarks
-    section = next(section for section in page(report, NOTHING_KEPT).sections if section.id == "spread")
-    (table,) = [one for one in section.tables if one.caption == "What a full node loses"]
-    assert {row[-1] for row in table.rows if row[1] == cell} == {*remarks}
+    section = full_node(report)
+    assert section is not None
+    assert [finding.lines for finding in section.findings] == [
+        (f"GPU 2, {cell}: not comparable ({fact})",),
+        (f"resnet50 infer fp32 b8, GPU 1: {why}",),
+    ]
+    remarks = {row[0]: row[-1] for row in table_of(report, "devices").rows if row[1] == cell}
+    assert remarks == {"GPU 0": "", "GPU 1": why, "GPU 2": f"not comparable ({fact})"}
 
 
 def figures(row: str) -> list[float]:
@@ -86,16 +96,10 @@ def test_what_is_lost_is_what_the_figures_beside_it_say(tmp_path: Path) -> None:
     run.finish()
     report = run.report()
     told = {"json": [(one.solo, one.loaded, one.lost_percent) for one in report.full_node]}
-    chapter = to_text(report).split("What a Full Node Loses")[1].split("Spread Between")[0]
-    told["text"] = [figures(line) for line in chapter.splitlines() if line.startswith("| resnet50")]
-    chapter = to_markdown(report).split("What a full node loses:")[1].strip().split("\n\n")[0]
-    told["markdown"] = [figures(line) for line in chapter.splitlines() if "resnet50" in line]
-    section = next(section for section in page(report, NOTHING_KEPT).sections if section.id == "spread")
-    (table,) = [one for one in section.tables if one.caption == "What a full node loses"]
-    told["page"] = [figures(" ".join(map(str, row))) for row in table.rows]
-    assert {name: len(rows) for name, rows in told.items()} == {"json": 2, "text": 1, "markdown": 2, "page": 2}
+    told |= {name: [figures(" ".join(map(str, row))) for row in table_of(report, name).rows] for name in TABLES}
+    assert {name: len(rows) for name, rows in told.items()} == {"json": 2, "means": 1, "devices": 2}
     for name, rows in told.items():
         for alone, together, lost in rows:
             assert lost == pytest.approx((1 - together / alone) * 100, abs=0.1), name
-    (one,) = told["text"]
+    (one,) = told["means"]
     assert one[2] > 50

@@ -69,7 +69,7 @@ def test_the_heat_map_and_the_text_show_how_slow_heat_makes_it(tmp_path: Path) -
     assert "hardware thermal slowdown, up to 91 degrees C) | look at its cooling" in of_markdown
     lines = to_text(report).splitlines()
     assert all("GPU 3" not in line for line in lines if line.startswith("| resnet50 infer"))
-    (row,) = (line.split() for line in lines if line.startswith("  resnet50 infer"))
+    (row,) = (line.split() for line in lines if line.startswith("resnet50 infer"))
     assert row[-5] in {"69.9", "70.0", "70.1"}
 
 
@@ -89,7 +89,7 @@ def test_a_gpu_that_cannot_be_judged_is_named_all_the_same(tmp_path: Path) -> No
         text = " ".join(to_text(report).split())
         assert text.count("next: look at its cooling") == len(hot)
         assert "SLOWED DOWN: GPU 1, at 00000000:19:00.0, serial" in text
-        of_page = next(section for section in page(report, NOTHING_KEPT).sections if section.id == "spread")
+        of_page = next(section for section in page(report, NOTHING_KEPT).sections if section.id == "stragglers")
         shown = [row[1].text for row in of_page.tables[0].rows]  # type: ignore[union-attr]  # the column of badges
         assert shown == [one.word for one in report.stragglers]
 

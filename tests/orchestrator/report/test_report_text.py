@@ -10,13 +10,12 @@ from rich.cells import cell_len
 
 from orchestrator.report import text
 from orchestrator.report.as_text import to_text
-from orchestrator.report.chapters.models import reasons
 from orchestrator.report.numbers import count, duration, number
 from orchestrator.report.plain import plain
 from orchestrator.report.sections import Column, Section, Table, texts
 from protocol.cell import Precision, Workload
 from protocol.failure import Category, Phase
-from tests.fakes.runs import FakeRun, cpus, gpus, shipped
+from tests.fakes.runs import FakeRun, gpus, shipped
 from tests.fakes.tables import rows
 
 
@@ -69,13 +68,6 @@ def test_the_layout_is_that_of_the_requirements(tmp_path: Path) -> None:
     assert widest(shown) == 80
 
 
-def test_a_stack_that_nobody_told_has_its_reason(tmp_path: Path) -> None:
-    """Versions are those that workers reported with their results."""
-    run = FakeRun(tmp_path)
-    run.finish(interrupted=True, reason="SIGINT")
-    assert "Stack: unknown, because no cell was measured" in to_text(run.report()).splitlines()
-
-
 def test_eight_gpus_with_trouble_fit_into_80_columns(tmp_path: Path) -> None:
     """One GPU has its tables, all stand in the spread, failures have their words; the verdict stands last."""
     run = FakeRun(
@@ -117,92 +109,11 @@ def test_names_of_others_are_harmless(tmp_path: Path) -> None:
     assert "owned" not in shown
 
 
-def test_a_cpu_run_says_why_readings_are_missing(tmp_path: Path) -> None:
-    """The reason once instead of rows without a value, and no performance verdict."""
-    run = FakeRun(tmp_path, devices=cpus(2), batch_sizes=(1,), telemetry_note="there is no NVIDIA driver here")
-    for device in (0, 1):
-        run.measured(run.cell(device=device), blocks=1, iterations=19)
-    run.finish()
-    shown = to_text(run.report())
-    assert shown.count("a CPU device has no NVML") == 1
-    assert "N/A" not in shown
-    assert "fewer than 20 values: no interval" in shown
-    assert "no performance verdict" in " ".join(shown.split())
-    assert "Telemetry: there is no NVIDIA driver here" in shown
-    assert widest(shown) <= 80
-
-
-def test_what_stands_for_a_size_is_said_below_its_table(tmp_path: Path) -> None:
-    """A referred and a degraded column say so, in a status row and in words."""
-    run = FakeRun(tmp_path, batch_sizes=(4, 8, 32))
-    run.measured(run.cell(batch_size=4))
-    run.failed(run.cell(batch_size=8), Category.OUT_OF_MEMORY)
-    run.failed(run.cell(batch_size=32), Category.OUT_OF_MEMORY)
-    run.measured(run.cell(batch_size=32), batch_size=16)
-    shown = " ".join(to_text(run.report()).split())
-    assert "| Status | ok | referred | degraded |" in shown
-    assert "batch 32: measured at batch size 16: 32 ran out of memory" in shown
-
-
 def test_an_empty_run_has_a_text_too(tmp_path: Path) -> None:
     """Nothing was measured: the text says so, and nothing breaks."""
     shown = to_text(FakeRun(tmp_path, workloads=EVERYTHING).report())
     assert "Verdict: INCOMPLETE" in shown
     assert widest(shown) <= 80
-
-
-def test_what_no_cell_has_is_said_once(tmp_path: Path) -> None:
-    """Short cells have no power and no utilisation: no rows of N/A, one line with the reason, no empty summary."""
-    run = FakeRun(tmp_path, workloads=EVERYTHING, models=shipped("resnet50", "lstm"), batch_sizes=(1, 8), watched=False)
-    for index, cell in enumerate(run.stored.plan.cells):
-        run.measured(cell, blocks=1, iterations=20 + index)
-    run.finish()
-    shown = to_text(run.report())
-    assert "N/A" not in shown
-    assert "| GPU Utilization" not in shown
-    assert "Average GPU Utilization" not in shown
-    assert "Overall Performance Score" not in shown
-    sentence = "Where GPU Utilization or Power Draw is not given: no telemetry was recorded."
-    assert " ".join(shown.split()).count(sentence) == 1
-
-
-def test_the_seconds_of_each_cell_make_no_reason_of_their_own(tmp_path: Path) -> None:
-    """Cells that were measured for 0.2 s and for 0.4 s lack readings for the same reason; a long one has its row."""
-    run = FakeRun(tmp_path, batch_sizes=(1, 8, 32))
-    run.measured(run.cell(batch_size=1), blocks=1, iterations=20)
-    run.measured(run.cell(batch_size=8), blocks=1, iterations=40)
-    run.measured(run.cell(batch_size=32), blocks=20, iterations=40)
-    run.samples()
-    shown = " ".join(to_text(run.report()).split())
-    assert "| Power Draw | N/A | N/A | 690.0 W |" in shown
-    assert "Power Draw is not given: utilisation, power and energy need 5 s of measuring. " in shown
-
-
-def test_a_reason_for_lacking_readings_is_told_once(tmp_path: Path) -> None:
-    """Cells lack readings for several reasons at once, and not all for the same: each reason is told, once."""
-    run = FakeRun(tmp_path, batch_sizes=(1, 8, 32))
-    run.everything()
-    (result,) = run.report().results
-    notes = ("short, this took 0.2 s; no driver", "short, this took 0.4 s", "no driver; no counter")
-    metrics = {
-        name: msgspec.structs.replace(metric, power_draw_w=None, telemetry_note=note)
-        for (name, metric), note in zip(result.inference_metrics.items(), notes, strict=True)
-    }
-    assert reasons(metrics.values()) == "short; no driver; no counter"
-
-
-def test_the_spread_between_launches_has_its_row(tmp_path: Path) -> None:
-    """Of several launches, also of so few iterations that a launch has no interval."""
-    run = FakeRun(tmp_path, batch_sizes=(8,), launches=3, iterations=5, warm_up_iterations=2)
-    for launch, forward_ms in enumerate((10.0, 10.0, 12.5)):
-        run.measured(run.cell(batch_size=8), number=launch, forward_ms=forward_ms, blocks=1, iterations=5, noise=0.0)
-    shown = to_text(run.report())
-    assert "    | Launch Spread    | 20.0%       |" in shown
-    assert "| 95% Interval" not in shown
-    assert "fewer than 20 values: no interval" in shown
-    alone = FakeRun(tmp_path / "alone")
-    alone.everything()
-    assert "| Launch Spread" not in to_text(alone.report())
 
 
 @given(st.text(max_size=300), st.integers(0, 40))

@@ -14,8 +14,8 @@ from orchestrator.history import reading, store, trend
 from orchestrator.history.as_html import MOST_POINTS, MOST_SERIES, page, to_html
 from orchestrator.history.records import RunRecord
 from orchestrator.history.trend import Trend
-from orchestrator.report.chapters.cells import MOST_CELLS
 from orchestrator.report.charts import OverRuns
+from orchestrator.report.sections import MOST_CELLS
 from orchestrator.stats import margins
 from tests.fakes import sides
 from tests.fakes.browser import Browser
