@@ -135,7 +135,7 @@ def test_a_crash_leaves_its_evidence(tmp_path: Path) -> None:
         evidence["fault"] == "the model's or the device's, which could not be told: no other device has the same cell"
     )
     text = (folder / "report.txt").read_text(encoding="utf-8")
-    assert "Root cause: cpu:0: bad fault fp32 at batch size 1: crashed" in text
+    assert "Root cause: cpu:0: bad fault fp32 at batch size 1, attempt" in text
 
 
 @pytest.mark.parametrize("gpus", [1, 2])

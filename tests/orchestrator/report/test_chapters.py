@@ -193,7 +193,7 @@ def test_columns_and_lines_that_say_nothing_are_left_out(tmp_path: Path) -> None
 
 
 def test_doubts_and_gaps_show_at_a_glance(tmp_path: Path) -> None:
-    """A figure in doubt has its mark, a missing one its word, and the legend has both; of several sizes each has a line."""
+    """A figure in doubt has its mark, a missing one its word, and the legend has both; each size has a line."""
     run = FakeRun(tmp_path, models=shipped("resnet50", "lstm"), batch_sizes=(8,), input_sizes=(224, 512))
     for cell in run.stored.plan.cells:
         if cell.model == "lstm":

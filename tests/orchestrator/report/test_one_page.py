@@ -1,4 +1,4 @@
-"""report/one_page.py, text_burn_in.py: whatever a night of eight GPUs has found, its report is one page."""
+"""report/one_page.py, chapters/burn_in.py: whatever a night of eight GPUs has found, its report is one page."""
 
 import re
 from itertools import pairwise

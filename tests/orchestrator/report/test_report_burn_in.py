@@ -1,4 +1,4 @@
-"""report/text_burn_in.py: a night of eight GPUs on one page."""
+"""report/chapters/burn_in.py: a burn-in of eight GPUs on one page."""
 
 import re
 from pathlib import Path
@@ -201,9 +201,8 @@ def test_what_was_missed_is_told_apart_from_what_was_not_brought_about(
 ) -> None:
     """A round that never came accuses no check; the answer at the head and the end says it too."""
     assert untested.burn_in is not None
-    faults = tuple(
-        InjectedReport(gpu_uuid="", fault="it", found=fate is Fate.FOUND, outcome="", fate=fate) for fate in fates
-    )
+    one = InjectedReport(gpu_uuid="", fault="it", found=False, outcome="")
+    faults = tuple(replace(one, found=fate is Fate.FOUND, fate=fate) for fate in fates)
     night = replace(untested.burn_in, injected=faults, tainted=True)
     assert text_burn_in.proven(night) == words
     answer = f"UNKNOWN: 2 of 2 devices, with faults injected{words}"
