@@ -178,9 +178,9 @@ class Cells:
 
 @dataclass(frozen=True)
 class Section:
-    """A chapter, or a part of one. summary: what to know first. notes: what to know last. wide: its charts in HTML.
+    """A chapter, or a part of one. summary: what to know first. notes: what to know last. most: findings in text.
 
-    tables_first: before the charts, because they are the answer. most: findings that text shows.
+    wide: its charts in HTML take the whole width.
     """
 
     id: str
@@ -192,7 +192,6 @@ class Section:
     parts: tuple["Section", ...] = ()
     notes: tuple[str, ...] = ()
     wide: bool = False
-    tables_first: bool = False
     most: int = MOST_ROWS
 
     def table(self, name: str) -> Table | None:
@@ -210,9 +209,7 @@ Chapter = Callable[[Report], Section | None]
 """None where a run has nothing of it."""
 
 
-def shown(
-    chapter: Chapter, *, tables: Sequence[str] | None = None, findings: bool = True, summary: bool = True
-) -> Chapter:
+def shown(chapter: Chapter, *, tables: Sequence[str] | None = None, findings: bool = True) -> Chapter:
     """A chapter as a format shows it. tables: the names of those that it has; None for all."""
 
     def chosen(report: Report) -> Section | None:
@@ -220,8 +217,7 @@ def shown(
         if section is None:
             return None
         kept = section.tables if tables is None else tuple(one for one in section.tables if one.name in tables)
-        words = section.summary if summary else ()
-        return replace(section, tables=kept, findings=section.findings if findings else (), summary=words)
+        return replace(section, tables=kept, findings=section.findings if findings else ())
 
     return chosen
 

@@ -42,9 +42,9 @@ def stragglers(report: Report) -> Section | None:
         (one for one in report.stragglers if one.word in _FOUND),
         key=lambda one: (_FOUND.index(one.word), one.percent or 0.0),
     )
-    notes = list(_alike(report.stragglers, devices))
+    others = list(_alike(report.stragglers, devices))
     if any(one.verdict is Verdict.STRAGGLER for one in found):
-        notes.append("A STRAGGLER changes no exit code (1 with --strict).")
+        others.append("A STRAGGLER changes no exit code (1 with --strict).")
     columns = (
         *texts("GPU", "Verdict"),
         *numbers("Of its siblings", "90% interval"),
@@ -55,8 +55,10 @@ def stragglers(report: Report) -> Section | None:
         "stragglers",
         f"Which {'device' if any(device.kind == 'cpu' for device in report.gpu_info) else 'GPU'} is slow",
         tables=(table("Who is slower than its identical siblings", columns, rows, name="stragglers"),),
-        findings=tuple(_finding(one, devices[one.gpu_uuid]) for one in found),
-        notes=tuple(notes),
+        findings=(
+            *(_finding(one, devices[one.gpu_uuid]) for one in found),
+            Finding(None, "The other devices", tuple(others), opened=True, label=""),
+        ),
     )
 
 
