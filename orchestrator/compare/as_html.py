@@ -6,7 +6,7 @@ Verdict and exit code come first, then what changed, the speed of each cell on t
 has no verdict and why, and all cells. Of several runs against one, the reader chooses which is drawn.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
@@ -57,30 +57,6 @@ _TONES: Final = {
     Verdict.NOT_COMPARABLE: Tone.QUIET,
 }
 _WITHOUT_VERDICT: Final = (Verdict.NOT_COMPARABLE, Verdict.INCONCLUSIVE)
-_COLUMNS: Final[Mapping[str, bool]] = {
-    "Second run": False,
-    "GPU": False,
-    "Model": False,
-    "Phase": False,
-    "Precision": False,
-    "Mode": False,
-    "Input": True,
-    "Batch": True,
-    "Verdict": False,
-    "Speed": True,
-    "95% from": True,
-    "95% to": True,
-    "Margin %": True,
-    "First": True,
-    "Second": True,
-    "Unit": False,
-    "Launches": False,
-    "p": True,
-    "d": True,
-    "delta": True,
-    "Remarks": False,
-}
-"""And whether they hold numbers."""
 _FILTERED: Final = ("Second run", "GPU", "Phase", "Mode", "Verdict")
 
 
@@ -260,46 +236,54 @@ def _badge(verdict: Verdict) -> Badge:
 
 def _cells(comparisons: Sequence[Comparison]) -> Cells:
     """Every cell that both runs have; of several runs with the name of the second."""
-    left_out = {"Second run"} if len(comparisons) == 1 else set()
-    titles = [title for title in _COLUMNS if title not in left_out]
+    fields = _FIELDS if len(comparisons) > 1 else _FIELDS[1:]
     found = [
-        (wording.GRAVEST_FIRST.index(cell.verdict), partial(_fields, one, cell, titles))
+        (wording.GRAVEST_FIRST.index(cell.verdict), partial(_row, fields, one, cell))
         for one in comparisons
         for cell in wording.ordered(one.cells)
     ]
-    columns = tuple(Column(title, _COLUMNS[title]) for title in titles)
+    columns = tuple(column for column, _ in fields)
+    narrowed = tuple(place for place, column in enumerate(columns) if column.title in _FILTERED)
     more = f"{{}} more cells are in {_ELSEWHERE}; what matters is here first."
-    narrowed = tuple(titles.index(title) for title in _FILTERED if title not in left_out)
     return ranked(Table("All cells", columns, (), more=more), narrowed, found)
 
 
-def _fields(one: Comparison, cell: ComparedCell, titles: Sequence[str]) -> tuple[Entry, ...]:
-    row = _row(one, cell)
-    return tuple(row[title] for title in titles)
+def _row(fields: Sequence["_Field"], one: Comparison, cell: ComparedCell) -> tuple[Entry, ...]:
+    return tuple(say(one, cell) for _, say in fields)
 
 
-def _row(one: Comparison, cell: ComparedCell) -> dict[str, Entry]:
-    moved = "" if cell.gpu_before == cell.gpu_after else f" -> {cell.gpu_after}"
-    return {
-        "Second run": one.after,
-        "GPU": f"{cell.gpu_before}{moved}",
-        "Model": cell.model_name,
-        "Phase": cell.phase,
-        "Precision": cell.precision,
-        "Mode": cell.mode,
-        "Input": "" if cell.input_size is None else str(cell.input_size),
-        "Batch": batch(cell.phase, cell.batch_size),
-        "Verdict": _badge(cell.verdict),
-        "Speed": wording.ratio(cell),
-        "95% from": "" if cell.low is None else f"{cell.low:.3f}",
-        "95% to": "" if cell.high is None else f"{cell.high:.3f}",
-        "Margin %": "" if cell.margin_percent is None else number(cell.margin_percent),
-        "First": number(cell.before),
-        "Second": number(cell.after),
-        "Unit": UNITS.get(cell.metric, ""),
-        "Launches": f"{cell.launches_before} and {cell.launches_after}",
-        "p": "" if cell.p is None else f"{cell.p:.3g}",
-        "d": wording.effect(cell.cohens_d),
-        "delta": wording.effect(cell.cliffs_delta),
-        "Remarks": wording.remark(cell),
-    }
+def _gpu(_one: Comparison, cell: ComparedCell) -> str:
+    return cell.gpu_before if cell.gpu_before == cell.gpu_after else f"{cell.gpu_before} -> {cell.gpu_after}"
+
+
+def _bound(value: float | None, digits: str = ".3f") -> str:
+    return "" if value is None else f"{value:{digits}}"
+
+
+_Field = tuple[Column, Callable[[Comparison, ComparedCell], Entry]]
+_FIELDS: Final[tuple[_Field, ...]] = (
+    (Column("Second run"), lambda one, _: one.after),
+    (Column("GPU"), _gpu),
+    (Column("Model"), lambda _, cell: cell.model_name),
+    (Column("Phase"), lambda _, cell: cell.phase),
+    (Column("Precision"), lambda _, cell: cell.precision),
+    (Column("Mode"), lambda _, cell: cell.mode),
+    (Column("Input", number=True), lambda _, cell: "" if cell.input_size is None else str(cell.input_size)),
+    (Column("Batch", number=True), lambda _, cell: batch(cell.phase, cell.batch_size)),
+    (Column("Verdict"), lambda _, cell: _badge(cell.verdict)),
+    (Column("Speed", number=True), lambda _, cell: wording.ratio(cell)),
+    (Column("95% from", number=True), lambda _, cell: _bound(cell.low)),
+    (Column("95% to", number=True), lambda _, cell: _bound(cell.high)),
+    (
+        Column("Margin %", number=True),
+        lambda _, cell: "" if cell.margin_percent is None else number(cell.margin_percent),
+    ),
+    (Column("First", number=True), lambda _, cell: number(cell.before)),
+    (Column("Second", number=True), lambda _, cell: number(cell.after)),
+    (Column("Unit"), lambda _, cell: UNITS.get(cell.metric, "")),
+    (Column("Launches"), lambda _, cell: f"{cell.launches_before} and {cell.launches_after}"),
+    (Column("p", number=True), lambda _, cell: _bound(cell.p, ".3g")),
+    (Column("d", number=True), lambda _, cell: wording.effect(cell.cohens_d)),
+    (Column("delta", number=True), lambda _, cell: wording.effect(cell.cliffs_delta)),
+    (Column("Remarks"), lambda _, cell: wording.remark(cell)),
+)

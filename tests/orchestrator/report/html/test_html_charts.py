@@ -10,8 +10,6 @@ from typing import Any
 import msgspec
 
 from orchestrator.disk import reporting
-from orchestrator.report.burn_in import InjectedReport
-from orchestrator.report.chapters.burn_in import evidence
 from orchestrator.report.chapters.performance import MOST_MODELS, performance
 from orchestrator.report.chapters.timeline import course
 from orchestrator.report.charts import Bars, Curves, Heat
@@ -23,7 +21,6 @@ from orchestrator.report.sections import Chart, Section, shortened
 from orchestrator.report.timeline import NOTHING_KEPT, DeviceTimeline, Span, Timeline
 from protocol.cell import AUTO, Mode, Workload
 from protocol.failure import Category
-from tests.fakes.nights import Night
 from tests.fakes.runs import CREATED, FakeRun, gpus, shipped
 
 
@@ -216,27 +213,6 @@ def test_failures_that_are_not_drawn_are_said(tmp_path: Path) -> None:
 def chapter(report: Report, name: str) -> Section:
     """A chapter of the page."""
     return next(one for one in page(report, NOTHING_KEPT).sections if one.id == name)
-
-
-def test_a_burn_in_shows_what_its_verdicts_stand_on(tmp_path: Path) -> None:
-    """The checks with their error bounds, the links, what was not tested and what was injected, as the text has it."""
-    night = Night(tmp_path, gpus(2), "10m")
-    night.work()
-    night.well()
-    night.finish()
-    report = night.report()
-    assert report.burn_in is not None
-    fault = InjectedReport(gpu_uuid=gpus(1)[0].uuid, fault="a flipped bit", found=True, outcome="found in round 2")
-    untested = {"links": "no NVLink"}
-    first, *others = report.burn_in.gpus
-    tried = (msgspec.structs.replace(first, not_tested=untested), *others)
-    told = msgspec.structs.replace(report.burn_in, injected=(fault,), gpus=tried)
-    report = msgspec.structs.replace(report, burn_in=told)
-    shown = {one.title: one.lines for one in chapter(report, "burn-in").findings}
-    assert shown["What was checked"] == tuple(evidence(told))
-    assert any("excluded with 95 %" in line for line in shown["What was checked"])
-    assert "links: no NVLink" in shown["What was not tested"]
-    assert shown["What was injected"] == ("FOUND: a flipped bit: found in round 2",)
 
 
 def test_what_earlier_runs_said_of_a_gpu_is_on_the_page(tmp_path: Path) -> None:

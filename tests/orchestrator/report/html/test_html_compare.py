@@ -1,8 +1,5 @@
 """The page of a comparison in a real browser: in the look of the report, by the same scripts, and as silent."""
 
-import csv
-import io
-import time
 from pathlib import Path
 
 import msgspec
@@ -174,28 +171,6 @@ def test_what_has_no_verdict_says_why(opened: Browser) -> None:
     assert {row[0] for row in rows[1:]} == {"INCONCLUSIVE"}
     assert any("one launch: no verdict" in row[1] and row[3].startswith("one ") for row in rows)
     assert "1 cell of before was not measured in the other run: gone inference bf16 b8." in text
-
-
-def test_cells_are_sorted_narrowed_down_and_exported(opened: Browser) -> None:
-    """By the script of the report: what has no number comes last, and the file has what is shown."""
-    assert column(opened, "Verdict")[0] == "SLOWER"
-    titles = opened.run(COLUMNS)
-    opened.run("document.querySelectorAll('#cells-table th button')[arguments[0]].click()", titles.index("Speed"))
-    speeds = column(opened, "Speed")
-    values = [float(text) for text in speeds if text]
-    assert (values, speeds[-1]) == (sorted(values), "")
-    select = opened.driver.find_element("css selector", f'select[data-column="{titles.index("Verdict")}"]')
-    opened.run(CHOOSE, select, "SAME")
-    assert column(opened, "Verdict") == ["SAME"] * 3
-    opened.run("document.getElementById('cells-export').click()")
-    deadline = time.monotonic() + 20
-    path = opened.downloads / "gpubench-comparison.csv"
-    while not path.exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    header, *rows = csv.reader(io.StringIO(path.read_text(encoding="utf-8")))
-    path.unlink()
-    assert header == [*titles, "Remarks"]
-    assert [row[titles.index("Speed")] for row in rows] == column(opened, "Speed")
 
 
 def test_several_runs_are_chosen_between(browser: Browser, mixed: Comparison, tmp_path: Path) -> None:

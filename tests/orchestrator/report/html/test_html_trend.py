@@ -1,8 +1,5 @@
 """The page of trends in a real browser: every chart drawn with its marks, the figures as tables, and silence."""
 
-import csv
-import io
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -141,27 +138,6 @@ def test_a_trend_can_be_read_without_seeing_it(opened: Browser) -> None:
     assert opened.run("return [...document.querySelectorAll('.scroll')].every((one) => one.tabIndex === 0)") is True
     opened.driver.find_element("tag name", "body").send_keys(Keys.TAB)
     assert opened.driver.switch_to.active_element.text == "Skip to the report"
-
-
-def test_figures_are_sorted_narrowed_down_and_exported(opened: Browser) -> None:
-    """By the script of the report: thousands are numbers too, and the file has what is shown."""
-    opened.run("document.querySelectorAll('#cells-table th button')[5].click()")
-    values = [row[5] for row in opened.run(ROWS, "#cells-table tbody tr:not(.remark)")]
-    assert (values[0], values[-1]) == ("60", "4500.0")
-    opened.run("document.getElementById('cells-words').value = 'throttled'")
-    opened.run("document.getElementById('cells-words').dispatchEvent(new Event('input'))")
-    shown = opened.run(ROWS, "#cells-table tbody tr:not([hidden], .remark)")
-    assert [(row[0], *row[5:]) for row in shown] == [(run_id(THROTTLED), "60", "")]
-    remarks = opened.run(ROWS, "#cells-table tbody tr.remark:not([hidden])")
-    assert remarks == [["not counted: throttled"]]
-    opened.run("document.getElementById('cells-export').click()")
-    deadline = time.monotonic() + 20
-    path = opened.downloads / "gpubench-trend.csv"
-    while not path.exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    header, *rows = csv.reader(io.StringIO(path.read_text(encoding="utf-8")))
-    path.unlink()
-    assert (header[:3], rows) == (["Run", "Began", "Device"], [[*shown[0], *remarks[0]]])
 
 
 def test_names_are_text_whatever_they_say(browser: Browser, tmp_path: Path) -> None:
