@@ -23,7 +23,8 @@ def to_markdown(comparisons: Sequence[Comparison]) -> str:
 def _section(one: Comparison) -> Section:
     section = comparison(one, (Verdict.SAME, Verdict.NOT_COMPARABLE))
     tables = tuple(shortened(table, _MOST_ROWS) for table in section.tables)
-    return replace(section, title=f"{one.title}: {_word(one)}", tables=tables)
+    runs = f"Runs: {one.label_before} -> {one.label_after}."
+    return replace(section, title=f"{one.title}: {_word(one)}", summary=(runs,), tables=tables)
 
 
 def _word(one: Comparison) -> str:

@@ -1,6 +1,6 @@
-"""Comparisons for a terminal of 80 columns: the verdict last."""
+"""Comparisons for a terminal of 80 columns: what changed in the stack first, the verdict last."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from orchestrator.compare.chapters import comparison
 from orchestrator.compare.comparison import Comparison
@@ -12,6 +12,12 @@ from protocol.exit_codes import ExitCode
 
 def to_text(comparisons: Sequence[Comparison], code: ExitCode) -> str:
     """The whole text, without a newline at the end."""
-    sections = (comparison(one, (Verdict.NOT_COMPARABLE,)) for one in comparisons)
-    lines = [line.rstrip() for section in sections for line in text.lines(section)]
+    lines = [line.rstrip() for one in comparisons for line in _one(one)]
     return "\n".join([*lines, f"Exit code {int(code)}: {MEANS[code]}"])
+
+
+def _one(one: Comparison) -> Iterator[str]:
+    section = comparison(one, (Verdict.NOT_COMPARABLE,))
+    yield from (text.RULE, *text.wrap(section.title), *text.wrap(f"{one.label_before} -> {one.label_after}"))
+    yield from (text.RULE, "")
+    yield from (line for part in text.paragraphs(section, heading=False) for line in part.lines)

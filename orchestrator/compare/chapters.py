@@ -48,7 +48,6 @@ def comparison(one: Comparison, without: Collection[Verdict]) -> Section:
     return Section(
         "comparison",
         one.title,
-        (f"{one.label_before} -> {one.label_after}",),
         tables=(replace(table("", columns, rows, legend, elsewhere="--format json"), most=_ROWS),),
         findings=(Finding(None, "", remarks, listed=True, most=_REMARKS),),
         notes=(f"{wording.headline(one)}.",),

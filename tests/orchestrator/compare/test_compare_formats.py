@@ -48,7 +48,7 @@ def test_text_begins_with_what_changed_and_shows_what_matters_first(mixed: Compa
     """Within 80 columns; remarks below the table, the exit code last."""
     text = to_text([mixed], ExitCode.MISSED)
     lines = text.splitlines()
-    assert lines[1].strip() == "driver 570.86 -> 580.95"
+    assert lines[1] == "driver 570.86 -> 580.95"
     rows = [line.split("|")[-2].strip() for line in lines if line.startswith("| ")]
     assert rows == ["Verdict", "SLOWER", "INCONCLUSIVE", "SAME", "SAME", "SAME"]
     assert "NOT COMPARABLE: the second is throttled: hot inference bf16 b8" in text
@@ -74,7 +74,7 @@ def test_a_comparison_that_is_kept_says_of_which_runs_it_is(name: str, label: st
     found = compare(side(name=name), side(name="h", run_id=later, test_date="2026-04-02T09:00:00Z"), margins.load())
     both = f"{label} -> h ({later}, 2026-04-02)"
     assert both in " ".join(to_text([found], ExitCode.PASSED).split())
-    assert escaped(both) in to_markdown([found])
+    assert f"Runs: {escaped(both)}." in to_markdown([found])
     assert (ET.fromstring(to_junit([found], ()))[0].get("name") or "").startswith(f"{both}: ")
     facts = page([found], ExitCode.PASSED).facts
     assert facts[:2] == (("First run", label), ("Second run", f"h ({later}, 2026-04-02)"))
