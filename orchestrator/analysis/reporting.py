@@ -20,14 +20,15 @@ from orchestrator.analysis.results import DAMAGED
 from orchestrator.analysis.timeline import timeline
 from orchestrator.compare import references
 from orchestrator.compare.references import Against
-from orchestrator.config.run_configuration import ALWAYS, ReportFormat, StoredRun
+from orchestrator.config.report_formats import ALWAYS, ReportFormat
+from orchestrator.config.run_configuration import StoredRun
 from orchestrator.engine import run_status
 from orchestrator.errors import StorageError
 from orchestrator.figures.launch_samples import Samples
 from orchestrator.figures.report import Report
 from orchestrator.figures.timeline import Timeline
 from orchestrator.kinds import registry
-from orchestrator.report.text_failures import out_of_time
+from orchestrator.report.root_cause import out_of_time
 from orchestrator.state import archive
 from orchestrator.state.added_launches import Doubt
 from orchestrator.store import journal, lock, report_places

@@ -16,7 +16,8 @@ from orchestrator.cli.history_recording import record
 from orchestrator.cli.options import HistoryParams, SessionParams
 from orchestrator.cli.streams import StdoutError, complain, say
 from orchestrator.config.naming import plural
-from orchestrator.config.run_configuration import ALWAYS, StoredRun
+from orchestrator.config.report_formats import ALWAYS
+from orchestrator.config.run_configuration import StoredRun
 from orchestrator.engine import run
 from orchestrator.engine.display_events import Display, Notice
 from orchestrator.errors import StorageError
@@ -189,6 +190,8 @@ def _reports(stored: StoredRun, paths: RunPaths, refused: UnwrittenError | None)
 
     Of formats that the disk has refused nothing is named; where it refused all that were asked for, what is there.
     """
+    from orchestrator.store import report_places
+
     own_files = [paths.report(kind) for kind in stored.configuration.formats]
     fresh = () if refused is None else refused.published
     found = []

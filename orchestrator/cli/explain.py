@@ -104,8 +104,9 @@ def _detail(category: "Category") -> "Iterator[str]":
 def _run(run: str) -> str:
     from orchestrator.analysis import reporting
     from orchestrator.history import run_lookup
-    from orchestrator.report.text_failures import failures
+    from orchestrator.report import text
+    from orchestrator.report.chapters.failures import failures
 
     report = reporting.make(run_lookup.find(run, "runs"))
-    lines = list(failures(report)) or ["Every launch so far has a result.", ""]
+    lines = list(text.lines(failures(report))) or ["Every launch so far has a result.", ""]
     return "\n".join([*lines, f"Verdict: {report.verdict.word}. {'; '.join(report.verdict.reasons)}"])

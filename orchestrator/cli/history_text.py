@@ -9,8 +9,8 @@ from orchestrator.figures import keys
 from orchestrator.history import wording
 from orchestrator.history.records import CellRecord, DeviceRecord, RunLine, RunRecord
 from orchestrator.history.trend import Trend, TrendPoint
-from orchestrator.report.layout import cut
 from orchestrator.report.numbers import duration
+from orchestrator.report.text import cut
 from orchestrator.system.plain_text import plain
 
 BAR: Final = 24

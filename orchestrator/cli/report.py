@@ -16,12 +16,14 @@ from orchestrator.cli.options import (
 from orchestrator.cli.program import Command
 from orchestrator.cli.streams import complain, say
 from orchestrator.config.naming import plural
+from orchestrator.config.report_formats import ReportFormat
 from protocol.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from orchestrator.config.run_configuration import ReportFormat, StoredRun
+    from orchestrator.config.report_formats import ReportFormat
+    from orchestrator.config.run_configuration import StoredRun
     from orchestrator.figures.report import Report
     from protocol.cell import ModelSpec
     from protocol.paths import RunPaths
@@ -164,7 +166,7 @@ def _find(run: str, runs_folder: str, history_db: str | None, *, every_sample: b
 def _every_sample(output: str | None, formats: str | None) -> bool:
     """Whether the format is asked for that no report holds. Raises ConfigError for one that is none."""
     from orchestrator.config import resolution as config
-    from orchestrator.config.run_configuration import ReportFormat
+    from orchestrator.config.report_formats import ReportFormat
 
     if formats is not None:
         return ReportFormat.SAMPLES in config.report_formats(formats)

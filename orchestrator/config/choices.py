@@ -60,7 +60,7 @@ def isolations() -> Iterable[str]:
 
 def report_formats() -> Iterable[str]:
     """Formats of the report."""
-    from orchestrator.config.run_configuration import ReportFormat
+    from orchestrator.config.report_formats import ReportFormat
 
     return ReportFormat
 

@@ -12,7 +12,8 @@ from typing import Final, TypeVar
 from orchestrator.config import health_signals, input_sizes, own_code
 from orchestrator.config.catalogue import Catalogue
 from orchestrator.config.options import Option
-from orchestrator.config.run_configuration import Configuration, Isolation, ReportFormat
+from orchestrator.config.report_formats import ReportFormat
+from orchestrator.config.run_configuration import Configuration, Isolation
 from orchestrator.config.settings import Auto, LayeredSettings, from_defaults, from_file
 from orchestrator.config.workloads import PHASES
 from orchestrator.config.yaml_schema import listed, require_known
@@ -268,10 +269,10 @@ def report_place(settings: LayeredSettings, current: Path) -> tuple[str, tuple[R
     origin = settings.origin("output.path")
     if path.endswith("/"):
         raise ConfigError(f"{origin}: {path} is a folder; name the report's file, such as {path}report.json")
-    if suffix in OTHER_SUFFIXES:
+    own = ReportFormat.of_name(Path(path).name)
+    if own is None and suffix in OTHER_SUFFIXES:
         names = listed(ReportFormat, "and")
         raise ConfigError(f"{origin}: there is no format '{suffix}'. There is {names}; name the report accordingly.")
-    own = ReportFormat.of_name(Path(path).name)
     if "output.format" not in settings.values:
         return full, (own or ReportFormat.JSON,)
     formats = _members(settings, "output.format", ReportFormat, "format")

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from orchestrator.config.run_configuration import ReportFormat
+from orchestrator.config.report_formats import ReportFormat
 from orchestrator.figures.report import CellCounts, RunVerdict
 from orchestrator.state.archive import Archive
 from orchestrator.system import safe_read

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from orchestrator.config.run_configuration import ReportFormat
+from orchestrator.config.report_formats import ReportFormat
 from protocol.paths import RunPaths
 
 

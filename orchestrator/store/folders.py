@@ -11,7 +11,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from orchestrator.config.run_configuration import Configuration, ReportFormat
+from orchestrator.config.report_formats import ReportFormat
+from orchestrator.config.run_configuration import Configuration
 from orchestrator.config.settings import LayeredSettings
 from orchestrator.errors import ConfigError, RunFolderError, StorageError
 from orchestrator.report.files import target

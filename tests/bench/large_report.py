@@ -26,7 +26,7 @@ from orchestrator import report
 from orchestrator.analysis import reporting
 from orchestrator.config import catalogue
 from orchestrator.config.catalogue import is_probe
-from orchestrator.config.run_configuration import ReportFormat
+from orchestrator.config.report_formats import ReportFormat
 from orchestrator.gpu.telemetry.samples import SampleFile
 from orchestrator.store.records import End, Left
 from protocol import codec

@@ -14,7 +14,8 @@ from orchestrator.analysis import reporting
 from orchestrator.analysis.reporting import Made
 from orchestrator.cli.commands import orchestrate
 from orchestrator.compare.references import Against
-from orchestrator.config.run_configuration import ReportFormat, StoredRun
+from orchestrator.config.report_formats import ReportFormat
+from orchestrator.config.run_configuration import StoredRun
 from orchestrator.store import journal, lock
 from orchestrator.store.records import Finished
 from protocol.messages import Deadlines

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from orchestrator import TOOL_VERSION
-from orchestrator.config.run_configuration import Configuration, Isolation, ReportFormat, StoredRun
+from orchestrator.config.report_formats import ReportFormat
+from orchestrator.config.run_configuration import Configuration, Isolation, StoredRun
 from orchestrator.plan import planner
 from orchestrator.store import run_files
 from protocol.cell import Device, DeviceKind, Mode, ModelSpec, Precision, Scalar, Workload

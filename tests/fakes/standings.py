@@ -11,7 +11,7 @@ import msgspec
 
 from orchestrator import report
 from orchestrator.analysis import reporting
-from orchestrator.config.run_configuration import ReportFormat
+from orchestrator.config.report_formats import ReportFormat
 from orchestrator.engine import run_status
 from orchestrator.engine.status_types import Status
 from orchestrator.store import lock, run_files

@@ -22,7 +22,7 @@ from orchestrator.analysis.timeline import timeline
 from orchestrator.compare import as_html, as_junit, as_markdown, as_text, comparison, report_reader
 from orchestrator.compare.run_figures import Side
 from orchestrator.config import margins
-from orchestrator.config.run_configuration import ReportFormat
+from orchestrator.config.report_formats import ReportFormat
 from orchestrator.errors import RunFolderError, UserError
 from orchestrator.kinds import registry
 from orchestrator.report.files import render

@@ -34,7 +34,7 @@ from orchestrator.cli.options import OPTIONS
 from orchestrator.config import catalogue, models_file, settings
 from orchestrator.config import resolution as config
 from orchestrator.config.catalogue import Catalogue
-from orchestrator.config.run_configuration import ReportFormat
+from orchestrator.config.report_formats import ReportFormat
 from orchestrator.config.settings import LayeredSettings
 from orchestrator.errors import ConfigError, RunFolderError
 from orchestrator.gpu.health import records as health

@@ -10,7 +10,7 @@ import pytest
 
 from orchestrator.analysis import reporting
 from orchestrator.cli.status import describe
-from orchestrator.config.run_configuration import ALWAYS, ReportFormat
+from orchestrator.config.report_formats import ALWAYS, ReportFormat
 from orchestrator.engine import run_status
 from orchestrator.errors import StorageError
 from orchestrator.report import files

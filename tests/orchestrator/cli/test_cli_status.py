@@ -15,7 +15,8 @@ from orchestrator import report
 from orchestrator.analysis import reporting
 from orchestrator.cli.status import describe
 from orchestrator.cli.watch import _snapshot
-from orchestrator.config.run_configuration import BurnIn, Isolation, ReportFormat
+from orchestrator.config.report_formats import ReportFormat
+from orchestrator.config.run_configuration import BurnIn, Isolation
 from orchestrator.engine import progress, run_status
 from orchestrator.engine.status_types import Standing
 from orchestrator.state.stopping import GENTLE_GRACE_S, GENTLE_S

@@ -11,7 +11,7 @@ import pytest
 from click.testing import Result
 
 from orchestrator.cli import streams
-from orchestrator.config.run_configuration import ReportFormat
+from orchestrator.config.report_formats import ReportFormat
 from orchestrator.engine import run
 from orchestrator.errors import StorageError
 from protocol.exit_codes import ExitCode

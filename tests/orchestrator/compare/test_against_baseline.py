@@ -19,7 +19,7 @@ from orchestrator.config import margins
 from orchestrator.figures.table import LimitName
 from orchestrator.report.as_markdown import to_markdown as report_markdown
 from orchestrator.report.as_text import to_text as report_text
-from orchestrator.report.html import overview
+from orchestrator.report.chapters import comparisons
 from orchestrator.report.numbers import difference
 from orchestrator.stats.two_runs import ChangeVerdict
 from protocol.cell import Mode, Workload
@@ -191,12 +191,16 @@ def test_a_cell_on_another_gpu_of_the_run_is_not_called_unmeasured() -> None:
     before = side(on(0, "a"), on(1, "b"), devices=boards(0, 1))
     after = side(on(5, "b"), on(6, "a"), name="after", devices=boards(5, 6))
     one = held(before, after)
-    why = {found.model_name: found.why for found in one.only_before}
-    assert {name: text.split()[-2:] for name, text in why.items()} == {"a": ["GPU", "6"], "b": ["GPU", "5"]}
-    assert [found.why.split()[-1] for found in one.only_after] == ["1", "0"]
-    shown = [to_text([one], ExitCode.INCOMPLETE), to_markdown([one]), to_junit([one], ()).decode()]
-    for text in (*shown, str(page([one], ExitCode.INCOMPLETE).sections[-1].words)):
-        assert why["a"] in " ".join(text.split())
+    assert [(found.model_name, found.why) for found in one.only_before] == [
+        ("a", "the other run has it on GPU 6"),
+        ("b", "the other run has it on GPU 5"),
+    ]
+    assert [found.why for found in one.only_after] == ["the other run has it on GPU 1", "the other run has it on GPU 0"]
+    for text in (to_text([one], ExitCode.INCOMPLETE), to_markdown([one]), to_junit([one], ()).decode()):
+        assert "the other run has it on GPU 6" in " ".join(text.split())
+        assert "not measured in" not in " ".join(text.split())
+    assert "the other run has it on GPU 6" in str(page([one], ExitCode.INCOMPLETE).sections[-1].summary)
+    assert "2 cells of before without a partner" in wording.headline(one)
     failed = replace(after, cells=tuple(replace(found, values=()) for found in after.cells))
     assert [found.why for found in held(before, failed).only_before] == ["", ""]
 
@@ -245,9 +249,7 @@ def test_nothing_has_no_sign(tmp_path: Path) -> None:
     report = references.hold(made[0], Against(baseline=run_figures.of_report(made[1], "base")))
     assert report.baseline_comparison is not None
     assert -0.05 < report.baseline_comparison.improvement_percent["overall"] < 0
-    rows = overview.score(report).table
-    assert rows is not None
-    for shown in (report_text(report), str(rows.rows)):
+    for shown in (report_text(report), str(comparisons.baseline(report).tables)):
         assert "+0.0%" in shown
         assert "-0.0%" not in shown
 

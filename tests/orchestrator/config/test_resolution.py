@@ -7,7 +7,8 @@ import pytest
 
 from orchestrator.cli.options import OPTIONS
 from orchestrator.config import catalogue, yaml_file
-from orchestrator.config.run_configuration import Isolation, ReportFormat
+from orchestrator.config.report_formats import ReportFormat
+from orchestrator.config.run_configuration import Isolation
 from orchestrator.errors import ConfigError
 from protocol.cell import MemoryFormat, Mode, Precision, Workload
 from tests.fakes.configurations import DEFAULTS, options, resolved

@@ -10,7 +10,7 @@ import pytest
 from orchestrator import report
 from orchestrator.analysis import reporting
 from orchestrator.config import catalogue
-from orchestrator.config.run_configuration import ReportFormat
+from orchestrator.config.report_formats import ReportFormat
 from orchestrator.errors import StorageError
 from orchestrator.figures.report import Report
 from orchestrator.report.as_json import schema, to_json

@@ -17,7 +17,7 @@ import pytest
 from orchestrator import report
 from orchestrator.analysis import evidence, launch_samples, reporting
 from orchestrator.analysis.evidence import Evidence
-from orchestrator.config.run_configuration import ReportFormat
+from orchestrator.config.report_formats import ReportFormat
 from orchestrator.config.workloads import OF_NO_MODEL
 from orchestrator.errors import RunFolderError, StorageError
 from orchestrator.figures.launch_samples import LaunchSamples

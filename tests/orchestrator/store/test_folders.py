@@ -14,7 +14,7 @@ import pytest
 from orchestrator.cli.options import OPTIONS
 from orchestrator.config import catalogue, settings
 from orchestrator.config import resolution as config
-from orchestrator.config.run_configuration import ReportFormat
+from orchestrator.config.report_formats import ReportFormat
 from orchestrator.errors import ConfigError, RunFolderError, StorageError
 from orchestrator.store import folders
 from protocol.exit_codes import ExitCode
