@@ -94,7 +94,7 @@ def test_a_halt_while_a_launch_starts_costs_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("phase", [Phase.BUILD, Phase.WARM_UP, Phase.MEASURE])
+@pytest.mark.parametrize("phase", [Phase.BUILD, Phase.MEASURE])
 def test_a_halt_while_a_launch_works_costs_nothing(tmp_path: Path, phase: Phase) -> None:
     """It is still at it when the orchestrator goes on, and has as much time left as before."""
     slow: dict[str, Scalar] = {"do": "leave an orphan", "in": str(phase), "after": LASTS_S}

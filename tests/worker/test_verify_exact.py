@@ -6,7 +6,7 @@ import random
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.cell import Precision
@@ -144,7 +144,6 @@ def a_product() -> tuple[Bounds, torch.Tensor, torch.Tensor, torch.Tensor]:
 
 
 @given(row=st.integers(0, SIDE - 1), data=st.data())
-@settings(max_examples=200)
 def test_whole_but_wrong_rows_are_found(row: int, data: st.DataObject) -> None:
     """By Freivalds' check alone, also where the differences add up to zero."""
     limits, *made = a_product()

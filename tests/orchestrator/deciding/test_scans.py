@@ -1,7 +1,7 @@
 """A scan for the batch size within a run: in the state machine, in the journal, in the outcomes, in the report."""
 
 import msgspec
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.configuration.resolved import Plan
@@ -154,7 +154,6 @@ def test_a_scan_that_was_cut_off_is_missing_or_dropped() -> None:
     accidents=st.dictionaries(st.integers(0, 60), st.sampled_from(list(Category)), max_size=6),
     devices=st.integers(1, 2),
 )
-@settings(max_examples=200)
 def test_every_scan_ends_and_journal_and_attempts_lead_to_the_same(
     limit: int, accidents: dict[int, Category], devices: int
 ) -> None:

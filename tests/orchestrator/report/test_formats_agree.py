@@ -391,7 +391,6 @@ def test_every_sample_makes_up_what_the_report_says(tmp_path: Path, make: Callab
         assert [float(row["Value"]) for row in figures if row["Sample"] == "N/A"] == known[cell]["launch_values"]
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.integers(min_value=0, max_value=2**32))
 def test_all_formats_say_the_same_whatever_was_measured(seed: int) -> None:
     """Other figures of every size, others not known, other statuses, messages with markup, many failures or none."""
