@@ -12,8 +12,23 @@ import msgspec
 import pytest
 
 from tests.e2e.chaos import checker, reader
-from tests.e2e.chaos.ledger import Hit, Ledger, Life
-from tests.e2e.chaos.lies import Records, begun, copied, ended, measured_otherwise, rewritten, says
+from tests.e2e.chaos.ledger import Ledger, Life
+from tests.e2e.chaos.lies import (
+    Lie,
+    Records,
+    begun,
+    copied,
+    ended,
+    failure,
+    measured_otherwise,
+    records,
+    report,
+    rewritten,
+    says,
+    struck,
+    unplanted,
+    without,
+)
 from tests.fakes import faults
 from tests.fakes.node import Node
 
@@ -42,66 +57,6 @@ def ledger(done: Ledger, tmp_path: Path) -> Ledger:
 def test_a_run_that_went_well_is_left_alone(ledger: Ledger) -> None:
     """Nothing is found where nothing is wrong."""
     assert checker.check(ledger) == []
-
-
-Lie = Callable[[Ledger], object]
-
-
-def records(change: Callable[[Records], Records]) -> Lie:
-    """Other records in the journal."""
-    return lambda ledger: rewritten(ledger, change)
-
-
-def without(*chosen: str, model: str) -> Lie:
-    """The launch of a model lacks these kinds of records."""
-
-    def change(found: Records) -> Records:
-        launch = begun(found, model)["launch"]
-        return [one for one in found if one["type"] not in chosen or one["launch"] != launch]
-
-    return records(change)
-
-
-def failure(**fields: object) -> Lie:
-    """The planted failure is another one."""
-
-    def change(found: Records) -> Records:
-        ended(found, "planted")["failure"] |= fields
-        return found
-
-    return records(change)
-
-
-def report(change: Callable[[dict[str, Any]], object]) -> Lie:
-    """Another report, in the run's folder and where it was asked for."""
-
-    def lie(ledger: Ledger) -> None:
-        found = json.loads(ledger.published.read_text())
-        change(found)
-        for path in (ledger.folder / "report.json", ledger.published):
-            path.write_text(json.dumps(found))
-
-    return lie
-
-
-def struck(kind: str, model: str | None = None, *, after: str | None = None) -> Lie:
-    """A fault from outside hit the launch of that model, or none, before all launches or after the start of one.
-
-    after: how the name of its model begins.
-    """
-
-    def lie(ledger: Ledger) -> None:
-        found = reader.read(ledger.folder / "journal.gpj")
-        when = 0 if after is None else begun(found, after)["at_ns"] + 1
-        launch = None if model is None else begun(found, model)["launch"]
-        ledger.hits.append(Hit(kind, when, 0.0, ledger.lives[0].pid, launch))
-
-    return lie
-
-
-def unplanted(ledger: Ledger) -> None:
-    """Nobody has planned a fault."""
-    ledger.planted, ledger.sprung = {}, {}
 
 
 def planted_elsewhere(ledger: Ledger) -> None:
