@@ -1,6 +1,5 @@
 """SIGTERM before anything is measured: the command ends gently, with its exit code, and tells whoever wants to know."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +10,7 @@ from orchestrator.disk.journal import read
 from orchestrator.disk.records import Finished, Start
 from protocol.exit_codes import ExitCode
 from tests.fakes import faults
-from tests.fakes.commands import TINY
+from tests.fakes.commands import TINY, python
 from tests.fakes.node import NOTHING, ROOT, leftovers
 
 STRUCK = """
@@ -48,15 +47,8 @@ BEGUN = [
 def struck(where: str, *arguments: str, cwd: Path, times: int = 1) -> subprocess.CompletedProcess[str]:
     """The command to its end; what the hook was told is in the file `told`."""
     told = ("--on-failure", "sh -c 'echo \"$GPUBENCH_EXIT_CODE|$GPUBENCH_VERDICT|$GPUBENCH_RUN_FOLDER\" >> told'")
-    return subprocess.run(
-        [sys.executable, "-c", STRUCK, *where.split(), str(times), *arguments, *told],
-        cwd=cwd,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": str(cwd / "cache")},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    words = ("-c", STRUCK, *where.split(), str(times), *arguments, *told)
+    return python(*words, cwd=cwd, XDG_CACHE_HOME=str(cwd / "cache"))
 
 
 @pytest.mark.parametrize("where", EARLY)

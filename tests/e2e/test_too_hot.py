@@ -1,16 +1,13 @@
 """A burn-in on an NVML of our own that says a GPU is too hot: its load is ended, the other's goes on."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from orchestrator.sampling.overheating import HELD_S
+from tests.fakes.commands import ROOT, python
 from tests.fakes.cuda import beside
-from tests.fakes.node import ROOT
 from tests.fakes.nvml import FakeNvml
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -25,15 +22,7 @@ def test_a_gpu_that_is_too_hot_fails_and_the_others_go_on(tmp_path: Path) -> Non
     nvml = FakeNvml(tmp_path, gpus=2)
     words = ("run", "--burn-in", "30s", "--gpu-ids", "0,1", "--inject", "hot:1:95", "--quiet")
     places = ("--runs-folder", str(tmp_path / "runs"), "-o", str(tmp_path / "report.json"))
-    done = subprocess.run(
-        [sys.executable, "-m", "orchestrator", *words, *places],
-        cwd=ROOT,
-        env={**os.environ, **nvml.environment, **beside(nvml)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=200,
-    )
+    done = python("-m", "orchestrator", *words, *places, cwd=ROOT, **(nvml.environment | beside(nvml)))
     assert done.returncode == 3, done.stdout + done.stderr
     report = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
     assert [bool(gpu["taken_out"]) for gpu in report["gpu_info"]] == [False, True]
