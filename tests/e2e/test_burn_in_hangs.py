@@ -18,6 +18,9 @@ UNTIL_CONTINUED = "os.kill(os.getpid(), signal.SIGSTOP)"
 
 HANGING = """
 import os, signal, sys, time
+if {hangs_s} and "orchestrator" in sys.orig_argv:
+    from orchestrator.configuration import resolved
+    resolved.HANGS_S = {hangs_s}
 from importlib.abc import MetaPathFinder
 from importlib.machinery import PathFinder
 
@@ -48,19 +51,22 @@ sys.meta_path.insert(0, Finder())
 """
 
 
-def hanging(folder: Path, after_s: float, how: str = FOR_EVER) -> dict[str, str]:
+def hanging(folder: Path, after_s: float, how: str = FOR_EVER, hangs_s: float = 0.0) -> dict[str, str]:
     """An environment in which the first worker that makes a product so long after now hangs in it like this.
 
-    Its PID is the name of a file in the folder "hung".
+    Its PID is the name of a file in the folder "hung". hangs_s: the patience with such a worker, if not the product's.
     """
-    code = HANGING.format(when=time.time() + after_s, hung=str(folder / "hung"), how=how)
+    when, hung = time.time() + after_s, str(folder / "hung")
+    code = HANGING.format(when=when, hung=hung, how=how, hangs_s=hangs_s)
     return inject(folder / "injected", code)
 
 
-@pytest.mark.parametrize(("duration", "after_s"), [("150s", 15.0), ("90s", 40.0)], ids=["deadline", "time is up"])
-def test_a_hung_launch_is_no_pass(tmp_path: Path, duration: str, after_s: float) -> None:
+@pytest.mark.parametrize(
+    ("duration", "after_s", "hangs_s"), [("75s", 15.0, 10.0), ("90s", 40.0, 0.0)], ids=["deadline", "time is up"]
+)
+def test_a_hung_launch_is_no_pass(tmp_path: Path, duration: str, after_s: float, hangs_s: float) -> None:
     """Ended by its deadline, or with the run when that comes first: exit code 4, and it is named either way."""
-    assert burn_in(tmp_path, duration, **hanging(tmp_path, after_s)).wait(timeout=300) == 4
+    assert burn_in(tmp_path, duration, **hanging(tmp_path, after_s, hangs_s=hangs_s)).wait(timeout=300) == 4
     assert (tmp_path / "hung").is_dir()
     gpus = report(tmp_path)["burn_in"]["gpus"]
     texts = {one["text"] for gpu in gpus for one in gpu["reasons"] if "deadline" in one["text"]}
