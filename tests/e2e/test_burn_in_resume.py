@@ -94,5 +94,5 @@ def test_a_run_that_spent_its_time_on_importing_is_resumed(tmp_path: Path) -> No
     again = resume(tmp_path, **environment)
     assert again.returncode == 0, again.stdout
     assert report(tmp_path)["burn_in"]["verdict"] == "PASS"
-    assert len([*imports.iterdir()]) >= 1 + 2
+    assert len([*imports.iterdir()]) >= 2
     assert not any(isinstance(record, Added) for record in records(tmp_path))  # the plan had rounds enough
