@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.disk import journal
-from orchestrator.disk.records import Added, Record
+from orchestrator.store import journal
+from orchestrator.store.records import Added, Record
 from tests.fakes.injection import inject
 from tests.fakes.node import ROOT
 
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.alone, pytest.mark.timeout(400)]
 ONE_ROUND = """
 import sys, types
 if 'orchestrator' in sys.orig_argv:
-    from orchestrator.burn_in import plan
+    from orchestrator.kinds.burn_in import planning as plan
     plan.math = types.SimpleNamespace(ceil=lambda number: 1, fsum=sum)
 """
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.disk.records import Added, Dropped, Segment, Start, ZygoteStarted
+from orchestrator.store.records import Added, Dropped, Segment, Start, ZygoteStarted
 from tests.e2e.test_burn_in import burn_in, records, report, resume
 from tests.e2e.test_burn_in_hangs import UNTIL_CONTINUED, hanging
 from tests.fakes.injection import inject

@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from orchestrator.report.model import SCHEMA_VERSION
+from orchestrator.figures.report import SCHEMA_VERSION
 from tests.fakes.commands import ROOT, python
 
 MIB: Final = 1024 * 1024

@@ -11,9 +11,9 @@ import msgspec
 import pytest
 import zmq
 
-from orchestrator.disk.journal import Journal
-from orchestrator.disk.records import Segment, Spawned
-from orchestrator.machine import host
+from orchestrator.store.journal import Journal
+from orchestrator.store.records import Segment, Spawned
+from orchestrator.system import host
 from protocol import VERSION, codec
 from protocol.failure import Category, Failure, Phase
 from protocol.messages import Dismiss, Hello, Outcome, ToWorker
@@ -95,8 +95,8 @@ def test_what_a_worker_of_an_earlier_life_started_is_ended(tmp_path: Path) -> No
 ORPHANS = """
 import json, os, subprocess, sys
 from pathlib import Path
-from orchestrator.machine import host
-from orchestrator.processes import ending
+from orchestrator.system import host
+from orchestrator.system import process_end as ending
 
 folder = Path(sys.argv[1]).resolve()
 def session():
@@ -160,9 +160,9 @@ def test_a_stale_worker_cannot_speak_for_a_launch(tmp_path: Path) -> None:
 RUN = """
 import json
 from pathlib import Path
-from orchestrator import run
-from orchestrator.disk import archive, run_files
-from orchestrator.view import CellEnded
+from orchestrator.engine import run
+from orchestrator.state import archive; from orchestrator.store import run_files
+from orchestrator.engine.display_events import CellEnded
 from protocol.paths import RunPaths
 
 def held():

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from orchestrator.disk import journal, run_files
-from orchestrator.disk.journal import Journal
-from orchestrator.disk.records import Added, End, Start, ZygoteStarted
-from orchestrator.planning import plan
+from orchestrator.plan import planner
 from orchestrator.stats.siblings import MOST_LAUNCHES
+from orchestrator.store import journal, run_files
+from orchestrator.store.journal import Journal
+from orchestrator.store.records import Added, End, Start, ZygoteStarted
 from protocol.cell import Workload
 from protocol.paths import RunPaths
 from tests.fakes import faults, gpu_runs, rates
@@ -43,7 +43,7 @@ class Runs:
         models = faults.model("one"), faults.model("two")
         stored = faults.prepare(folder, *models, machines=found, launches=LAUNCHES)
         requested = replace(stored.configuration, workloads=(Workload.INFERENCE,), adds_launches=adds)
-        run_files.store(replace(stored, configuration=requested, plan=plan.make(requested, found)), RunPaths(folder))
+        run_files.store(replace(stored, configuration=requested, plan=planner.make(requested, found)), RunPaths(folder))
         return folder
 
     def resumed(self, folder: Path) -> Node:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.sampling.overheating import HELD_S
+from orchestrator.gpu.telemetry.overheating import HELD_S
 from tests.fakes.commands import ROOT, python
 from tests.fakes.cuda import beside
 from tests.fakes.nvml import FakeNvml
