@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fakes.assignments import run_script
@@ -92,7 +92,6 @@ def test_no_two_equal_bits_cancel_out(bit: int) -> None:
 
 
 @given(data=st.data())
-@settings(max_examples=300)
 def test_any_other_words_give_another_digest(data: st.DataObject) -> None:
     """Whatever a few words are changed to, wherever they are."""
     right = output("fp32", 16)
@@ -105,7 +104,6 @@ def test_any_other_words_give_another_digest(data: st.DataObject) -> None:
 
 
 @given(first=st.integers(0, 255), second=st.integers(0, 255), bit=st.integers(0, 31), seed=st.integers(0, 50))
-@settings(max_examples=300)
 def test_the_same_bit_of_two_words(first: int, second: int, bit: int, seed: int) -> None:
     """A plain sum or an exclusive or misses half of these, or all."""
     right = output("fp32", 16)
@@ -115,7 +113,6 @@ def test_the_same_bit_of_two_words(first: int, second: int, bit: int, seed: int)
 
 
 @given(seed=st.integers(0, 2**32), side=st.sampled_from([4, 8, 16]))
-@settings(max_examples=100)
 def test_words_that_changed_places_are_found(seed: int, side: int) -> None:
     """Rows, columns, or two words: the sum of the words is the same."""
     right = torch.arange(side * side, dtype=torch.float32).view(side, side)
