@@ -1,10 +1,9 @@
-"""Whether the result of a launch may be believed: told from who else was on its GPU, and from its readings. Pure.
+"""Whether the result of a launch is valid, by foreign processes on its GPU and by its readings. Pure.
 
-    somebody else ──contaminated──▶ Failure(CONTAMINATED): wait until it has left, measure again
-    readings ──judge──▶ Failure(THROTTLED): cool down, measure again        None: the result counts
+    foreign process ──contaminated──▶ Failure(CONTAMINATED): wait until it has left, measure again
+    readings ──judge──▶ Failure(THROTTLED): cool down, measure again        None: the result is valid
 
-A GPU that was held down for heat, or by a brake of its hardware, was not measured but its cooling was. A software power
-cap is normal for heavy work: it is written down and kept (docs/method.md, "Throttling").
+A software power cap is normal for heavy work, and only reported (docs/method.md, "Throttling").
 """
 
 from typing import Final
@@ -46,9 +45,9 @@ def contaminated(who: str) -> Failure:
 
 
 def beside(failure: Failure, who: str) -> Failure:
-    """The failure as it is to be read where `who` computed on the GPU too.
+    """The failure of a launch beside the foreign processes `who`.
 
-    Want of memory is not the cell's then, and of what took too long neither it nor the GPU is to blame.
+    Out of memory and hangs are contaminated then, not faults of the cell or the GPU.
     """
     if not who or failure.category not in _OF_SHARING:
         return failure

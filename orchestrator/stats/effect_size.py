@@ -1,7 +1,6 @@
-"""How far two samples of launches are apart, beside the ratio. Pure.
+"""Effect sizes of two samples of launches, beside the ratio. They decide nothing. Pure.
 
-None of these decides anything: with three launches a side, their own uncertainty is large. Mann-Whitney is given from
-five launches a side on: with three, its smallest p is 0.10 whatever was measured.
+Mann-Whitney needs five launches a side: with three, its smallest p is 0.10.
 """
 
 import math

@@ -126,7 +126,7 @@ def test_a_late_outcome_of_a_given_up_launch_is_ignored() -> None:
 
 
 def test_a_result_survives_a_hang_in_teardown() -> None:
-    """A worker that does not leave after its outcome is ended. Nothing is concluded twice, even if it cannot be killed."""
+    """A worker that does not leave after its outcome is ended; nothing is concluded twice, even if it is unkillable."""
     for ends in (True, False):
         life = Life().working()
         assert life(Reported(FAILURE), 1.0) == (Conclude(FAILURE),)
