@@ -91,14 +91,10 @@ def test_error_names_what_the_model_lacks(write: Code, tmp_path: Path, text: str
     assert re.search(message, str(error_of(write(text), tmp_path)))
 
 
-def test_functions_that_could_do_anything_need_permission() -> None:
-    """`class: torch.hub.load` in somebody's file would download code and run it."""
+def test_descriptions_are_checked_before_use() -> None:
+    """torch.hub.load would run downloaded code; transformers would ignore a misspelt key."""
     with pytest.raises(ModelCodeError, match=r"torch\.hub\.load.*--allow-code"):
         fed(described(OwnModel(target="torch.hub.load")))
-
-
-def test_a_misspelt_key_of_a_configuration_is_refused() -> None:
-    """Transformers accepts any key, and would measure a model of another size."""
     own = OwnModel(target="transformers.BertModel", config='{"hiden_size": 8}')
     with pytest.raises(ModelCodeError, match=r"BertConfig.*'hiden_size'.*hidden_size"):
         fed(described(own, (InputSpec(name="input_ids", shape=("batch", 3), dtype="int64"),)))

@@ -16,15 +16,11 @@ def test_step_ends_with_the_window_and_a_single_block_does_not_matter() -> None:
         assert is_steady([10.0] * at + [20.0] + [10.0] * (WINDOW - at - 1), [0] * WINDOW), at
 
 
-def test_allocator_that_retried_within_the_window_is_not_steady() -> None:
-    """As long as the allocator has to empty its cache, times are those of cudaMalloc."""
+def test_steadiness_needs_a_full_window_without_retries() -> None:
+    """Two equal blocks prove nothing, and while the allocator empties its cache, times are those of cudaMalloc."""
     medians = [10.0] * (WINDOW + 2)
     assert not is_steady(medians, [0] * (WINDOW + 1) + [1])
     assert is_steady(medians, [0, 0] + [1] * WINDOW)
-
-
-def test_steadiness_needs_a_full_window_and_its_retries() -> None:
-    """Two equal blocks prove nothing, and the two series belong together."""
     assert not is_steady([10.0] * (WINDOW - 1), [0] * (WINDOW - 1))
     with pytest.raises(ValueError, match="retries"):
         is_steady([10.0], [])

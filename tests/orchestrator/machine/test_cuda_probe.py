@@ -60,14 +60,6 @@ def refused() -> str:
 # ── where all is well ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_cuda_that_works_sees_the_gpus_of_the_run_alone(cuda: Script, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever CUDA_VISIBLE_DEVICES was: its indices were resolved to UUIDs when the run was planned."""
-    assert cuda_probe.look(UUIDS) == Finding(count=3)
-    cuda_probe.require(GPUS)
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7,1")
-    assert cuda_probe.look([uuid(5), uuid(2)]) == Finding(count=2)
-
-
 def test_each_slice_is_tried_alone(cuda: Script) -> None:
     """CUDA shows a process at most one MIG slice; the error has the slice that is missing."""
     slices = [
@@ -82,8 +74,12 @@ def test_each_slice_is_tried_alone(cuda: Script) -> None:
         cuda_probe.require([GPUS[1], *slices, GPUS[2]])
 
 
-def test_without_gpus_cuda_is_not_needed(cuda: Script) -> None:
-    """For a run on the CPU."""
+def test_a_cuda_that_works_sees_the_gpus_of_the_run_alone(cuda: Script, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever CUDA_VISIBLE_DEVICES was. A run on the CPU needs no CUDA."""
+    assert cuda_probe.look(UUIDS) == Finding(count=3)
+    cuda_probe.require(GPUS)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7,1")
+    assert cuda_probe.look([uuid(5), uuid(2)]) == Finding(count=2)
     cuda(init=999)
     cuda_probe.require([Device(uuid="cpu:0", gpu_id=0, kind=DeviceKind.CPU, name="a processor")])
 
@@ -142,15 +138,11 @@ def test_a_missing_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         pytest.skip("this machine has a libcuda.so.1")
 
 
-def test_an_empty_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A container runtime that failed half-way leaves empty files behind."""
+def test_a_broken_library_and_a_crash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cuda: Script) -> None:
+    """A container runtime that failed leaves empty files. A crash has its signal and the last printed line."""
     (tmp_path / "libcuda.so.1").touch()
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
     assert "libcuda.so.1 cannot be loaded (" in refused()
-
-
-def test_a_crash_of_the_driver(cuda: Script) -> None:
-    """The orchestrator survives; the message has the signal and the last printed line."""
     cuda(init="crash")
     assert re.search("killed by SIGABRT.*the driver has fallen over", refused())
 

@@ -10,15 +10,6 @@ import pytest
 from orchestrator.machine import host
 
 
-def test_a_process_is_identified_by_its_start() -> None:
-    """The same PID at another start time is another process; one that does not exist has none."""
-    with subprocess.Popen(["sleep", "60"]) as child:
-        assert host.start_ticks(child.pid) == host.start_ticks(child.pid)
-        assert host.start_ticks(child.pid) >= host.start_ticks(os.getpid())  # type: ignore[operator]  # both exist
-        child.kill()
-    assert host.start_ticks(child.pid) is None
-
-
 def test_the_state_of_a_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the kernel's words, with its CPU time: stopped, or in an uninterruptible sleep."""
     with subprocess.Popen(["sleep", "60"]) as child:
@@ -34,8 +25,13 @@ def test_the_state_of_a_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert host.process_state(7) == f"D (disk sleep), {200 / os.sysconf('SC_CLK_TCK'):.1f} s of CPU time"
 
 
-def test_the_boot_has_an_identity() -> None:
-    """It is the kernel's, and the same twice."""
+def test_processes_and_boots_have_identities() -> None:
+    """The same PID at another start time is another process; one that does not exist has none."""
+    with subprocess.Popen(["sleep", "60"]) as child:
+        assert host.start_ticks(child.pid) == host.start_ticks(child.pid)
+        assert host.start_ticks(child.pid) >= host.start_ticks(os.getpid())  # type: ignore[operator]  # both exist
+        child.kill()
+    assert host.start_ticks(child.pid) is None
     assert host.boot_id() == host.boot_id() != ""
 
 

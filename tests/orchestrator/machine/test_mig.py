@@ -157,14 +157,6 @@ def test_info_lists_the_slices(cut: FakeNvml, tmp_path: Path) -> None:
     assert [one["mig_enabled"] for one in facts["gpus"]] == [True, True]
 
 
-def test_a_dry_run_plans_for_slices(cut: FakeNvml, tmp_path: Path) -> None:
-    """Every slice runs the cells; the plan names each with its profile."""
-    words = command(cut, "-m", "lstm", "-b", "1", "--phases", "training", "--dry-run", folder=tmp_path)
-    assert "Each of 4 devices runs the cells below, all at once:" in words
-    assert "  GPU 0:1: NVIDIA H200 MIG 1g.18gb\n" in words
-    assert words.count("lstm") == 1
-
-
 def command(nvml: FakeNvml, *words: str, folder: Path) -> str:
     """What our command prints where that NVML is."""
     done = python("-P", "-m", "orchestrator", *words, cwd=folder, **nvml.environment)
@@ -172,23 +164,23 @@ def command(nvml: FakeNvml, *words: str, folder: Path) -> str:
     return done.stdout
 
 
-def test_a_slice_has_memory_and_processes_of_its_own(cut: FakeNvml) -> None:
-    """Power, temperature and health are the GPU's; what the GPU itself does not have stays unknown."""
-    cut.set({"gpu.0.power_mw": 512_000, "gpu.0.temperature_c": 61, "gpu.0.memory_used_bytes": 5})
-    cut.set({"gpu.0.compute": "11 1 12 1", "gpu.0.mig.1.memory_used_bytes": 3, "gpu.0.mig.1.compute": "12 1"})
-    assert cut.python(READ.format(uuid=SECOND)) == [512_000, 61, 3, None, [12], 700_000]
-
-
-def test_only_the_slice_that_is_used_is_busy(cut: FakeNvml) -> None:
-    """A process on one slice takes nothing from its neighbours, which the list without it has by UUID."""
+def test_slices_are_planned_and_busy_one_by_one(cut: FakeNvml, tmp_path: Path) -> None:
+    """Every slice runs the cells; a process on one takes nothing from its neighbours."""
     cut.set({"gpu.0.mig.1.compute": f"{os.getpid()} 1073741824"})
     refusal = cut.python(BUSY)
     assert isinstance(refusal, str)
     assert re.match(rf"GPU 0:1 \({SECOND[:12]}…\).*PID {os.getpid()} .*--gpu-ids {FIRST},{LARGE},1,", refusal)
+    words = command(cut, "-m", "lstm", "-b", "1", "--phases", "training", "--dry-run", folder=tmp_path)
+    assert "Each of 4 devices runs the cells below, all at once:" in words
+    assert "  GPU 0:1: NVIDIA H200 MIG 1g.18gb\n" in words
+    assert words.count("lstm") == 1
 
 
-def test_readings_of_a_slice_are_marked() -> None:
-    """The energy of the GPU is not the measurement's alone; the note says that readings are shared."""
+def test_a_slice_has_memory_and_processes_of_its_own(cut: FakeNvml) -> None:
+    """Power, temperature and health are the GPU's; the note says so, and its energy is unknown."""
+    cut.set({"gpu.0.power_mw": 512_000, "gpu.0.temperature_c": 61, "gpu.0.memory_used_bytes": 5})
+    cut.set({"gpu.0.compute": "11 1 12 1", "gpu.0.mig.1.memory_used_bytes": 3, "gpu.0.mig.1.compute": "12 1"})
+    assert cut.python(READ.format(uuid=SECOND)) == [512_000, 61, 3, None, [12], 700_000]
     marked = of_slice(Readings(power_draw_w=500.0, energy_j=3.0, memory_used_bytes=7, note="short"))
     assert marked == Readings(power_draw_w=500.0, memory_used_bytes=7, note=f"short; {SHARED}")
     assert of_slice(Readings()).note == SHARED

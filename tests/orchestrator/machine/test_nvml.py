@@ -154,8 +154,10 @@ def test_a_missing_library_beside_a_driver_is_broken(driver_is_there: bool, kind
     assert type(unusable(pynvml.NVMLError(12), driver_is_there=driver_is_there)) is kind
 
 
-def test_processes_are_merged_by_pid(fake: FakeNvml) -> None:
-    """Compute wins over graphics for a process that does both; unknown memory is None, and unknown processes too."""
+def test_processes_are_merged_by_pid(tmp_path: Path, fake: FakeNvml) -> None:
+    """Compute wins over graphics for a process that does both; unknown memory and processes are None."""
+    seen: Any = FakeNvml(tmp_path, gpus=0).python(READ)
+    assert seen["gpus"] == []
     fake.set({"gpu.0.compute": "4711 13207024435 12 -1", "gpu.0.graphics": "12 5 99 1048576"})
     fake.fail("nvmlDeviceGetComputeRunningProcesses", 4, gpu=1)
     seen: Any = fake.python(READ)
@@ -165,9 +167,3 @@ def test_processes_are_merged_by_pid(fake: FakeNvml) -> None:
         {"pid": 4711, "used_bytes": 13207024435, "compute": True},
     ]
     assert seen["processes"][uuid(1)] is None
-
-
-def test_a_machine_may_have_a_driver_and_no_gpu(tmp_path: Path) -> None:
-    """Zero GPUs is an answer, not an error."""
-    seen: Any = FakeNvml(tmp_path, gpus=0).python(READ)
-    assert seen["gpus"] == []

@@ -96,15 +96,6 @@ def test_every_phase_has_its_deadline() -> None:
     assert conclusion.outcome.category is Category.UNKILLABLE
 
 
-def test_a_launch_that_was_ended_fails_with_the_reason() -> None:
-    """Not with the signal that ended it."""
-    life = Life().working()
-    life(TimePassed(), 100.0)
-    conclusion, _ = life(Died(KILLED), 101.0)
-    assert conclusion.outcome.category is Category.DEADLINE
-    assert "10.5 s" in conclusion.outcome.message
-
-
 def test_progress_moves_the_deadline_only_with_fixed_iterations() -> None:
     """The time of N iterations is unknown; an adaptive phase has a cap of its own."""
     adaptive = Life().working()
@@ -117,12 +108,17 @@ def test_progress_moves_the_deadline_only_with_fixed_iterations() -> None:
     assert counted(TimePassed(), 19.5) == (Terminate(),)
 
 
-def test_a_late_outcome_of_a_given_up_launch_is_ignored() -> None:
-    """It was asked to end, and its failure is decided."""
+def test_a_launch_that_was_ended_fails_with_the_reason() -> None:
+    """Not with the signal that ended it, nor with a late outcome."""
     life = Life().working()
     life(Stop(STOPPED), 1.0)
     assert life(Reported(FAILURE), 1.1) == ()
     assert life(Died(KILLED), 1.2) == (Conclude(STOPPED), Forget())
+    life = Life().working()
+    life(TimePassed(), 100.0)
+    conclusion, _ = life(Died(KILLED), 101.0)
+    assert conclusion.outcome.category is Category.DEADLINE
+    assert "10.5 s" in conclusion.outcome.message
 
 
 def test_a_result_survives_a_hang_in_teardown() -> None:

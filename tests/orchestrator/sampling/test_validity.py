@@ -51,14 +51,10 @@ def test_throttling_is_unknown_without_readings() -> None:
 
 
 def test_the_message_has_share_reasons_and_temperature() -> None:
-    """A power cap is not among the reasons."""
+    """Reasons have NVML's words once, or their number; a power cap is no slowdown."""
     failure = validity.judge(Readings(slowdown_samples=0.25, reasons=0x44, temperature_max_c=89))
     assert re.search(r"25%.*\(hardware thermal slowdown, 89 degrees C\).*1%", failure.message)
     assert failure.evidence == {"slowdown_samples": "0.25", "temperature_max_c": "89"}
-
-
-def test_clock_event_reasons_have_nvmls_words() -> None:
-    """Every bit that was seen has its word once; one that nobody knows has its number."""
     assert clock_events.words([0x4, None, 0x44]) == ("software power cap", "hardware thermal slowdown")
     assert clock_events.words([0x4000]) == ("unknown (0x4000)",)
     assert clock_events.words([None, 0]) == ()

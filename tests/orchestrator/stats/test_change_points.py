@@ -84,13 +84,9 @@ def test_one_run_far_out_is_no_change(place: int) -> None:
     assert share(30, alarmed) == 0
 
 
-def test_equal_values_have_a_small_variance() -> None:
-    """A step stands out, and one just beyond the margin does not."""
+def test_equal_values_and_too_few_runs() -> None:
+    """A step in equal values stands out, one just beyond the margin does not; each side needs three runs."""
     assert [change.at for change in change_points.find([0.0] * 3 + [0.02] * 3, MARGIN)] == [3]
     assert change_points.find([0.0] * 3 + [0.0102] * 3, MARGIN) == []
-
-
-def test_too_few_runs_have_no_change() -> None:
-    """Three on each side are the least."""
     for runs in range(2 * LEAST):
         assert change_points.find([0.0] * (runs // 2) + [1.0] * (runs - runs // 2), MARGIN) == []

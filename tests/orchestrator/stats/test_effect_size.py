@@ -42,16 +42,12 @@ def test_mann_whitney_needs_five_launches_a_side() -> None:
     assert mann_whitney_p([1, 2, 3, 4, 5], [11, 12, 13, 14, 15]) == pytest.approx(2 / 252)
 
 
-def test_cohens_d_is_the_difference_in_deviations() -> None:
-    """Means 2 and 5, both variances 1; nothing to divide by is no effect size."""
+def test_effect_sizes() -> None:
+    """Means 2 and 5 with variances 1; 6 of 9 pairs larger, 1 smaller, 2 ties. Some samples have none."""
     assert cohens_d([1, 2, 3], [4, 5, 6]) == pytest.approx(3.0)
     assert cohens_d(SIX, FIVE) == pytest.approx(0.7657694793155317, rel=1e-12)
     assert cohens_d([1, 1], [2, 2]) is None
     assert cohens_d([1], [2, 3]) is None
-
-
-def test_cliffs_delta_counts_pairs() -> None:
-    """6 of 9 pairs larger, 1 smaller, 2 ties."""
     assert cliffs_delta([1, 2, 3], [2, 3, 4]) == pytest.approx((6 - 1) / 9)
     assert cliffs_delta([1, 2], [3, 4]) == 1.0
     assert cliffs_delta([3, 4], [1, 2]) == -1.0

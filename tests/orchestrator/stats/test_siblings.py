@@ -56,16 +56,12 @@ def verdicts(make: Make, nodes: int, gpu: str = "gpu0") -> Counter[Verdict]:
     return found
 
 
-def test_healthy_gpus_that_differ_are_not_flagged() -> None:
-    """Of 150 nodes whose GPUs differ by 2.7 % at the power limit, none has a straggler, nor even a suspect."""
+def test_healthy_gpus_are_not_flagged() -> None:
+    """Neither on 150 nodes whose GPUs differ by 2.7 %, nor on 100 with launches that scatter by 3 %."""
     for seed in range(150):
         chance = random.Random(seed)
         found = judge(node(chance, healthy(chance), bounds=POWER), MARGINS)
         assert {one.verdict for one in found} == {Verdict.OK}
-
-
-def test_no_launch_noise_makes_a_straggler() -> None:
-    """Launches that scatter by 3 % leave doubt, and flag none of 800 equal GPUs."""
     found = [one for seed in range(100) for one in judge(node(random.Random(seed), [1.0] * 8, noise=0.03), MARGINS)]
     assert not any(one.verdict is Verdict.STRAGGLER for one in found)
 
@@ -123,12 +119,6 @@ def test_six_percent_is_found_among_healthy_gpus() -> None:
         found = judge(node(chance, rates), MARGINS)
         assert all(one.verdict is not Verdict.STRAGGLER for one in found[1:])
     assert verdicts(lambda chance: node(chance, [0.94, *[1.0] * 7]), 60)[Verdict.STRAGGLER] >= 57
-
-
-def test_two_slow_gpus_of_four_are_both_found() -> None:
-    """One slow GPU among the others does not move their median."""
-    found = judge(node(random.Random(1), [0.9, 0.91, 1.0, 1.0]), MARGINS)
-    assert [one.verdict for one in found] == [Verdict.STRAGGLER, Verdict.STRAGGLER, Verdict.OK, Verdict.OK]
 
 
 def test_slow_memory_is_not_hidden_by_fast_products() -> None:
@@ -204,8 +194,10 @@ def test_p_is_corrected_for_all_gpus_and_limits() -> None:
     assert slowest.p == pytest.approx(24 * slowest.effects[Bound.CLOCK].p)
 
 
-def test_three_gpus_get_no_verdict() -> None:
-    """However slow one is: only a baseline can tell."""
+def test_two_slow_gpus_of_four_are_both_found() -> None:
+    """They do not move the median of the others. Three GPUs need a baseline."""
+    found = judge(node(random.Random(1), [0.9, 0.91, 1.0, 1.0]), MARGINS)
+    assert [one.verdict for one in found] == [Verdict.STRAGGLER, Verdict.STRAGGLER, Verdict.OK, Verdict.OK]
     found = judge(node(random.Random(1), [0.5, 1.0, 1.0]), MARGINS)
     assert {one.verdict for one in found} == {Verdict.NONE}
     assert "baseline" in found[0].why

@@ -64,14 +64,10 @@ def test_stalls_are_measured_by_other_iterations() -> None:
 
 
 def test_stalls_inside_a_block() -> None:
-    """Of a stall that reaches beyond it, only the part inside."""
+    """Only the part inside it. A foreign process may send more iterations than times."""
     block = Block(start_ns=10, enqueued_ns=20, end_ns=20, iterations=1)
     assert stalls.inside(block, [(0, 5), (5, 12), (18, 30)]) == 4
     assert stalls.inside(block, ()) == 0
-
-
-def test_more_iterations_than_times_are_no_error() -> None:
-    """A foreign process may send them."""
     made = launch([(0, 1, [0.5, 0.5])])
     more = msgspec.structs.replace(made.blocks[0], iterations=10**15)
     assert stalls.stalls(msgspec.structs.replace(made, blocks=(more,))) == ()

@@ -40,14 +40,6 @@ def test_percentiles_are_interpolated() -> None:
     assert series.summarise([]) is None
 
 
-def test_percentiles_need_enough_values() -> None:
-    """Of 19 values there is a median and no p95, which would be near the maximum; of 3000 there is even p99.9."""
-    few, enough, many = (series.summarise([float(value) for value in range(count)]) for count in (19, 20, 3000))
-    assert (few.p50_ms, few.p95_ms, few.p99_ms) == (9.0, None, None)
-    assert (enough.p95_ms, enough.p99_ms) == (pytest.approx(18.05), None)
-    assert many.p99_9_ms == pytest.approx(2996.001)
-
-
 def test_outliers_are_counted_and_kept() -> None:
     """One iteration of ten times the time still is the maximum and part of the mean."""
     chance = random.Random(1)
@@ -62,13 +54,6 @@ def test_outliers_are_counted_and_kept() -> None:
 def test_outliers_lie_beyond_either_fence(others: list[float], outliers: int) -> None:
     """Three interquartile ranges below and above: quartiles of 4 and 6 have fences at -2 and 12."""
     assert series.summarise([*others, *[4.0] * 20, *[5.0] * 20, *[6.0] * 20]).outliers == outliers
-
-
-def test_drift_compares_the_halves() -> None:
-    """Two percent longer is two percent drift; too few values have none."""
-    assert series.drift_percent([10.0] * 50 + [10.2] * 50) == pytest.approx(2.0)
-    assert series.drift_percent([10.0] * 100) == 0.0
-    assert series.drift_percent([10.0] * 9) is None
 
 
 def test_throughput_is_items_over_total_time() -> None:
@@ -101,8 +86,11 @@ def test_a_cell_is_the_median_of_its_launches() -> None:
     assert figures.pooled["forward"].count == 1200
 
 
-def test_one_drifting_launch_makes_the_cell_drift() -> None:
-    """Two steady launches do not make a drifting one good."""
+def test_drift_compares_the_halves() -> None:
+    """Two percent longer is two percent; too few values have none. One drifting launch makes the cell drift."""
+    assert series.drift_percent([10.0] * 50 + [10.2] * 50) == pytest.approx(2.0)
+    assert series.drift_percent([10.0] * 100) == 0.0
+    assert series.drift_percent([10.0] * 9) is None
     climbing = [10.0] * 200 + [10.5] * 200
     packed = {name: floats.pack(climbing) for name in ("forward", "iteration")}
     drifting = msgspec.structs.replace(result(CELL), series=packed)
@@ -110,8 +98,12 @@ def test_one_drifting_launch_makes_the_cell_drift() -> None:
     assert of_cell(result(CELL)).drifting is False
 
 
-def test_few_values_have_no_interval() -> None:
-    """Below twenty values the half width is unknown, not zero."""
+def test_percentiles_and_intervals_need_enough_values() -> None:
+    """19 values have a median alone, 20 a p95 and an interval, 3000 a p99.9."""
     assert launch.of_launch(result(CELL, blocks=1, iterations=19)).relative_half_width is None
     half_width = launch.of_launch(result(CELL, blocks=1, iterations=20)).relative_half_width
     assert 0 < half_width < 0.01
+    few, enough, many = (series.summarise([float(value) for value in range(count)]) for count in (19, 20, 3000))
+    assert (few.p50_ms, few.p95_ms, few.p99_ms) == (9.0, None, None)
+    assert (enough.p95_ms, enough.p99_ms) == (pytest.approx(18.05), None)
+    assert many.p99_9_ms == pytest.approx(2996.001)

@@ -63,14 +63,6 @@ def test_one_slow_visit_is_no_change(count: int, place: int) -> None:
     assert visits.changes(night, 0.99)["gpu0"].high > math.log(0.98)
 
 
-def test_too_few_visits_say_nothing() -> None:
-    """Three visits of a GPU are no course, and not used for the variance."""
-    four = series(random.Random(1), 4)
-    assert set(visits.changes({**four, "short": four["gpu0"][:3]}, 0.975)) == set(four)
-    assert visits.changes({"short": four["gpu0"][:3]}, 0.975) == {}
-    assert visits.changes({}, 0.975) == {}
-
-
 @pytest.mark.parametrize("count", [5, 8, 16])
 def test_a_gpu_that_varies_more_than_its_siblings_is_not_slow_by_chance(count: int) -> None:
     """Ten percent beside one percent: a false alarm in two of a hundred nights at most."""
@@ -83,8 +75,12 @@ def test_a_gpu_that_varies_more_than_its_siblings_is_not_slow_by_chance(count: i
     assert alarms <= 4
 
 
-def test_rates_without_any_noise_still_have_the_least() -> None:
-    """All visits alike are a coarse clock: nothing is known better than to some hundredths of a percent."""
+def test_too_few_visits_and_no_noise() -> None:
+    """Three visits of a GPU are no course; equal visits have the least variance."""
+    four = series(random.Random(1), 4)
+    assert set(visits.changes({**four, "short": four["gpu0"][:3]}, 0.975)) == set(four)
+    assert visits.changes({"short": four["gpu0"][:3]}, 0.975) == {}
+    assert visits.changes({}, 0.975) == {}
     (found,) = set(visits.changes(series(random.Random(1), 4, noise=0.0), 0.975).values())
     assert found.value == 0
     assert 1e-4 < found.high == -found.low < 5e-4
