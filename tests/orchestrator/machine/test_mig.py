@@ -166,14 +166,14 @@ def command(nvml: FakeNvml, *words: str, folder: Path) -> str:
 
 def test_slices_are_planned_and_busy_one_by_one(cut: FakeNvml, tmp_path: Path) -> None:
     """Every slice runs the cells; a process on one takes nothing from its neighbours."""
-    cut.set({"gpu.0.mig.1.compute": f"{os.getpid()} 1073741824"})
-    refusal = cut.python(BUSY)
-    assert isinstance(refusal, str)
-    assert re.match(rf"GPU 0:1 \({SECOND[:12]}…\).*PID {os.getpid()} .*--gpu-ids {FIRST},{LARGE},1,", refusal)
     words = command(cut, "-m", "lstm", "-b", "1", "--phases", "training", "--dry-run", folder=tmp_path)
     assert "Each of 4 devices runs the cells below, all at once:" in words
     assert "  GPU 0:1: NVIDIA H200 MIG 1g.18gb\n" in words
     assert words.count("lstm") == 1
+    cut.set({"gpu.0.mig.1.compute": f"{os.getpid()} 1073741824"})
+    refusal = cut.python(BUSY)
+    assert isinstance(refusal, str)
+    assert re.match(rf"GPU 0:1 \({SECOND[:12]}…\).*PID {os.getpid()} .*--gpu-ids {FIRST},{LARGE},1,", refusal)
 
 
 def test_a_slice_has_memory_and_processes_of_its_own(cut: FakeNvml) -> None:
