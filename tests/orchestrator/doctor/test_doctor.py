@@ -115,9 +115,9 @@ def test_slices_are_counted_and_each_is_tried(patient: Patient) -> None:
 
 def test_old_drivers_and_mps(patient: Patient) -> None:
     """A driver for CUDA 11 serves no installed torch; an MPS daemon is found by CUDA's pipe folder."""
+    assert "warning CUDA an MPS " in patient.examined(ExitCode.PASSED, CUDA_MPS_PIPE_DIRECTORY=str(patient.folder))
     patient.nvml.set({"cuda_driver_version": 11080})
     assert re.search(r"CUDA 11\.8.* do: update the driver", patient.examined(ExitCode.INCOMPLETE))
-    assert "warning CUDA an MPS " in patient.examined(ExitCode.PASSED, CUDA_MPS_PIPE_DIRECTORY=str(patient.folder))
 
 
 # ── judged without a machine ──────────────────────────────────────────────────────────────────────────────────────────
