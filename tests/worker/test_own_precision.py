@@ -10,7 +10,7 @@ from protocol.cell import Precision, Workload
 from protocol.failure import Category, Phase
 from tests.fakes.assignments import CPU, assignment, run_here
 from tests.fakes.own import LINEAR, Code
-from worker import classify, devices
+from worker import devices, exception_categories
 from worker.errors import ModelCodeError, UnsuitableModelError
 
 TURN = """
@@ -67,7 +67,7 @@ def test_complex_numbers_have_no_half(write: Code, tmp_path: Path, workload: Wor
         spec = write(text, file=f"{name}.py")
         with pytest.raises(UnsuitableModelError, match=f"^{name} .*complex64.*-p fp32") as caught:
             run_here(assignment(spec, workload, tmp_path, precision=precision))
-        assert classify.failure(caught.value, Phase.BUILD).category is Category.EXCEPTION
+        assert exception_categories.failure(caught.value, Phase.BUILD).category is Category.EXCEPTION
 
 
 def test_complex_numbers_are_trained_under_autocast(write: Code, tmp_path: Path) -> None:

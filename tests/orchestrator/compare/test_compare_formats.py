@@ -10,9 +10,9 @@ from orchestrator.compare.as_junit import to_junit
 from orchestrator.compare.as_markdown import escaped, to_markdown
 from orchestrator.compare.as_text import to_text
 from orchestrator.compare.comparison import Comparison, compare
+from orchestrator.config import margins
 from orchestrator.report import layout
-from orchestrator.stats import margins
-from orchestrator.stats.two_runs import Verdict
+from orchestrator.stats.two_runs import ChangeVerdict
 from protocol.exit_codes import ExitCode
 from tests.fakes.sides import STACK, baseline, cell, cells, device, side
 from tests.fakes.tables import rows
@@ -34,10 +34,10 @@ def mixed() -> Comparison:
     )
     found = compare(before, after, margins.load())
     assert found.counts == {
-        Verdict.SAME: 3,
-        Verdict.SLOWER: 1,
-        Verdict.INCONCLUSIVE: 1,
-        Verdict.NOT_COMPARABLE: 1,
+        ChangeVerdict.SAME: 3,
+        ChangeVerdict.SLOWER: 1,
+        ChangeVerdict.INCONCLUSIVE: 1,
+        ChangeVerdict.NOT_COMPARABLE: 1,
     }
     return found
 
@@ -107,7 +107,7 @@ def test_markdown_stays_short() -> None:
 
 def test_junit_has_a_case_for_each_cell(mixed: Comparison) -> None:
     """What --fail-on names fails, what has no verdict is skipped."""
-    suite = ET.fromstring(to_junit([mixed], {Verdict.SLOWER}))[0]
+    suite = ET.fromstring(to_junit([mixed], {ChangeVerdict.SLOWER}))[0]
     assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("7", "1", "3")
     outcomes = {case.get("name"): next(child.tag for child in case) for case in suite}
     assert outcomes["slow inference bf16 b8"] == "failure"
@@ -116,7 +116,7 @@ def test_junit_has_a_case_for_each_cell(mixed: Comparison) -> None:
     message = next(case[0].get("message") for case in suite if case.get("name") == "slow inference bf16 b8")
     assert message is not None
     assert message.startswith("SLOWER, speed 0.900, 95 % interval")
-    strict = ET.fromstring(to_junit([mixed], {Verdict.INCONCLUSIVE, Verdict.NOT_COMPARABLE}))[0]
+    strict = ET.fromstring(to_junit([mixed], {ChangeVerdict.INCONCLUSIVE, ChangeVerdict.NOT_COMPARABLE}))[0]
     assert (strict.get("failures"), strict.get("skipped")) == ("3", "0")
     assert strict.find("testcase[@name='gone inference bf16 b8']/failure[@message='not measured in after']") is not None
 
@@ -132,7 +132,7 @@ def test_names_cannot_steer_what_shows_them() -> None:
         devices=(device(label=HOSTILE),),
     )
     found = compare(before, after, margins.load())
-    assert found.counts == {Verdict.SLOWER: 1, Verdict.NOT_COMPARABLE: 1}
+    assert found.counts == {ChangeVerdict.SLOWER: 1, ChangeVerdict.NOT_COMPARABLE: 1}
     text, markdown, junit = to_text([found], ExitCode.MISSED), to_markdown([found]), to_junit([found], ())
     for shown in (text, markdown, junit.decode()):
         assert "\x1b" not in shown
@@ -204,7 +204,7 @@ def test_nothing_in_common_is_said() -> None:
     assert "no cell was measured in both" in text
     assert "|" not in text
     assert "nothing compares" in to_markdown([found])
-    suite = ET.fromstring(to_junit([found], {Verdict.NOT_COMPARABLE}))[0]
+    suite = ET.fromstring(to_junit([found], {ChangeVerdict.NOT_COMPARABLE}))[0]
     assert [(case.get("name"), case[0].tag, case[0].get("message")) for case in suite] == [
         ("a inference bf16 b8", "failure", "not measured in after"),
         ("b inference bf16 b8", "skipped", "not measured in before"),

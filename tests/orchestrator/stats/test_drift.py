@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.stats import drift, margins
-from orchestrator.stats.drift import Course, Drift, Verdict, judge
+from orchestrator.config import margins
+from orchestrator.stats import drift
+from orchestrator.stats.drift import Course, Drift, DriftVerdict, judge
 from orchestrator.stats.trend import Interval
 from orchestrator.stats.windows import Window
 from tests.fakes.series import AN_HOUR, correlated
@@ -95,13 +96,13 @@ def test_a_healthy_node_is_steady(autocorrelation: float) -> None:
         node_of_eight = node(
             seed, (steady,) * 8, windows=2 * AN_HOUR, autocorrelation=autocorrelation, kinds=("gemm bf16", "copy")
         )
-        assert {one.verdict for one in found(node_of_eight).values()} == {Verdict.STEADY}
+        assert {one.verdict for one in found(node_of_eight).values()} == {DriftVerdict.STEADY}
 
 
 def test_gpus_that_differ_from_the_start_are_steady() -> None:
     """A GPU that is 6 % slower all the time is a straggler, and does not drift."""
     rates = node(1, (lambda _: 0.06, *(steady,) * 7), windows=2 * AN_HOUR)
-    assert {one.verdict for one in found(rates).values()} == {Verdict.STEADY}
+    assert {one.verdict for one in found(rates).values()} == {DriftVerdict.STEADY}
 
 
 def slower(share: float) -> Shape:
@@ -120,7 +121,7 @@ def test_quarantined_siblings_leave_no_step_behind() -> None:
     levels = [slower(share) for share in (0.034, 0.08, 0.069, 0.057, 0.046, 0.023, 0.011, 0.0)]
     night = node(3, levels, windows=4 * AN_HOUR, kinds=TWELVE, rounds=12)
     for one in found(until_half(night, "gpu1", "gpu2")).values():
-        assert one.verdict is Verdict.STEADY
+        assert one.verdict is DriftVerdict.STEADY
         assert abs(change(one.relative).value) < 0.2
 
 
@@ -139,7 +140,7 @@ def test_few_siblings_are_used_while_they_last(gpus: int, gone: int) -> None:
     night = node(6, (step(2.8, 2), *(steady,) * (gpus - 1)), windows=NIGHT)
     ends = {f"gpu{gpu}" for gpu in range(1, 1 + gone)}
     judged = found(kept(night, lambda gpu, one: gpu not in ends or one.number < 0.55 * NIGHT))
-    assert [gpu for gpu, one in judged.items() if one.verdict is Verdict.SLOWING] == ["gpu0"]
+    assert [gpu for gpu, one in judged.items() if one.verdict is DriftVerdict.SLOWING] == ["gpu0"]
 
 
 def test_quarantined_siblings_do_not_hide_a_slow_gpu() -> None:
@@ -155,9 +156,9 @@ def test_four_percent_in_eight_hours_are_found() -> None:
     """In each of four burn-ins the GPU that loses 0.5 % an hour is slowing, with its trend, and no other."""
     for seed in range(4):
         night = found(node(seed, (ramp(0.5), *(steady,) * 4), windows=NIGHT))
-        assert [gpu for gpu, one in night.items() if one.verdict is not Verdict.STEADY] == ["gpu0"]
+        assert [gpu for gpu, one in night.items() if one.verdict is not DriftVerdict.STEADY] == ["gpu0"]
         slow = night["gpu0"]
-        assert slow.verdict is Verdict.SLOWING
+        assert slow.verdict is DriftVerdict.SLOWING
         assert slow.relative.per_hour.low < slow.relative.per_hour.value < slow.relative.per_hour.high < 0
         assert slow.relative.per_hour.value == pytest.approx(-0.5, abs=0.1)
         assert change(slow.relative).value == pytest.approx(-3.2, abs=0.6)
@@ -168,7 +169,7 @@ def test_four_percent_in_eight_hours_are_found() -> None:
 def test_a_step_is_found_at_its_time(at_h: float) -> None:
     """4 % lost at once, at any time but in the first or last fifth, is a loss of 4 %."""
     slow = found(node(2, (step(4, at_h), *(steady,) * 4), windows=4 * AN_HOUR))["gpu0"]
-    assert slow.verdict is Verdict.SLOWING
+    assert slow.verdict is DriftVerdict.SLOWING
     assert slow.relative.step_h == pytest.approx(at_h, abs=0.2)
     assert change(slow.relative).value == pytest.approx(-4, abs=0.5)
 
@@ -184,10 +185,10 @@ def test_a_room_that_warms_a_little_slows_no_gpu(room: Shape, gpus: int) -> None
     """No healthy GPU slows, alone or of eight, where the room costs 2 % or a little more."""
     for seed in range(8 // gpus):
         night = found(node(seed, (steady,) * gpus, windows=NIGHT, room=room))
-        assert not [one for one in night.values() if one.verdict is Verdict.SLOWING]
+        assert not [one for one in night.values() if one.verdict is DriftVerdict.SLOWING]
         for one in night.values():
             if one.relative is not None:
-                assert one.relative.verdict is Verdict.STEADY
+                assert one.relative.verdict is DriftVerdict.STEADY
                 assert one.verdict is one.raw.verdict
                 assert change(one.relative).low < 0.5
                 assert change(one.relative).high > -0.5
@@ -198,10 +199,10 @@ def test_eight_gpus_that_lose_alike_are_slowing(lost: Shape) -> None:
     """10 % of eight hours, 24 %, and a tenth at once: each slows by itself, and none against its siblings."""
     night = found(node(3, (steady,) * 8, windows=NIGHT, room=lost))
     for one in night.values():
-        assert one.verdict is Verdict.SLOWING
-        assert one.raw.verdict is Verdict.SLOWING
+        assert one.verdict is DriftVerdict.SLOWING
+        assert one.raw.verdict is DriftVerdict.SLOWING
         assert not one.slows_against_siblings
-        assert one.relative.verdict is Verdict.STEADY
+        assert one.relative.verdict is DriftVerdict.STEADY
 
 
 def test_a_common_loss_at_the_margin_is_not_steady() -> None:
@@ -209,9 +210,9 @@ def test_a_common_loss_at_the_margin_is_not_steady() -> None:
     open_ones = 0
     for seed in range(6):
         for one in found(node(seed, (steady,) * 5, windows=2 * AN_HOUR, noise=0.006, room=ramp(2.7))).values():
-            assert one.relative.verdict is Verdict.STEADY
-            assert one.verdict is not Verdict.STEADY
-            open_ones += one.verdict is Verdict.TOO_SHORT and one.open_course is one.raw
+            assert one.relative.verdict is DriftVerdict.STEADY
+            assert one.verdict is not DriftVerdict.STEADY
+            open_ones += one.verdict is DriftVerdict.TOO_SHORT and one.open_course is one.raw
     assert open_ones
 
 
@@ -219,14 +220,14 @@ def test_a_kind_of_work_that_slows_on_all_gpus_is_found() -> None:
     """Memory that loses a tenth on every GPU, while two other kinds of work are steady."""
     night = node(15, (steady,) * 5, windows=4 * AN_HOUR, kinds=THREE_KINDS)
     for one in found(slowed(night, night, lambda one: 0.025 * one.number / AN_HOUR * (one.key == "copy"))).values():
-        assert one.verdict is Verdict.SLOWING
-        assert one.raw.verdict is Verdict.STEADY
-        assert [key for key, kind in one.raw_kinds.items() if kind.verdict is Verdict.SLOWING] == ["copy"]
+        assert one.verdict is DriftVerdict.SLOWING
+        assert one.raw.verdict is DriftVerdict.STEADY
+        assert [key for key, kind in one.raw_kinds.items() if kind.verdict is DriftVerdict.SLOWING] == ["copy"]
 
 
 @pytest.mark.parametrize("hours", [0.4, 0.6])
-@pytest.mark.parametrize(("lost", "verdict"), [(0.0, Verdict.STEADY), (0.25, Verdict.SLOWING)])
-def test_the_time_without_siblings_is_judged(lost: float, verdict: Verdict, hours: float) -> None:
+@pytest.mark.parametrize(("lost", "verdict"), [(0.0, DriftVerdict.STEADY), (0.25, DriftVerdict.SLOWING)])
+def test_the_time_without_siblings_is_judged(lost: float, verdict: DriftVerdict, hours: float) -> None:
     """Siblings that were there for half an hour leave the rest to a GPU's own course."""
     night = node(16, (ramp(100 * lost / 8), *(steady,) * 3), windows=NIGHT)
     left = found(kept(night, lambda gpu, one: gpu == "gpu0" or one.number < round(hours * AN_HOUR)))["gpu0"]
@@ -237,18 +238,18 @@ def test_a_slow_gpu_is_found_in_a_breathing_room() -> None:
     """3 % of the room hide a loss of 4 % from the raw course, not from the one relative to siblings."""
     rates = node(4, (ramp(1), *(steady,) * 4), windows=4 * AN_HOUR, room=lambda h: 0.015 * math.sin(h * math.tau / 3))
     slow = found(rates)["gpu0"]
-    assert slow.verdict is Verdict.SLOWING
+    assert slow.verdict is DriftVerdict.SLOWING
     assert change(slow.relative).high - change(slow.relative).low < (change(slow.raw).high - change(slow.raw).low) / 2
 
 
 def test_short_and_noisy_courses_need_more_hours() -> None:
     """Ten minutes are too short; noise around the margin needs more; both have the hours that should do."""
     short = found({**node(6, windows=60), "gpu9": []})
-    assert {one.verdict for one in short.values()} == {Verdict.TOO_SHORT}
+    assert {one.verdict for one in short.values()} == {DriftVerdict.TOO_SHORT}
     assert short["gpu0"].raw.needed_h == drift.LEAST_HOURS
     assert (short["gpu9"].raw.hours, short["gpu9"].relative) == (0.0, None)
     doubtful = found(node(7, noise=0.03))["gpu0"]
-    assert doubtful.verdict is Verdict.TOO_SHORT
+    assert doubtful.verdict is DriftVerdict.TOO_SHORT
     assert 1.1 < doubtful.relative.needed_h < 50
 
 
@@ -262,17 +263,17 @@ def test_a_kind_that_is_seldom_at_work_slows_alone(hours: int, lost: float) -> N
     night = node(17, (steady,) * 5, windows=hours * AN_HOUR, kinds=TWELVE, rounds=15)
     late = slowed(night, ["gpu2"], lambda one: lost * (one.key == TWELVE[5] and one.number > hours * AN_HOUR / 2))
     for one in judge(late, MARGIN, ALONE):
-        slow = [key for key, kind in one.kinds.items() if kind.verdict is Verdict.SLOWING]
+        slow = [key for key, kind in one.kinds.items() if kind.verdict is DriftVerdict.SLOWING]
         assert slow == ([TWELVE[5]] if one.gpu == "gpu2" else [])
-        assert one.relative.verdict is not Verdict.SLOWING
-        assert (one.verdict is Verdict.SLOWING) == bool(slow)
+        assert one.relative.verdict is not DriftVerdict.SLOWING
+        assert (one.verdict is DriftVerdict.SLOWING) == bool(slow)
 
 
 @pytest.mark.parametrize("seed", range(10))
 def test_twelve_kinds_of_healthy_gpus_raise_no_alarm(seed: int) -> None:
     """Neither relative to siblings nor alone."""
     for one in judge(node(seed, (steady,) * 8, windows=4 * AN_HOUR, kinds=TWELVE, rounds=15), MARGIN, ALONE):
-        assert one.verdict is Verdict.STEADY
+        assert one.verdict is DriftVerdict.STEADY
         assert set(one.kinds) == set(one.raw_kinds) == set(TWELVE)
 
 
@@ -283,36 +284,36 @@ def test_kinds_of_work_are_never_mixed() -> None:
     for gpu, own in late.items():
         factor = 0.07 if gpu == "gpu0" else 0.1
         night[gpu] += [Window(one.number + AN_HOUR, "copy", one.rate * factor) for one in own]
-    assert {one.verdict for one in found(night).values()} == {Verdict.STEADY}
+    assert {one.verdict for one in found(night).values()} == {DriftVerdict.STEADY}
 
 
 def test_gpus_without_siblings_are_judged_by_their_own_course() -> None:
     """Two others are too few, and others with other work are no siblings."""
     night = found(node(5, (ramp(2), steady, steady), windows=3 * AN_HOUR))
     assert {one.relative for one in night.values()} == {None}
-    assert [one.verdict for one in night.values()] == [Verdict.SLOWING, Verdict.STEADY, Verdict.STEADY]
+    assert [one.verdict for one in night.values()] == [DriftVerdict.SLOWING, DriftVerdict.STEADY, DriftVerdict.STEADY]
     night = node(11, windows=2 * AN_HOUR)
     night["gpu0"] = [Window(one.number, "copy", one.rate) for one in night["gpu0"]]
     alone = found(night)["gpu0"]
     assert alone.relative is None
-    assert alone.raw.verdict is Verdict.STEADY
+    assert alone.raw.verdict is DriftVerdict.STEADY
 
 
 def test_a_kind_that_slows_alone_is_found() -> None:
     """Memory that loses 6 % in four hours is found, though two other kinds of work are steady."""
     night = node(12, (steady,) * 5, windows=4 * AN_HOUR, kinds=THREE_KINDS)
     judged = found(slowed(night, ["gpu2"], lambda one: 0.015 * one.number / AN_HOUR * (one.key == "copy")))
-    assert [gpu for gpu, one in judged.items() if one.verdict is Verdict.SLOWING] == ["gpu2"]
+    assert [gpu for gpu, one in judged.items() if one.verdict is DriftVerdict.SLOWING] == ["gpu2"]
     slow = judged["gpu2"]
-    assert [key for key, kind in slow.kinds.items() if kind.verdict is Verdict.SLOWING] == ["copy"]
-    assert slow.relative.verdict is Verdict.STEADY
+    assert [key for key, kind in slow.kinds.items() if kind.verdict is DriftVerdict.SLOWING] == ["copy"]
+    assert slow.relative.verdict is DriftVerdict.STEADY
 
 
 def test_gaps_and_uneven_kinds_leave_the_trend() -> None:
     """Two hours without windows, and kinds of work that ran mostly early or late."""
     night = node(8, (ramp(1), *(steady,) * 4), windows=5 * AN_HOUR)
     torn = found(kept(night, lambda _, one: not 500 < one.number < 1200))
-    assert [one.verdict for one in torn.values()] == [Verdict.SLOWING, *[Verdict.STEADY] * 4]
+    assert [one.verdict for one in torn.values()] == [DriftVerdict.SLOWING, *[DriftVerdict.STEADY] * 4]
     night = node(13, (ramp(1), *(steady,) * 4), windows=4 * AN_HOUR, kinds=("gemm bf16", "copy"), rounds=6)
     uneven = kept(night, lambda _, one: one.number < 2.6 * AN_HOUR if one.key == "copy" else one.number > 1.4 * AN_HOUR)
     assert change(found(uneven)["gpu0"].relative).value == pytest.approx(-3.2, abs=0.4)
@@ -324,7 +325,7 @@ def test_kinds_of_different_times_cannot_be_compared() -> None:
         gpu: [Window(one.number, "copy" if one.number > AN_HOUR else one.key, one.rate) for one in own]
         for gpu, own in node(14, windows=2 * AN_HOUR).items()
     }
-    assert {one.verdict for one in found(night).values()} == {Verdict.TOO_SHORT}
+    assert {one.verdict for one in found(night).values()} == {DriftVerdict.TOO_SHORT}
 
 
 @pytest.mark.parametrize("rate", [0.0, -1.0, math.nan, math.inf])

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.stats import margins, siblings
-from orchestrator.stats.margins import Bound
-from orchestrator.stats.siblings import Sibling, SiblingCell, Verdict, judge
+from orchestrator.config import margins
+from orchestrator.config.margins import Bound
+from orchestrator.stats import siblings
+from orchestrator.stats.siblings import Sibling, SiblingCell, SiblingVerdict, judge
 
 MARGINS = margins.load().shares
 POWER = (Bound.POWER,)
@@ -48,9 +49,9 @@ def healthy(chance: random.Random, width: float = 0.027) -> list[float]:
     return [1 + width * (one - min(drawn)) / (max(drawn) - min(drawn)) for one in drawn]
 
 
-def verdicts(make: Make, nodes: int, gpu: str = "gpu0") -> Counter[Verdict]:
+def verdicts(make: Make, nodes: int, gpu: str = "gpu0") -> Counter[SiblingVerdict]:
     """How often each verdict on one GPU came out."""
-    found: Counter[Verdict] = Counter()
+    found: Counter[SiblingVerdict] = Counter()
     for seed in range(nodes):
         found[next(one for one in judge(make(random.Random(seed)), MARGINS) if one.gpu == gpu).verdict] += 1
     return found
@@ -61,9 +62,9 @@ def test_healthy_gpus_are_not_flagged() -> None:
     for seed in range(150):
         chance = random.Random(seed)
         found = judge(node(chance, healthy(chance), bounds=POWER), MARGINS)
-        assert {one.verdict for one in found} == {Verdict.OK}
+        assert {one.verdict for one in found} == {SiblingVerdict.OK}
     found = [one for seed in range(100) for one in judge(node(random.Random(seed), [1.0] * 8, noise=0.03), MARGINS)]
-    assert not any(one.verdict is Verdict.STRAGGLER for one in found)
+    assert not any(one.verdict is SiblingVerdict.STRAGGLER for one in found)
 
 
 @pytest.mark.parametrize("launches", [2, 3, 7])
@@ -74,7 +75,7 @@ def test_a_gpu_at_the_margin_is_rarely_called_slow(launches: int) -> None:
     for seed in range(200):
         # The fast half decides the median of the others: 4 of 7 for each slow one.
         found = judge(node(random.Random(seed), [lost, lost, lost, *[1.0] * 5], launches=launches), MARGINS)
-        flagged += any(one.verdict is Verdict.STRAGGLER for one in found)
+        flagged += any(one.verdict is SiblingVerdict.STRAGGLER for one in found)
     assert flagged / 200 <= siblings.ALPHA
 
 
@@ -85,7 +86,7 @@ def test_adaptive_launches_flag_no_more_than_promised() -> None:
         cells = node(random.Random(seed), [0.95, *[1.0] * 7], bounds=POWER, launches=7)
         for launches in range(3, 8):
             shown = [SiblingCell(name=c.name, bound=c.bound, rates=first(c.rates, launches)) for c in cells]
-            if judge(shown, MARGINS)[0].verdict is Verdict.STRAGGLER:
+            if judge(shown, MARGINS)[0].verdict is SiblingVerdict.STRAGGLER:
                 flagged += 1
                 break
     assert flagged / 150 <= siblings.ALPHA
@@ -117,14 +118,14 @@ def test_six_percent_is_found_among_healthy_gpus() -> None:
         chance = random.Random(seed)
         rates = [0.94 * 1.0135, *healthy(chance)[1:]]
         found = judge(node(chance, rates), MARGINS)
-        assert all(one.verdict is not Verdict.STRAGGLER for one in found[1:])
-    assert verdicts(lambda chance: node(chance, [0.94, *[1.0] * 7]), 60)[Verdict.STRAGGLER] >= 57
+        assert all(one.verdict is not SiblingVerdict.STRAGGLER for one in found[1:])
+    assert verdicts(lambda chance: node(chance, [0.94, *[1.0] * 7]), 60)[SiblingVerdict.STRAGGLER] >= 57
 
 
 def test_slow_memory_is_not_hidden_by_fast_products() -> None:
     """4 % of bandwidth lost makes a straggler, though over all cells it is 1.3 %, and the cells are named."""
     found = judge(node(random.Random(3), [{Bound.BANDWIDTH: 0.96}, *[1.0] * 7]), MARGINS)[0]
-    assert found.verdict is Verdict.STRAGGLER
+    assert found.verdict is SiblingVerdict.STRAGGLER
     assert "bandwidth" in found.why
     assert set(found.slow_cells) == {"cell2", "cell5"}
     assert found.effects[Bound.POWER].within
@@ -138,8 +139,8 @@ def test_one_slow_cell_makes_a_suspect() -> None:
     slow = {**cells[7].rates, "gpu3": [rate * 0.8 for rate in cells[7].rates["gpu3"]]}
     cells[7] = SiblingCell(name="odd", bound=Bound.POWER, rates=slow)
     found = judge(cells, MARGINS)
-    assert [one.gpu for one in found if one.verdict is not Verdict.OK] == ["gpu3"]
-    assert (found[3].verdict, list(found[3].slow_cells)) == (Verdict.SUSPECT, ["odd"])
+    assert [one.gpu for one in found if one.verdict is not SiblingVerdict.OK] == ["gpu3"]
+    assert (found[3].verdict, list(found[3].slow_cells)) == (SiblingVerdict.SUSPECT, ["odd"])
     assert "not in odd" in found[3].why
     assert found[3].in_question == ("odd",)
 
@@ -148,7 +149,7 @@ def test_cells_in_question_are_those_of_the_open_limit() -> None:
     """A GPU that may have lost 2 % of its bandwidth needs those; one that is OK, or slow, none."""
     chance = random.Random(4)
     found = judge(node(chance, [{Bound.BANDWIDTH: 0.98}, 0.9, *[1.0] * 6], noise=0.004), MARGINS)
-    assert [one.verdict for one in found[:3]] == [Verdict.SUSPECT, Verdict.STRAGGLER, Verdict.OK]
+    assert [one.verdict for one in found[:3]] == [SiblingVerdict.SUSPECT, SiblingVerdict.STRAGGLER, SiblingVerdict.OK]
     assert found[0].in_question == ("cell2", "cell5")
     assert (found[1].in_question, found[2].in_question) == ((), ())
 
@@ -161,18 +162,18 @@ def test_a_cell_that_does_not_repeat_decides_nothing() -> None:
         SiblingCell(name="noisy", bound=Bound.POWER, rates=node(chance, [1.0] * 8, cells=1, noise=0.5)[0].rates),
     ]
     found = judge(cells, MARGINS)
-    assert [one.verdict for one in found] == [Verdict.STRAGGLER, *[Verdict.OK] * 7]
+    assert [one.verdict for one in found] == [SiblingVerdict.STRAGGLER, *[SiblingVerdict.OK] * 7]
 
 
 def test_a_suspect_needs_more_launches() -> None:
     """More the nearer the margin, seven in all; after seven, none."""
     loud = node(random.Random(4), [0.94, *[1.0] * 7], bounds=POWER, noise=0.02)
     doubt = judge(loud, MARGINS)[0]
-    assert doubt.verdict is Verdict.SUSPECT
+    assert doubt.verdict is SiblingVerdict.SUSPECT
     assert 1 <= doubt.wanted <= 4
     assert judge(node(random.Random(4), [0.95, *[1.0] * 7], bounds=POWER), MARGINS)[0].wanted == 4
     seven = judge(node(random.Random(4), [0.95, *[1.0] * 7], bounds=POWER, launches=7), MARGINS)[0]
-    assert (seven.verdict, seven.wanted) == (Verdict.SUSPECT, 0)
+    assert (seven.verdict, seven.wanted) == (SiblingVerdict.SUSPECT, 0)
     assert judge(node(random.Random(4), [1.0] * 8), MARGINS)[0].wanted == 0
 
 
@@ -181,10 +182,10 @@ def test_beyond_the_margin_before_holm_needs_a_launch() -> None:
     found = [
         judge(node(random.Random(s), [0.94, *[1.0] * 7], bounds=POWER, noise=0.012), MARGINS)[0] for s in range(40)
     ]
-    between = [one for one in found if one.verdict is Verdict.SUSPECT and one.effects[Bound.POWER].high < 0.95]
+    between = [one for one in found if one.verdict is SiblingVerdict.SUSPECT and one.effects[Bound.POWER].high < 0.95]
     assert between != []
     assert all(one.wanted >= 1 for one in between)
-    assert {one.wanted for one in found if one.verdict is Verdict.STRAGGLER} == {0}
+    assert {one.wanted for one in found if one.verdict is SiblingVerdict.STRAGGLER} == {0}
 
 
 def test_p_is_corrected_for_all_gpus_and_limits() -> None:
@@ -197,9 +198,14 @@ def test_p_is_corrected_for_all_gpus_and_limits() -> None:
 def test_two_slow_gpus_of_four_are_both_found() -> None:
     """They do not move the median of the others. Three GPUs need a baseline."""
     found = judge(node(random.Random(1), [0.9, 0.91, 1.0, 1.0]), MARGINS)
-    assert [one.verdict for one in found] == [Verdict.STRAGGLER, Verdict.STRAGGLER, Verdict.OK, Verdict.OK]
+    assert [one.verdict for one in found] == [
+        SiblingVerdict.STRAGGLER,
+        SiblingVerdict.STRAGGLER,
+        SiblingVerdict.OK,
+        SiblingVerdict.OK,
+    ]
     found = judge(node(random.Random(1), [0.5, 1.0, 1.0]), MARGINS)
-    assert {one.verdict for one in found} == {Verdict.NONE}
+    assert {one.verdict for one in found} == {SiblingVerdict.NONE}
     assert "baseline" in found[0].why
 
 
@@ -216,10 +222,10 @@ def test_siblings_that_waited_for_the_host_prove_slowness_only() -> None:
     """They are at least as fast as they look: being faster than them proves nothing."""
     others = [f"gpu{place}" for place in range(1, 8)]
     slow = judge(waiting(node(random.Random(2), [0.9, *[1.0] * 7]), *others), MARGINS)
-    assert slow[0].verdict is Verdict.STRAGGLER
+    assert slow[0].verdict is SiblingVerdict.STRAGGLER
     for first in (1.0, 1.1):
         found = judge(waiting(node(random.Random(2), [first, *[1.0] * 7]), *others), MARGINS)
-        assert [one.verdict for one in found] == [Verdict.NONE] * 8
+        assert [one.verdict for one in found] == [SiblingVerdict.NONE] * 8
         assert found[0].why != found[1].why == WAITED
 
 
@@ -228,13 +234,17 @@ def test_waiting_gpus_do_not_hide_a_slow_one(waited: float) -> None:
     """Of two sockets, one is busy: half of the GPUs wait, and one of the others is slow."""
     rates = [0.88, 1.0, 1.0, 1.0, *[waited] * 4]
     found = judge(waiting(node(random.Random(4), rates), "gpu4", "gpu5", "gpu6", "gpu7"), MARGINS)
-    assert [one.verdict for one in found] == [Verdict.STRAGGLER, *[Verdict.OK] * 3, *[Verdict.NONE] * 4]
+    assert [one.verdict for one in found] == [
+        SiblingVerdict.STRAGGLER,
+        *[SiblingVerdict.OK] * 3,
+        *[SiblingVerdict.NONE] * 4,
+    ]
 
 
 def test_three_that_did_not_wait_are_enough() -> None:
     """A GPU that waited has this reason also if it did other work alone, at half the batch."""
     found = judge(waiting(node(random.Random(2), [1.0] * 8), "gpu4", "gpu5", "gpu6", "gpu7"), MARGINS)
-    assert [one.verdict for one in found] == [Verdict.OK] * 4 + [Verdict.NONE] * 4
+    assert [one.verdict for one in found] == [SiblingVerdict.OK] * 4 + [SiblingVerdict.NONE] * 4
     cells = waiting(node(random.Random(2), [1.0] * 8), "gpu0")
     alone = SiblingCell(name="halved", bound=Bound.POWER, rates={"gpu0": [1.0, 1.0, 1.0]})
     assert "host" in WAITED
@@ -245,7 +255,7 @@ def test_one_launch_gets_no_verdict() -> None:
     """Without repetition the noise is unknown, also where one waited for the host."""
     once = node(random.Random(1), [0.5, *[1.0] * 7], launches=1)
     found = [*judge(once, MARGINS), *judge(waiting(once, "gpu7"), MARGINS)[:7]]
-    assert {one.verdict for one in found} == {Verdict.NONE}
+    assert {one.verdict for one in found} == {SiblingVerdict.NONE}
     assert len({one.why for one in found}) == 1
 
 
@@ -258,7 +268,7 @@ def test_a_gpu_that_missed_cells_is_judged_by_the_others() -> None:
     ]
     few = SiblingCell(name="few", bound=Bound.POWER, rates={"gpu1": [1.0, 1.0], "gpu2": [9.0, 9.0], "gpu3": [9.0, 9.0]})
     found = judge([*kept, *cells[4:], few], MARGINS)
-    assert [one.verdict for one in found] == [Verdict.STRAGGLER, *[Verdict.OK] * 7]
+    assert [one.verdict for one in found] == [SiblingVerdict.STRAGGLER, *[SiblingVerdict.OK] * 7]
     assert sum(effect.cells for effect in found[0].effects.values()) == 2
 
 
@@ -277,7 +287,7 @@ def test_holm_is_stricter_with_the_first() -> None:
     assert siblings.holm({"a": 0.9, "b": 0.8}) == {"a": 1.0, "b": 1.0}
 
 
-def shape(found: Sequence[Sibling]) -> dict[str, tuple[Verdict, float]]:
+def shape(found: Sequence[Sibling]) -> dict[str, tuple[SiblingVerdict, float]]:
     """What must not depend on names or units."""
     return {one.gpu: (one.verdict, round(one.ratio or 0, 9)) for one in found}
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from orchestrator.stats import two_runs
 from orchestrator.stats.siblings import holm
-from orchestrator.stats.two_runs import Pair, Verdict, judge, together
+from orchestrator.stats.two_runs import ChangeVerdict, Pair, judge, together
 
-WORDS = Counter[Verdict]
+WORDS = Counter[ChangeVerdict]
 
 
 def pair(before: list[float], after: list[float], margin: float = 0.01) -> Pair:
@@ -48,7 +48,7 @@ def over(repetitions: int, cells: int, **how: float) -> WORDS:
 
 def wrong(found: WORDS) -> float:
     """Share of cells that are called faster or slower."""
-    return (found[Verdict.FASTER] + found[Verdict.SLOWER]) / found.total()
+    return (found[ChangeVerdict.FASTER] + found[ChangeVerdict.SLOWER]) / found.total()
 
 
 # ── error rates ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -70,17 +70,19 @@ def test_a_difference_of_exactly_the_margin_is_no_regression() -> None:
 @pytest.mark.parametrize(
     ("repetitions", "how", "verdict", "low", "high"),
     [
-        (25, {"speed": 0.95}, Verdict.SLOWER, 0.95, 1),
-        (50, {"speed": 0.95, "spread": 0.5}, Verdict.SLOWER, 0.85, 1),  # noise differs by a factor of 1.6
-        (10, {"launches": 5, "noise": 0.003}, Verdict.SAME, 0.8, 1),
-        (20, {"noise": 0.003, "speed": 0.99}, Verdict.SAME, 0, 0.06),  # at the margin itself
+        (25, {"speed": 0.95}, ChangeVerdict.SLOWER, 0.95, 1),
+        (50, {"speed": 0.95, "spread": 0.5}, ChangeVerdict.SLOWER, 0.85, 1),  # noise differs by a factor of 1.6
+        (10, {"launches": 5, "noise": 0.003}, ChangeVerdict.SAME, 0.8, 1),
+        (20, {"noise": 0.003, "speed": 0.99}, ChangeVerdict.SAME, 0, 0.06),  # at the margin itself
     ],
 )
-def test_shares_of_verdicts(repetitions: int, how: dict[str, float], verdict: Verdict, low: float, high: float) -> None:
+def test_shares_of_verdicts(
+    repetitions: int, how: dict[str, float], verdict: ChangeVerdict, low: float, high: float
+) -> None:
     """In 20 cells of 3 launches that repeat to 1 % unless said otherwise; a slower run has no faster cell."""
     found = over(repetitions, 20, **how)
     assert low <= found[verdict] / found.total() <= high
-    assert verdict is not Verdict.SLOWER or found[Verdict.FASTER] == 0
+    assert verdict is not ChangeVerdict.SLOWER or found[ChangeVerdict.FASTER] == 0
 
 
 def test_pooling_narrows_the_intervals() -> None:
@@ -98,7 +100,7 @@ def test_pooling_narrows_the_intervals() -> None:
 def test_one_cell_is_tested_as_welch_does() -> None:
     """Interval and p of scipy.stats.ttest_ind(log after, log before, equal_var=False), shifted by the margin."""
     one = judge([pair([100.0, 101.0, 99.5, 100.4], [94.0, 95.1, 93.2])])[0]
-    assert one.verdict is Verdict.SLOWER
+    assert one.verdict is ChangeVerdict.SLOWER
     assert one.ratio == pytest.approx(0.9388694746593101, rel=1e-9)
     assert (one.low, one.high) == (
         pytest.approx(0.9197605381446732, rel=1e-3),
@@ -108,9 +110,10 @@ def test_one_cell_is_tested_as_welch_does() -> None:
 
 
 @pytest.mark.parametrize(
-    ("margin", "verdict"), [(0.003, Verdict.INCONCLUSIVE), (0.004, Verdict.INCONCLUSIVE), (0.005, Verdict.SAME)]
+    ("margin", "verdict"),
+    [(0.003, ChangeVerdict.INCONCLUSIVE), (0.004, ChangeVerdict.INCONCLUSIVE), (0.005, ChangeVerdict.SAME)],
 )
-def test_one_cell_is_the_same_where_both_one_sided_tests_say_so(margin: float, verdict: Verdict) -> None:
+def test_one_cell_is_the_same_where_both_one_sided_tests_say_so(margin: float, verdict: ChangeVerdict) -> None:
     """The p of statsmodels 0.15, ttost_ind(log after, log before, …, usevar='unequal'): 0.24, 0.083, 0.030."""
     found = judge([pair([100.0, 100.2, 99.9, 100.1], [100.3, 100.1, 100.4], margin)])[0]
     assert found.verdict is verdict
@@ -134,25 +137,25 @@ def test_holm_is_over_the_cells() -> None:
 def test_recommended_launches_settle_a_difference() -> None:
     """In four of five such cells, of which none was settled before."""
     first = judge(runs(20, noise=0.01, speed=0.975, seed=3))
-    wanted = [one.wanted for one in first if one.verdict is Verdict.INCONCLUSIVE and one.wanted]
+    wanted = [one.wanted for one in first if one.verdict is ChangeVerdict.INCONCLUSIVE and one.wanted]
     assert wanted
     assert all(4 <= number <= two_runs.MOST_LAUNCHES for number in wanted)
     needed = sorted(wanted)[len(wanted) // 2]
     found = over(20, 20, launches=needed, noise=0.01, speed=0.975)
-    assert found[Verdict.SLOWER] / found.total() > 0.6
+    assert found[ChangeVerdict.SLOWER] / found.total() > 0.6
 
 
 def test_launches_that_would_settle_a_difference() -> None:
     """Three at least after one launch; none for a difference at the margin itself."""
     one = judge([pair([100.0], [50.0, 51.0])])[0]
-    assert (one.verdict, one.low, one.p, one.wanted) == (Verdict.INCONCLUSIVE, None, None, 3)
+    assert (one.verdict, one.low, one.p, one.wanted) == (ChangeVerdict.INCONCLUSIVE, None, None, 3)
     assert one.ratio == pytest.approx(math.sqrt(50 * 51) / 100)
     one = judge([pair([100.0, 101.0, 99.0], [99.0, 99.99, 98.01], margin=0.01)])[0]
-    assert (one.verdict, one.wanted) == (Verdict.INCONCLUSIVE, None)
+    assert (one.verdict, one.wanted) == (ChangeVerdict.INCONCLUSIVE, None)
 
 
 RATES = st.lists(st.floats(min_value=1e-9, max_value=1e18), min_size=1, max_size=6)
-MIRROR = {Verdict.FASTER: Verdict.SLOWER, Verdict.SLOWER: Verdict.FASTER}
+MIRROR = {ChangeVerdict.FASTER: ChangeVerdict.SLOWER, ChangeVerdict.SLOWER: ChangeVerdict.FASTER}
 
 
 @given(st.lists(st.tuples(RATES, RATES), min_size=1, max_size=8), st.floats(min_value=0.001, max_value=0.5))

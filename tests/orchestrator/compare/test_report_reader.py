@@ -1,0 +1,264 @@
+"""What can be named to be compared, and what is refused: bad files end with a sentence, never with a traceback."""
+
+import json
+import random
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from orchestrator.compare import as_html, as_junit, as_markdown, as_text, baselines, report_reader, run_figures
+from orchestrator.compare.comparison import compare
+from orchestrator.compare.run_figures import Side
+from orchestrator.config import catalogue, margins
+from orchestrator.errors import ConfigError, UserError
+from orchestrator.figures.report import SCHEMA_VERSION
+from protocol.cell import Workload
+from protocol.exit_codes import ExitCode
+from tests.fakes import sides
+from tests.fuzz import mutation
+
+
+def test_every_kind_of_cell_has_the_figure_of_each_launch(tmp_path: Path) -> None:
+    """Its median is the figure that the report has."""
+    made = sides.measured(tmp_path / "run", launches=3).report()
+    found = run_figures.of_report(made, "a run")
+    assert {(cell.key.phase, cell.metric) for cell in found.cells} == {
+        (Workload.LOAD, "model_load_time_ms"),
+        (Workload.INFERENCE, "throughput_samples_per_sec"),
+        (Workload.TRAINING, "throughput_samples_per_sec"),
+        (Workload.GENERATION, "tokens_per_second"),
+        (Workload.PROBE, "copy_gb_per_sec"),
+    }
+    shown = next(result for result in made.results if result.load_metrics)
+    writing = next(result for result in made.results if result.generation_metrics)
+    assert shown.load_metrics is not None
+    figures = {
+        Workload.LOAD: shown.load_metrics.model_load_time_ms,
+        Workload.INFERENCE: shown.inference_metrics["batch_size_1"].throughput_samples_per_sec,
+        Workload.TRAINING: shown.training_metrics["batch_size_1"].throughput_samples_per_sec,
+        Workload.GENERATION: writing.generation_metrics["batch_size_1"].tokens_per_second,
+        Workload.PROBE: made.probes[0].copy_gb_per_sec,
+    }
+    for cell in found.cells:
+        assert len(cell.values) == 3
+        assert sorted(cell.values)[1] == pytest.approx(figures[cell.key.phase])
+
+
+def test_a_report_a_folder_and_the_newest_run_are_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """@last is the newest, @last~1 the one before it."""
+    old = sides.measured(tmp_path / "runs" / "20260401-213000-aaaaaa", forward_ms=20.0)
+    new = sides.measured(tmp_path / "runs" / "20260402-213000-aaaaaa")
+    monkeypatch.chdir(tmp_path)
+    for name, run in (("@last", new), ("@last~0", new), ("@last~1", old)):
+        expected = report_reader.read(str(run.paths.report("json")), "runs").cells
+        assert report_reader.read(name, "runs").cells == expected
+        assert report_reader.read(str(run.paths.folder), "runs").cells == expected
+    for name, words in (
+        ("@last~2", "there are 2 runs in runs"),
+        ("@first", "expected @last"),
+        ("@last~-1", "expected @last"),
+    ):
+        with pytest.raises(UserError, match=words):
+            report_reader.read(name, "runs")
+
+
+def test_a_run_of_an_older_version_is_read_from_its_folder(tmp_path: Path) -> None:
+    """Its report.json is not looked at: the report is made again."""
+    run = sides.measured(tmp_path / "run")
+    run.paths.report("json").write_text('{"schema_version": 1}')
+    assert report_reader.read(str(run.paths.folder), "runs").cells
+
+
+def damaged(report: bytes) -> dict[str, tuple[bytes, str]]:
+    """Files that are no report, and what is said of them."""
+    made = json.loads(report)
+    other = SCHEMA_VERSION - 1
+    return {
+        "cut off": (report[: len(report) // 2], "damaged: it is cut off"),
+        "empty": (b"", "damaged: it is empty"),
+        "not JSON": (b"Model,Type\n", "damaged: it is not JSON"),
+        "binary": (b"\x93NUMPY\x01\x00", "damaged: it is not JSON"),
+        "not UTF-8": (b'{"schema_version": 5, "\xff": 1}', "damaged"),
+        "unrelated": (b'{"name": "package", "version": "1.0"}', "neither a report of gpubench nor a baseline"),
+        "a list": (b"[1, 2]", "not as gpubench writes it"),
+        "older": (json.dumps({**made, "schema_version": other}).encode(), f"a report of schema version {other}"),
+        "newer": (json.dumps({**made, "schema_version": 99}).encode(), "a report of schema version 99"),
+        "version in words": (b'{"schema_version": "99.0"}', "a report of schema version '99.0'"),
+        "no version": (b'{"schema_version": [5]}', "not as gpubench writes it"),
+        "half a character": (b'{"schema_version": 1, "x": "\\ud800"}', r"half a character \(.*\) at byte 28"),
+        "a word that looks like one": (b'{"x": "\\ud83d\\ude00 \\\\ud800!", "y": ', "it is cut off"),
+        "cut off in a character": (b'{"x": "\\ud83d\\u', "it is cut off"),
+        "NaN": (report.replace(b'"test_duration_seconds": ', b'"test_duration_seconds": NaN, "x": ', 1), "damaged"),
+        "too large a number": (
+            report.replace(b'"test_duration_seconds": ', b'"test_duration_seconds": 1e999, "x": ', 1),
+            "Number out of range",
+        ),
+        "a field more": (json.dumps({**made, "more": 1}).encode(), "unknown field `more`"),
+        "a field less": (json.dumps({**made, "summary": {}}).encode(), r"missing required field .* at `\$.summary`"),
+        "nesting": (b'{"schema_version": 5, "x": ' + b"[" * 1_000_000, "nested too deeply"),
+        "a baseline in words": (b'{"baseline_version": "1.0"}', "a baseline of version '1.0'"),
+        "another baseline": (b'{"baseline_version": 99}', "a baseline of version 99; this gpubench reads version 1"),
+        "half a baseline": (b'{"baseline_version": 1}', "missing required field"),
+    }
+
+
+@pytest.mark.parametrize("name", damaged(b"{}"))
+def test_what_is_no_report_is_refused_in_a_sentence(tmp_path: Path, report: Path, name: str) -> None:
+    """It names the file and what is wrong with it."""
+    data, words = damaged(report.read_bytes())[name]
+    bad = tmp_path / "bad.json"
+    bad.write_bytes(data)
+    with pytest.raises(ConfigError, match=words) as caught:
+        report_reader.read(str(bad), "runs")
+    assert str(caught.value).startswith(str(bad))
+    assert len(str(caught.value)) < 500
+
+
+@pytest.mark.slow
+def test_a_hundred_megabytes_of_nesting_are_refused(tmp_path: Path) -> None:
+    """In a moment, and without a crash."""
+    bad = tmp_path / "bad.json"
+    bad.write_bytes(b'{"a": ' * 17_000_000)
+    with pytest.raises(ConfigError, match="nested too deeply"):
+        report_reader.read(str(bad), "runs")
+
+
+def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+    """Nothing there, a folder that is no run, a device that never ends."""
+    (tmp_path / "folder").mkdir()
+    for name, words in (
+        (str(tmp_path / "none.json"), "there is no such file"),
+        (str(tmp_path / "folder"), "not the folder of a run"),
+        ("/dev/zero", "not a regular file"),
+        ("a\0b", "null"),
+    ):
+        with pytest.raises(UserError, match=words):
+            report_reader.read(name, "runs")
+
+
+@pytest.mark.parametrize("throttled", [True, False, None])
+def test_whether_a_gpu_was_throttled_is_read_as_it_is_told(
+    *, tmp_path: Path, report: Path, throttled: bool | None
+) -> None:
+    """What is not known is not taken for a no, in the file of a baseline either."""
+    made = json.loads(report.read_bytes())
+    made["probes"][0]["throttled"] = throttled
+    path = tmp_path / "told.json"
+    path.write_text(json.dumps(made))
+    found = report_reader.read(str(path), "runs")
+    assert next(cell.throttled for cell in found.cells if cell.key.phase is Workload.PROBE) is throttled
+    path.write_bytes(msgspec.json.encode(msgspec.structs.replace(found, baseline_version=run_figures.VERSION)))
+    assert report_reader.read(str(path), "runs").cells == found.cells
+
+
+@pytest.mark.parametrize("value", [0, -1.0, 1e300, 1e-300])
+def test_figures_that_cannot_be_are_refused(tmp_path: Path, report: Path, value: float) -> None:
+    """Zeros, negative and huge numbers, one among others too: with the file and the cell."""
+    made = json.loads(report.read_bytes())
+    metric = made["results"][0]["inference_metrics"]["batch_size_1"]
+    metric["launch_values"][1] = value
+    bad = tmp_path / "bad.json"
+    bad.write_text(json.dumps(made))
+    words = f"bad.json: not as gpubench measures it: .* {re.escape(f'{value:g}')} of gpt2 inference fp32 b1 on GPU-"
+    with pytest.raises(ConfigError, match=words):
+        report_reader.read(str(bad), "runs")
+    probe = json.loads(report.read_bytes())
+    probe["probes"][0]["launch_values"] = [value]
+    bad.write_text(json.dumps(probe))
+    with pytest.raises(ConfigError, match="of hbm probe"):
+        report_reader.baseline(str(bad), "runs")
+
+
+def test_figures_that_cannot_be_are_refused_in_baselines(tmp_path: Path) -> None:
+    """By the type of the file."""
+    bad = tmp_path / "bad.json"
+    baseline = json.loads(msgspec.json.encode(sides.baseline()))
+    baseline["cells"][0]["values"] = [1e300]
+    bad.write_text(json.dumps(baseline))
+    with pytest.raises(ConfigError, match="Expected `float` <="):
+        report_reader.read(str(bad), "runs")
+
+
+def test_two_devices_of_one_uuid_are_refused(tmp_path: Path, report: Path) -> None:
+    """Nobody knows which of them a cell was measured on; in a baseline either."""
+    made = json.loads(report.read_bytes())
+    made["gpu_info"].append({**made["gpu_info"][0], "gpu_id": 7})
+    bad = tmp_path / "bad.json"
+    bad.write_text(json.dumps(made))
+    with pytest.raises(ConfigError, match=r"bad\.json: not as gpubench writes it: 2 devices have the UUID GPU-"):
+        report_reader.read(str(bad), "runs")
+    bad.write_bytes(msgspec.json.encode(sides.baseline(devices=(sides.device(), sides.device()))))
+    with pytest.raises(ConfigError, match="2 devices have the UUID GPU-0"):
+        report_reader.read(str(bad), "runs")
+
+
+def test_a_baseline_is_read_as_it_was_written(tmp_path: Path, report: Path) -> None:
+    """By its file or by its name in configs/baselines; what is neither is refused, with those that ship."""
+    made = sides.baseline(name="mine")
+    path = tmp_path / "mine.json"
+    path.write_bytes(msgspec.json.encode(made))
+    assert report_reader.baseline(str(path), "runs") == msgspec.structs.replace(made, name=str(path))
+    assert isinstance(report_reader.baseline(str(report), "runs"), Side)
+    with pytest.raises(ConfigError, match=r"there is no file b300, and no baseline of that name.* `make-baseline`"):
+        report_reader.baseline("b300", "runs")
+    with pytest.raises(ConfigError, match="expected a file or a name"):
+        report_reader.baseline(" ", "runs")
+
+
+def test_a_baseline_that_ships_is_found_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """configs/baselines/<name>.json; a name that is near is offered."""
+    (tmp_path / "baselines").mkdir()
+    (tmp_path / "baselines" / "h200-141gb.json").write_bytes(msgspec.json.encode(sides.baseline(name="x")))
+    monkeypatch.setattr(report_reader, "configs_folder", lambda: tmp_path)
+    assert report_reader.baseline("h200-141gb", "runs").name == "h200-141gb"
+    assert report_reader.read("h200-141gb", "runs") == report_reader.baseline("h200-141gb", "runs")
+    with pytest.raises(ConfigError, match=r"Did you mean h200-141gb\? There is h200-141gb\."):
+        report_reader.baseline("h200-141g", "runs")
+
+
+def test_the_baselines_that_ship_can_be_read() -> None:
+    """Whoever adds one adds a file of this version."""
+    folder = catalogue.configs_folder() / "baselines"
+    assert (folder / "README.md").exists()
+    for path in folder.glob("*.json"):
+        assert report_reader.baseline(path.stem, "runs").cells
+
+
+def test_whatever_is_changed_in_a_report_is_compared_or_refused(tmp_path: Path, report: Path) -> None:
+    """Bytes and values changed by chance: a comparison in every format, or a sentence, and never anything else."""
+    chance = random.Random(1)
+    sound, names = report.read_bytes(), {"read": 0, "refused": 0}
+    first = report_reader.read(str(report), "runs")
+    bad = tmp_path / "bad.json"
+    for number in range(400):
+        bad.write_bytes(mutation.of_bytes(sound, chance) if number % 4 == 0 else _changed(json.loads(sound), chance))
+        try:
+            second = report_reader.read(str(bad), "runs")
+        except UserError:
+            names["refused"] += 1
+            continue
+        names["read"] += 1
+        compared = [compare(first, second, margins.load()), compare(second, first, margins.load())]
+        assert as_text.to_text(compared, ExitCode.PASSED)
+        assert as_markdown.to_markdown(compared)
+        assert as_junit.to_junit(compared, ())
+        assert as_html.to_html(compared, ExitCode.PASSED)
+        assert msgspec.json.encode(compared)
+        assert baselines.hold(second, first)
+    assert min(names.values()) > 20
+
+
+def _changed(value: Any, chance: random.Random) -> bytes:
+    """A report in which one value is another one of its type."""
+    at, key = value, None
+    while isinstance(at, dict | list) and at:
+        whole, key = at, chance.choice(list(at) if isinstance(at, dict) else range(len(at)))
+        at = whole[key]
+    if key is not None:
+        others = {bool: [True, False], int: [0, -1, 2**62, 10**30], float: [0.0, -1.5, 1e300, 5e-324]}
+        words = ["", "x", "\x1b[31m<b>|", "cpu", "failed", "batch_size_0", "\u202e"]
+        whole[key] = chance.choice([*others.get(type(at), words), None])
+    return json.dumps(value).encode()

@@ -1,0 +1,300 @@
+"""kinds/burn_in/wrong_bits.py and analysis/discarded_results.py: wrong bits count, whatever became of the launch
+that found them.
+"""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from orchestrator.config.run_configuration import Configuration
+from orchestrator.figures.burn_in import BurnInReport, GpuBurnIn
+from orchestrator.gpu.health.verdict import HealthVerdict
+from orchestrator.gpu.telemetry import validity
+from orchestrator.kinds.burn_in.injections import Asked
+from orchestrator.store.records import End, Left
+from protocol.cell import Cell, Workload
+from protocol.failure import Category, Phase
+from protocol.paths import LaunchPaths
+from protocol.verification import Mismatch, Seen
+from tests.fakes.findings import mismatch
+from tests.fakes.nights import Night, sound
+from tests.fakes.runs import gpus
+
+DEVICES = gpus(3)
+FIRST, SECOND, THIRD = (device.uuid for device in DEVICES)
+
+pytestmark = pytest.mark.usefixtures("unsynced")
+
+
+class Lost(Night):
+    """An hour in which every launch of a cell in round 1 loses its first attempt; another one makes up for it."""
+
+    flips = False
+
+    def __init__(self, folder: Path, lose: "Callable[[Lost, Cell], None]", of: Workload = Workload.SOAK) -> None:
+        """lose: makes the attempt, of the first cell of such a workload on the second device."""
+        self._lose = lose
+        super().__init__(folder, DEVICES)
+        uuid = SECOND if of is not Workload.LINKS else FIRST
+        self.cell = next(one for one in self.stored.plan.cells if one.workload is of and one.devices[0] == uuid)
+        lose(self, self.cell)
+        self.work()
+        for place in range(len(DEVICES)):
+            self.climate(place)
+        self.well()
+        self.finish()
+
+    def asked(self, configuration: Configuration) -> Configuration:
+        """With a fault, where one is wanted."""
+        made = super().asked(configuration)
+        assert made.burn_in is not None
+        fault = (Asked(device=SECOND, round=0, flip_bits=1),) if self.flips else ()
+        return msgspec.structs.replace(made, burn_in=msgspec.structs.replace(made.burn_in, injections=fault))
+
+    def withdrawn(self, cell: Cell, **changes: object) -> None:
+        """A launch beside somebody else, whose result is there and does not count."""
+        found = msgspec.structs.replace(sound(cell), **changes)
+        others = {uuid: sound(cell) for uuid in cell.devices[1:]}
+        launch = self.measured(cell, verification=found, others=others)
+        self._journal.append(End(launch=launch, at_ns=self.now_ns, failure=validity.contaminated("PID 4242 python")))
+
+    def seen(self, cell: Cell, *found: Mismatch, rank: int = 0) -> None:
+        """What a process of the first attempt writes when it finds it."""
+        lines = b"".join(b"\n%s\n" % msgspec.json.encode(Seen(at=at, mismatch=one)) for at, one in enumerate(found))
+        folder = self.paths.launch(cell.id, 1).of_rank(rank).folder
+        folder.mkdir(parents=True, exist_ok=True)
+        LaunchPaths(folder).mismatches.write_bytes(lines)
+
+    def wrong(self, **changes: object) -> Mismatch:
+        """One that was seen a moment from now."""
+        return mismatch(at_ns=self.now_ns + 200_000_000, **changes)
+
+    @property
+    def told(self) -> BurnInReport:
+        """What the report says of it."""
+        found = self.report().burn_in
+        assert found is not None
+        return found
+
+
+def reason(gpu: GpuBurnIn, verdict: HealthVerdict = HealthVerdict.FAIL) -> str:
+    """The reason for that verdict."""
+    (found,) = (one.text for one in gpu.reasons if one.verdict is verdict)
+    return found
+
+
+def verdicts(told: BurnInReport) -> list[HealthVerdict]:
+    """Of all GPUs."""
+    return [gpu.verdict for gpu in told.gpus]
+
+
+def withdrawn(night: Lost, cell: Cell) -> None:
+    """Somebody else computed on the GPU, and the product was wrong."""
+    night.withdrawn(cell, mismatches=1, kept=(night.wrong(beyond_rounding=True),))
+
+
+def killed(night: Lost, cell: Cell) -> None:
+    """From outside, when the product had been looked at."""
+    night.seen(cell, night.wrong(beyond_rounding=True))
+    night.failed(cell, Category.KILLED, phase=Phase.MEASURE)
+
+
+def interrupted(night: Lost, cell: Cell) -> None:
+    """Nobody wrote its end."""
+    night.seen(cell, night.wrong(beyond_rounding=True))
+    night.interrupted(cell)
+
+
+def cut_off(night: Lost, cell: Cell) -> None:
+    """The run was asked to stop meanwhile."""
+    night.seen(cell, night.wrong(beyond_rounding=True))
+    night.failed(cell, Category.STOPPED, phase=Phase.MEASURE)
+
+
+def damaged(night: Lost, cell: Cell) -> None:
+    """Its result is not the one that the journal promised."""
+    night.seen(cell, night.wrong(beyond_rounding=True))
+    launch = night.interrupted(cell)
+    path = night.paths.launch(cell.id, 1).result
+    path.write_bytes(b"something else")
+    night._journal.append(End(launch=launch, at_ns=night.now_ns, result_sha256="0" * 64))
+    night._journal.append(Left(launch=launch, exit_code=0, signal=None, teardown_ms=1.0))
+
+
+@pytest.mark.parametrize("lose", [withdrawn, killed, interrupted, cut_off, damaged])
+def test_wrong_bits_of_a_launch_that_does_not_count_fail_its_gpu(
+    tmp_path: Path, lose: Callable[[Lost, Cell], None]
+) -> None:
+    """Also where another launch of the round found nothing: with the check, the round and when; and no other GPU."""
+    night = Lost(tmp_path, lose)
+    report = night.report()
+    told = night.told
+    assert verdicts(told) == [HealthVerdict.PASS, HealthVerdict.FAIL, HealthVerdict.PASS]
+    second = told.gpus[1]
+    text = reason(second)
+    assert text.startswith(f"verified products in {night.cell.precision}, round 1, 20")
+    assert "product: 1 element, 1 bit wrong; wrong again in 0 of 10 repetitions" in text
+    assert report.verdict.exit_code == 3
+    soak = next(one for one in second.checks if one.check == Workload.SOAK)
+    assert (soak.mismatches, soak.error_bound) == (1, None)
+    assert soak.launches == next(one for one in told.gpus[0].checks if one.check == Workload.SOAK).launches
+
+
+def test_without_wrong_bits_such_a_launch_is_no_finding(tmp_path: Path) -> None:
+    """Somebody else was there, and the next launch made up for it."""
+    assert verdicts(Lost(tmp_path, lambda night, cell: night.withdrawn(cell)).told) == [HealthVerdict.PASS] * 3
+
+
+def test_bits_of_a_withdrawn_result_are_held_against_others(tmp_path: Path) -> None:
+    """Every product alike, and other than on the other GPUs: nothing in the launch itself can tell."""
+    night = Lost(tmp_path, lambda night, cell: night.withdrawn(cell, digests=("f" * 16,)))
+    assert verdicts(night.told) == [HealthVerdict.PASS, HealthVerdict.FAIL, HealthVerdict.PASS]
+    assert "other bits than 3 of 3 GPUs gave" in reason(night.told.gpus[1])
+
+
+def test_what_was_not_looked_at_closer_says_so(tmp_path: Path) -> None:
+    """The process died on the way: no numbers that nobody has counted."""
+
+    def lose(night: Lost, cell: Cell) -> None:
+        night.seen(cell, night.wrong(elements=0, bits=0, repeated=0))
+        night.failed(cell, Category.CRASHED, phase=Phase.MEASURE)
+
+    night = Lost(tmp_path, lose)
+    assert "product: wrong bits; its launch ended before it was looked at closer" in reason(night.told.gpus[1])
+
+
+@pytest.mark.parametrize(
+    ("written", "mismatches"),
+    [
+        (lambda line: line + b"\n" + line[:40], 1),
+        (lambda line: b"\n" + line[:40] + b"\n" + line, 1),
+        (lambda line: line[:40], 1),
+        (lambda line: b"[" * 100_000 + b"\n" + line, 1),
+        (lambda line: line.replace(b'"at":0', b'"at":99') + line, 1),
+        (lambda line: line + line.replace(b'"at":0', b'"at":3'), 2),
+        (lambda line: line + line, 1),
+        (lambda line: line.replace(b'"at_ns":', b'"at_ns":99999999999'), 1),
+        (lambda line: line.replace(b"product", b"\xff\xfe") + line, 1),
+        (lambda line: b"", 1),
+        (lambda line: line * 9_000, 1),
+    ],
+    ids=[
+        "torn end",
+        "torn before",
+        "torn alone",
+        "deep",
+        "beyond",
+        "two",
+        "known better",
+        "never",
+        "no text",
+        "empty",
+        "too large",
+    ],
+)
+def test_what_is_whole_in_a_damaged_file_counts(
+    tmp_path: Path, written: Callable[[bytes], bytes], mismatches: int
+) -> None:
+    """A torn end is normal after a kill. The file was begun for a mismatch: what is not whole hides none."""
+
+    def lose(night: Lost, cell: Cell) -> None:
+        killed(night, cell)
+        file = night.paths.launch(cell.id, 1).mismatches
+        file.write_bytes(written(file.read_bytes()))
+
+    second = Lost(tmp_path, lose).told.gpus[1]
+    assert second.verdict is HealthVerdict.FAIL
+    assert sum(one.mismatches for one in second.checks) == mismatches
+
+
+@pytest.mark.parametrize(
+    "make",
+    [os.mkfifo, Path.mkdir, lambda file: file.symlink_to(file)],
+    ids=["a pipe", "a folder", "a loop"],
+)
+def test_what_cannot_be_read_in_its_place_hides_no_wrong_bits(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    """Whoever put it there; nor does it hold up the report."""
+
+    def lose(night: Lost, cell: Cell) -> None:
+        killed(night, cell)
+        file = night.paths.launch(cell.id, 1).mismatches
+        file.unlink()
+        make(file)
+
+    second = Lost(tmp_path, lose).told.gpus[1]
+    assert second.verdict is HealthVerdict.FAIL
+    assert "products: 1 mismatch, without details" in reason(second)
+
+
+def test_a_launch_that_saw_nothing_wrong_has_no_such_file(tmp_path: Path) -> None:
+    """It was killed from outside, and made up for."""
+    told = Lost(tmp_path, lambda night, cell: night.failed(cell, Category.KILLED, phase=Phase.MEASURE)).told
+    assert verdicts(told) == [HealthVerdict.PASS] * 3
+
+
+def of_all(seen: dict[int, dict[str, object]]) -> Callable[[Lost, Cell], None]:
+    """A launch of links in which a device has seen that, by its place, and one has crashed."""
+
+    def lose(night: Lost, cell: Cell) -> None:
+        for rank, changes in seen.items():
+            night.seen(cell, night.wrong(**changes), rank=rank)
+        night.failed(cell, Category.CRASHED, phase=Phase.MEASURE, device=THIRD)
+
+    return lose
+
+
+F, U, W, P = HealthVerdict.FAIL, HealthVerdict.UNKNOWN, HealthVerdict.WARN, HealthVerdict.PASS
+
+
+@pytest.mark.parametrize(
+    ("seen", "expected"),
+    [
+        ({}, [P, P, W]),
+        ({1: {}}, [P, F, W]),
+        ({1: {"sender": THIRD}}, [P, F, F]),
+        ({0: {"sender": THIRD}, 1: {"sender": THIRD}}, [U, U, F]),
+        ({0: {"of_all": True}}, [U, P, W]),
+        ({0: {"of_all": True}, 1: {}}, [U, F, W]),
+        ({1: {"sender": "GPU-x"}}, [P, U, W]),
+        ({0: {"sender": THIRD}, 1: {"sender": "GPU-x"}}, [F, U, F]),
+    ],
+    ids=[
+        "nothing",
+        "its own numbers",
+        "a link",
+        "a sender",
+        "a sum",
+        "a sum that may follow",
+        "a stranger",
+        "a stranger beside a link",
+    ],
+)
+def test_links_of_a_launch_that_was_cut_off(
+    tmp_path: Path, seen: dict[int, dict[str, object]], expected: list[HealthVerdict]
+) -> None:
+    """Their blame is that of every launch; but that a sum is wrong on one device alone nobody can say any more.
+
+    What has no line that is whole counts against nobody for sure, and is no PASS where it was seen.
+    """
+    told = Lost(tmp_path, of_all(seen), Workload.LINKS).told
+    assert verdicts(told) == expected
+    if expected[:2] == [U, U]:
+        assert "probably the fault of GPU 2" in reason(told.gpus[0], U)
+    elif expected[:2] == [U, F]:
+        assert "probably the fault of GPU 1" in reason(told.gpus[0], U)
+    elif expected[0] is U:
+        assert "or not looked at yet" in reason(told.gpus[0], U)
+    if expected[1] is U and expected[0] is not U:
+        assert "transfers between devices: 1 mismatch without details, which may be its own" in reason(told.gpus[1], U)
+
+
+def test_a_fault_that_was_injected_is_found_there_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a launch that died of something else meanwhile."""
+    monkeypatch.setattr(Lost, "flips", True)
+    night = Lost(tmp_path, killed)
+    (fault,) = night.told.injected
+    assert "found in 1, not in" in fault.outcome  # the others of the round were sound
+    assert night.told.gpus[1].verdict is F
