@@ -134,9 +134,9 @@ def test_a_machine_without_counters_is_unknown(tmp_path: Path) -> None:
     report = run.report()
     assert verdicts(report) == [HealthVerdict.PASS, HealthVerdict.PASS]
     assert (report.health.node.verdict, report.verdict.exit_code) == (HealthVerdict.UNKNOWN, 0)
-    assert "The machine: UNKNOWN (2 of 7 applicable signals were read)\n  unread: the kernel does not count" in to_text(
-        report
-    )
+    text = to_text(report)
+    assert "The machine: UNKNOWN (2 of 7 " in text
+    assert "the kernel does not count" in text
 
 
 def test_the_report_has_the_source_of_xids_that_was_not_heard(tmp_path: Path) -> None:
