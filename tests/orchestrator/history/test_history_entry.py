@@ -97,7 +97,7 @@ def test_why_a_burn_in_failed_is_kept(tmp_path: Path, monkeypatch: pytest.Monkey
         wrong_again=0,
         beyond_rounding=True,
     )
-    cell = next(cell for cell in night.stored.plan.cells if cell.workload is Workload.SOAK)
+    cell = night.first(Workload.SOAK)
     night.work(verified={(2, Workload.SOAK, 0): msgspec.structs.replace(sound(cell), mismatches=3, kept=(wrong,))})
     night.well()
     made = entry.of_report(night.ended(), tmp_path, tainted=True)

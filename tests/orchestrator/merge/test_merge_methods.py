@@ -35,13 +35,11 @@ def test_every_way_is_told_once() -> None:
 def test_a_digest_that_failed_its_trial_once_is_told_of_its_device(tmp_path: Path) -> None:
     """Among what was not tested, with how often; the other device has none of it, and both pass."""
     night = Night(tmp_path, cpus(2), "10m")
-    cell = next(cell for cell in night.stored.plan.cells if cell.workload is Workload.SOAK)
+    cell = night.first(Workload.SOAK)
     said = {number: msgspec.structs.replace(sound(cell), method=TRITON.format(number / 10)) for number in range(20)}
     said[3] = msgspec.structs.replace(sound(cell), method=STOCK.format(9.0))
     night.work(verified={(0, Workload.SOAK, number): found for number, found in said.items()})
-    report = night.ended().burn_in
-    assert report is not None
-    first, second = report.gpus
+    first, second = night.finished().gpus
     told = {what: why for what, why in first.not_tested.items() if "in one way" in what}
     assert f"soak gemm {cell.precision} in one way all night" in told
     assert all("stock operators (Triton: another digest) in 1 of " in why for why in told.values())
