@@ -89,7 +89,7 @@ def test_a_temperature_to_stop_at() -> None:
     assert stopping is not None
     assert stopping.max_temperature_c == 83
     for text in ("29", "121", "-1", "8.5", "hot", "", "9" * 5000):
-        with pytest.raises(ConfigError, match="expected 30 to 120, in degrees Celsius"):
+        with pytest.raises(ConfigError, match="30 to 120"):
             asked.with_temperature_stop(burn_in(), text)
 
 
@@ -102,23 +102,18 @@ def test_they_need_a_burn_in() -> None:
         asked.with_temperature_stop(plain, "80")
 
 
-def test_a_cpu_device_cannot_be_hot() -> None:
-    """Nobody reads its temperature, so nothing would be found."""
-    with pytest.raises(ConfigError, match="cpu:1 has no temperature"):
-        asked.with_injections(burn_in(), ["hot:1:95"], cpus(2))
-
-
-def test_a_cpu_device_cannot_be_slow() -> None:
-    """Nobody judges its rates, so nothing would be found; flips are."""
-    with pytest.raises(ConfigError, match="nobody judges the rates of cpu:0"):
-        asked.with_injections(burn_in(), ["flip:1:1", "slow:cpu:0:50"], cpus(2))
+def test_a_cpu_device_cannot_be_hot_or_slow() -> None:
+    """Nobody reads its temperature or judges its rates, so nothing would be found; flips are."""
+    for faults, device in ((["hot:1:95"], "cpu:1"), (["flip:1:1", "slow:cpu:0:50"], "cpu:0")):
+        with pytest.raises(ConfigError, match=device):
+            asked.with_injections(burn_in(), faults, cpus(2))
     assert asked.with_injections(burn_in(), ["flip:cpu:1:1"], cpus(2)).tainted
 
 
 @pytest.mark.parametrize("faults", [("slow:0:10", "slow:0:50"), ("hot:0:60", "hot:0:99"), ("flip:0:1", "flip:0:1:2")])
 def test_a_device_has_one_fault_of_a_kind(faults: tuple[str, str]) -> None:
     """One alone of two would happen; of two devices each has its own."""
-    with pytest.raises(ConfigError, match=f"--inject {faults[0].partition(':')[0]}: there are 2 of them"):
+    with pytest.raises(ConfigError, match=f"--inject {faults[0].partition(':')[0]}: .*2"):
         asked.with_injections(burn_in(), faults, gpus(4))
     other = faults[1].replace(":0:", ":1:", 1)
     assert asked.with_injections(burn_in(), [faults[0], other], gpus(4)).tainted
@@ -131,24 +126,27 @@ def test_a_round_that_never_comes_is_refused() -> None:
     rounds = max(number for _, number in made.order[devices[1].uuid]) + 1
     assert plan.make(asked.with_injections(burn_in(), [f"flip:1:{rounds}"], devices), devices, TABLE) == made
     late = asked.with_injections(burn_in(), [f"flip:1:{rounds + 1}"], devices)
-    with pytest.raises(ConfigError, match=f"no round {rounds + 1} on .*: {rounds} are planned"):
+    with pytest.raises(ConfigError, match=f"round {rounds + 1} .*: {rounds} "):
         plan.make(late, devices, TABLE)
 
 
 @pytest.mark.parametrize("level", TABLE.levels)
-def test_what_all_gpus_compute_wrong_alike_is_found_at_every_level(level: str) -> None:
-    """Truth has every precision in which products are made: those of soak are only ever compared."""
+def test_every_level_fits_its_durations(level: str) -> None:
+    """Truth has every precision of the soaks, which are only ever compared; a whole round fits.
+
+    In as short a burn-in as the level is meant for, every cell on a GPU holds a whole window, wherever on the grid it
+    begins. In the usual one a GPU is at work for 97 % of its time, with the 1.9 s for which each of two H200s is idle
+    in a cell (docs/measurements.md), and there is room for one cell that is tried again.
+    """
+    shortest_s, usual_s = {"quick": (600.0, 600.0), "standard": (601.0, 3600.0), "full": (3601.0, 28_800.0)}[level]
     assert set(TABLE.levels[level].soak) <= set(TABLE.levels[level].truth)
-
-
-@pytest.mark.parametrize("level", TABLE.levels)
-def test_every_cell_on_a_gpu_holds_a_whole_window(level: str) -> None:
-    """In as short a burn-in as the level is meant for, wherever on the grid it begins; and a whole round fits."""
-    shortest_s = {"quick": 600.0, "standard": 601.0, "full": 3601.0}[level]
+    cells = TABLE.levels[level].cells(DeviceKind.CUDA, steps=False)
     cell_s = TABLE.cell_s(shortest_s, DeviceKind.CUDA, level)
     assert cell_s * 1e9 >= 2 * WINDOW_NS
-    round_s = cell_s * TABLE.levels[level].cells(DeviceKind.CUDA, steps=False)
-    assert TABLE.starting_s + TABLE.least_rounds * round_s <= shortest_s + 1e-6
+    assert TABLE.starting_s + TABLE.least_rounds * cell_s * cells <= shortest_s + 1e-6
+    cell_s = TABLE.cell_s(usual_s, DeviceKind.CUDA, level)
+    assert cell_s / (cell_s + 1.9) >= 0.97
+    assert 20 + (cells + 1) * (cell_s + 3) <= usual_s
 
 
 @pytest.mark.parametrize("seconds", [30, 60, 120])
@@ -162,7 +160,7 @@ def test_a_short_burn_in_has_short_cells(seconds: float) -> None:
 @pytest.mark.parametrize("kind", DeviceKind)
 def test_a_longer_burn_in_never_has_shorter_cells(level: str, kind: DeviceKind) -> None:
     """Whichever of the bounds holds."""
-    lengths_s = [TABLE.cell_s(duration_s, kind, level) for duration_s in range(30, 28_800, 10)]
+    lengths_s = [TABLE.cell_s(duration_s, kind, level) for duration_s in range(30, 28_800, 90)]
     assert lengths_s == sorted(lengths_s)
 
 
@@ -175,15 +173,6 @@ def test_a_short_burn_in_has_time_for_its_rounds_under_steps_too() -> None:
     per_round = len({cell for cell, _ in made.order[devices[0].uuid]})
     assert per_round == TABLE.levels["quick"].cells(DeviceKind.CUDA, steps=True)
     assert stepped.burn_in.cell_s[DeviceKind.CUDA] * per_round * 2 == pytest.approx(30)
-
-
-@pytest.mark.parametrize(("level", "duration_s"), [("quick", 600), ("standard", 3600), ("full", 28_800)])
-def test_a_level_keeps_a_gpu_at_work(level: str, duration_s: float) -> None:
-    """For 97 % of its time, with the 1.9 s for which each of two H200s is idle in a cell (docs/measurements.md)."""
-    cell_s = TABLE.cell_s(duration_s, DeviceKind.CUDA, level)
-    assert cell_s / (cell_s + 1.9) >= 0.97
-    launches = TABLE.levels[level].cells(DeviceKind.CUDA, steps=False) + 1
-    assert 20 + launches * (cell_s + 3) <= duration_s, "a whole round, and one cell that is tried again"
 
 
 def test_what_was_asked_for_survives_the_disk() -> None:
