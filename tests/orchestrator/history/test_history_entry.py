@@ -15,7 +15,7 @@ from orchestrator.report.model import Report
 from protocol.cell import Device, Workload
 from protocol.failure import Category
 from protocol.result import SteadyState
-from protocol.verification import Mismatch
+from tests.fakes.findings import mismatch
 from tests.fakes.nights import Night, sound
 from tests.fakes.runs import FakeRun, cpus, gpus
 
@@ -80,35 +80,19 @@ def test_a_name_that_is_no_text_can_be_kept(report: Report) -> None:
     assert made.run.folder == "/runs/caf�"
 
 
-def test_why_a_burn_in_failed_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the GPU that failed alone; the run is marked where its faults were injected."""
-    for name in ("fsync", "fdatasync"):
-        monkeypatch.setattr(f"os.{name}", lambda _fd: None)
+def test_why_a_burn_in_failed_is_kept(tmp_path: Path, unsynced: None) -> None:
+    """Of the GPU that failed; the run is marked where its faults were injected."""
     night = Night(tmp_path, gpus(4), "10m")
-    wrong = Mismatch(
-        what="product",
-        at_ns=night.now_ns,
-        iteration=0,
-        elements=1,
-        bits=1,
-        first=(),
-        same_when_read_again=True,
-        repeated=10,
-        wrong_again=0,
-        beyond_rounding=True,
-    )
-    cell = night.first(Workload.SOAK)
-    night.work(verified={(2, Workload.SOAK, 0): msgspec.structs.replace(sound(cell), mismatches=3, kept=(wrong,))})
+    wrong = mismatch(at_ns=night.now_ns, beyond_rounding=True)
+    found = msgspec.structs.replace(sound(night.first(Workload.SOAK)), mismatches=3, kept=(wrong,))
+    night.work(verified={(2, Workload.SOAK, 0): found})
     night.well()
     made = entry.of_report(night.ended(), tmp_path, tainted=True)
-    assert made.run.tainted
-    assert made.run.burn_in == "FAIL"
+    assert (made.run.tainted, made.run.burn_in, made.run.profile) == (True, "FAIL", "burn-in quick")
     [failed] = [one for one in made.devices if one.burn_in == "FAIL"]
-    assert failed.device.label == "GPU 2"
-    assert "wrong" in failed.burn_in_words
+    assert (failed.device.label, "wrong" in failed.burn_in_words) == ("GPU 2", True)
     others = [one.burn_in_words for one in made.devices if one.burn_in == "UNKNOWN"]
-    assert [bool(re.search(r"checks: soak [1-9][0-9,]*, .*; 0 wrong$", words)) for words in others] == [True] * 3
-    assert made.run.profile == "burn-in quick"
+    assert [bool(re.search(r"soak [1-9][0-9,]*, .*; 0 wrong$", words)) for words in others] == [True] * 3
 
 
 def offence(number: int = 0, day: int = 1, **changes: object) -> Offence:
@@ -125,27 +109,27 @@ def offence(number: int = 0, day: int = 1, **changes: object) -> Offence:
     return msgspec.structs.replace(made, **changes)
 
 
-def test_who_failed_before_is_named_and_who_did_not_is_not() -> None:
-    """With the verdict, the day, the run and the reason."""
-    found = earlier.remarks(gpus(3), [offence(1)])
-    assert found == {gpus(2)[1].uuid: "FAIL in a burn-in on 2026-04-01 (run run-1): wrong bits"}
-    assert earlier.remarks(gpus(1), [offence(1)]) == {}
+WARNED = {"health": Verdict.WARN, "health_words": "hot", "burn_in": "PASS", "burn_in_words": ""}
+BOTH = {"health": "FAIL", "health_words": "rows failed", "burn_in": "WARN", "burn_in_words": "slow"}
 
 
-def test_the_newest_of_the_gravest_stands_for_all() -> None:
-    """A FAIL counts more than a WARN that came later, and the number says how often it was."""
-    warned = offence(day=3, health=Verdict.WARN, health_words="hot", burn_in="PASS", burn_in_words="")
-    [told] = earlier.remarks(gpus(1), [offence(day=1), offence(day=2), warned]).values()
-    assert told == "FAIL in a burn-in on 2026-04-02 (run run-2): wrong bits; in all 3 runs that found FAIL or WARN"
-    assert list(earlier.remarks(gpus(1), [warned]).values()) == ["WARN in its health on 2026-04-03 (run run-3): hot"]
-
-
-def test_a_failed_health_in_a_warned_night_is_told_as_such() -> None:
-    """The verdict and its reason belong together."""
-    both = offence(health="FAIL", health_words="rows failed", burn_in="WARN", burn_in_words="slow")
-    assert list(earlier.remarks(gpus(1), [both]).values()) == [
-        "FAIL in its health on 2026-04-01 (run run-1): rows failed"
-    ]
+@pytest.mark.parametrize(
+    ("offences", "carried"),
+    [
+        ([offence()], ("FAIL", "burn-in", "2026-04-01", "run-1", "wrong bits")),
+        # a FAIL counts more than a WARN that came later, and the number of all of them is there
+        ([offence(day=1), offence(day=2), offence(day=3, **WARNED)], ("FAIL", "2026-04-02", "run-2", "3 runs")),
+        ([offence(day=3, **WARNED)], ("WARN", "health", "2026-04-03", "run-3", "hot")),
+        # the verdict and its reason belong together
+        ([offence(**BOTH)], ("FAIL", "health", "rows failed")),
+    ],
+)
+def test_the_newest_of_the_gravest_offences_is_named(offences: list[Offence], carried: tuple[str, ...]) -> None:
+    """With the verdict, the day, the run and the reason; a GPU without any is not."""
+    [(uuid, remark)] = earlier.remarks(gpus(2), offences).items()
+    assert uuid == gpus(1)[0].uuid
+    assert [part for part in carried if part not in remark] == []
+    assert ("slow" in remark, "burn-in" in remark and "health" in remark) == (False, False)
 
 
 def test_long_reasons_are_cut() -> None:
@@ -155,21 +139,14 @@ def test_long_reasons_are_cut() -> None:
     assert len(told) < earlier.LONGEST + 80
 
 
-def test_the_report_says_it_again(tmp_path: Path) -> None:
-    """Beside the health of that GPU, and in a burn-in beside its verdict."""
-    run = FakeRun(tmp_path / "run", devices=gpus(2))
-    run.stored = msgspec.structs.replace(run.stored, earlier={gpus(2)[1].uuid: "FAIL in a burn-in on 2026-04-01"})
-    run_files.store(run.stored, run.paths)
-    made = run.ended()
-    assert [one.earlier for one in made.health.gpus] == ["", "FAIL in a burn-in on 2026-04-01"]
-    assert "    earlier: FAIL in a burn-in on 2026-04-01" in to_text(made).splitlines()
+EARLIER = "FAIL in a burn-in on 2026-04-01"
 
 
-def test_a_burn_in_says_it_beside_its_verdicts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever decides on a GPU sees that it is not the first time."""
-    for name in ("fsync", "fdatasync"):
-        monkeypatch.setattr(f"os.{name}", lambda _fd: None)
-    night = Night(tmp_path, gpus(2), "10m")
-    night.stored = msgspec.structs.replace(night.stored, earlier={gpus(2)[1].uuid: "FAIL in a burn-in on 2026-04-01"})
-    run_files.store(night.stored, night.paths)
-    assert "GPU 1, earlier: FAIL in a burn-in on 2026-04-01" in to_text(night.ended()).splitlines()
+def test_an_earlier_offence_is_in_the_report(tmp_path: Path, unsynced: None) -> None:
+    """With the health of that GPU, and in a burn-in with its verdict."""
+    for run in (FakeRun(tmp_path / "run", devices=gpus(2)), Night(tmp_path / "night", gpus(2), "10m")):
+        run.stored = msgspec.structs.replace(run.stored, earlier={gpus(2)[1].uuid: EARLIER})
+        run_files.store(run.stored, run.paths)
+        made = run.ended()
+        assert [one.earlier for one in made.health.gpus] == ["", EARLIER]
+        assert f"earlier: {EARLIER}" in to_text(made)

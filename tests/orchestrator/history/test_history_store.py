@@ -96,9 +96,9 @@ def test_space_that_cannot_be_given_back_is_no_error(tmp_path: Path, monkeypatch
 def test_what_is_no_text_is_refused_in_words(tmp_path: Path) -> None:
     """A byte of the command line that is no UTF-8, in what is asked for and in what is to be recorded."""
     where = kept(tmp_path, [record(1)])
-    with pytest.raises(HistoryError, match=r"UTF-8 alone, and no 'caf\\udce9'"), store.reading(where) as connection:
+    with pytest.raises(HistoryError, match=r"UTF-8 .*'caf\\udce9'"), store.reading(where) as connection:
         reading.run(cast("sqlite3.Connection", connection), "caf\udce9")
-    with pytest.raises(HistoryError, match="UTF-8 alone"):
+    with pytest.raises(HistoryError, match="UTF-8"):
         kept(tmp_path, [record(2, profile="caf\udce9")])
     assert runs(where) == [run_id(1)]
 
@@ -261,9 +261,8 @@ def test_a_history_that_may_not_be_written_can_be_read() -> None:
             told, _ = other.communicate(timeout=60)
         assert [path.name for path in Path(folder).iterdir()] == ["history.db"]
         where.path.parent.chmod(0o755)
-    assert told.splitlines()[0] == f"['{run_id(1)}']"
-    assert "history cannot be used: " in told.splitlines()[1]
-    assert "it and the folder that it lies in have to be open to you for this" in told.splitlines()[1]
+    read, refused = told.splitlines()
+    assert (read, folder in refused) == (f"['{run_id(1)}']", True)
 
 
 def test_an_older_history_that_may_not_be_written_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
