@@ -54,7 +54,7 @@ def test_every_result_says_how_far_to_trust_it(tmp_path: Path) -> None:
         assert [name for name in TRUST if getattr(metric, name) is None] == []
 
 
-def test_every_size_of_a_scan_says_how_far_to_trust_it(tmp_path: Path) -> None:
+def test_every_size_of_a_scan_has_its_doubts(tmp_path: Path) -> None:
     """The best rests on one launch: where that was not steady, or drifted, the curve has a mark, and only there."""
     run = FakeRun(tmp_path, batch_sizes=(AUTO,), workloads=(Workload.INFERENCE,))
     (cell,) = run.stored.plan.cells
@@ -65,18 +65,17 @@ def test_every_size_of_a_scan_says_how_far_to_trust_it(tmp_path: Path) -> None:
     run.failed(cell, Category.OUT_OF_MEMORY, batch_size=8)
     report = run.report()
     (scan,) = report.batch_scans
-    one, two, four, eight = scan.points
-    names = tuple(name for name in TRUST if name != "measured_seconds")
-    assert all(getattr(point, name) is not None for point in (one, two, four) for name in names)
-    assert [getattr(eight, name) for name in names if name != "launches"] == [None] * 4
+    *measured, eight = scan.points
+    names = tuple(name for name in TRUST if name not in {"measured_seconds", "launches"})
+    assert all(getattr(point, name) is not None for point in measured for name in names)
+    assert {getattr(eight, name) for name in names} == {None}
     assert [point.launches for point in scan.points] == [1, 1, 1, 0]
     assert [point.drifting for point in scan.points] == [False, True, False, None]
-    assert [point.steady_state for point in (one, two, four)] == ["reached", "reached", "none"]
-    text = [line.split() for line in to_text(report).splitlines()]
-    marks = {line[1]: "*" in line for line in text if line[:1] == ["|"] and line[1] in {"1", "2", "4", "8"}}
+    assert [point.steady_state for point in measured] == ["reached", "reached", "none"]
+    rows = [line.split() for line in to_text(report).splitlines()]
+    marks = {row[1]: "*" in row for row in rows if row[:1] == ["|"] and row[1] in {"1", "2", "4", "8"}}
     assert marks == {"1": False, "2": True, "4": True, "8": False}
-    assert ["*", "batch", "2:", "drifting", "by", "+9.5%"] in text
-    assert ["*", "batch", "4:", "not", "steady", "after", "warm-up"] in text
+    assert [row[2] for row in rows if row[:2] == ["*", "batch"]] == ["2:", "4:"]
 
 
 def test_latency_stands_beside_the_forward_pass(tmp_path: Path) -> None:
@@ -243,7 +242,6 @@ def test_slowdown_is_told_with_its_share(tmp_path: Path) -> None:
     assert (hot.throttled, hot.slowdown_percent) == (True, 100.0)
     assert (capped.throttled, capped.slowdown_percent) == (False, 0.0)
     assert run.report().summary.cells.throttled == 1
-    assert any("slowed down" in reason for reason in run.report().verdict.reasons)
 
 
 @pytest.mark.parametrize(("reasons", "throttled"), [(0x4, None), (0x40, True)])
@@ -275,14 +273,11 @@ def test_the_best_of_gemm_is_never_below_what_was_measured(tmp_path: Path) -> No
     assert probe.best_tflops == pytest.approx(probe.sustained_tflops)
 
 
-def test_a_latency_below_the_forward_time_has_a_remark(tmp_path: Path) -> None:
-    """It cannot be; the report says of how few passes it was made. Above it nothing is remarked."""
-    said = {}
-    for latency_ms in (9.0, 11.0):
-        run = FakeRun(tmp_path / str(latency_ms), batch_sizes=(1,))
-        cell = run.cell(batch_size=1)
-        series = {**result(cell, forward_ms=10.0).series, "latency": floats.pack([latency_ms] * 4)}
-        run.measured(cell, forward_ms=10.0, series=series)
-        said[latency_ms] = " ".join(to_text(run.report()).split())
-    assert "the latency (4 values) is below the forward time" in said[9.0]
-    assert "below the forward time" not in said[11.0]
+@pytest.mark.parametrize(("latency_ms", "remarked"), [(9.0, True), (11.0, False)])
+def test_a_latency_below_the_forward_time_has_a_remark(tmp_path: Path, latency_ms: float, remarked: bool) -> None:
+    """It cannot be; the remark has the number of passes. Above it nothing is remarked."""
+    run = FakeRun(tmp_path, batch_sizes=(1,))
+    cell = run.cell(batch_size=1)
+    series = {**result(cell, forward_ms=10.0).series, "latency": floats.pack([latency_ms] * 4)}
+    run.measured(cell, forward_ms=10.0, series=series)
+    assert ("the latency (4 values)" in " ".join(to_text(run.report()).split())) is remarked
