@@ -134,9 +134,6 @@ def test_a_signal_in_the_wrong_moment_leaves_no_command_behind(
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-# From the command line.
-
-
 def hook(folder: Path) -> str:
     """A command that appends what it was told to a file, and then fails."""
     script = folder / "hook.py"

@@ -50,9 +50,6 @@ TWO = baseline(on(2, "a"), on(2, "gemm", 99.0), on(3, "b"), on(3, "gemm", 101.0)
 """As the one that ships: each of two GPUs has measured one model, and both gemm."""
 
 
-# ── every device of the run ───────────────────────────────────────────────────────────────────────────────────────────
-
-
 def test_a_gpu_is_held_against_whichever_gpu_of_a_baseline_measured_its_cell() -> None:
     """One GPU beside two that have measured a model each: the second of them is no GPU without a partner."""
     one = held(TWO, side(on(7, "a"), on(7, "b", 50.0), on(7, "gemm"), name="after", devices=boards(7)))
@@ -143,9 +140,6 @@ def test_what_is_doubtful_of_one_gpu_of_two_is_doubtful_of_both(doubt: dict[str,
     assert one.cells[0].reason
 
 
-# ── what has no partner ───────────────────────────────────────────────────────────────────────────────────────────────
-
-
 def test_another_model_of_gpu_is_named_and_not_compared() -> None:
     """NOT COMPARABLE, with the fact, though the baseline has the cell."""
     one = held(TWO, side(on(7, "a"), devices=(replace(device(7), gpu_name="NVIDIA H100"),)))
@@ -197,9 +191,6 @@ def test_a_cell_on_another_gpu_of_the_run_is_not_called_unmeasured() -> None:
         assert why["a"] in " ".join(text.split())
     failed = replace(after, cells=tuple(replace(found, values=()) for found in after.cells))
     assert [found.why for found in held(before, failed).only_before] == ["", ""]
-
-
-# ── the mode ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_another_mode_is_named_with_the_option_that_measures_it() -> None:

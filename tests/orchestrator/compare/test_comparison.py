@@ -26,9 +26,6 @@ def only(one: Comparison) -> tuple[Verdict, str]:
     return one.cells[0].verdict, one.cells[0].reason
 
 
-# ── identity facts ────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
@@ -88,9 +85,6 @@ def test_another_cell_is_no_partner(changes: dict[str, object]) -> None:
 def test_an_unknown_number_of_parameters_is_no_difference() -> None:
     """A baseline of probes, or of an older run, need not know it."""
     assert only(held(side(cell(parameters=None)), side(cell())))[0] is Verdict.SAME
-
-
-# ── doubts ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize(
@@ -161,9 +155,6 @@ def test_more_launches_are_not_advised_without_telemetry() -> None:
     assert (watched.launches_needed is None, unwatched.launches_needed is None) == (False, True)
 
 
-# ── verdicts and margins ──────────────────────────────────────────────────────────────────────────────────────────────
-
-
 def test_a_slower_run_is_a_regression() -> None:
     """Every cell by 5 %: SLOWER, and exit code 1; the other way round FASTER, and 0."""
     before, after = side(*cells(20)), side(*cells(20, speed=0.95, seed=2))
@@ -212,9 +203,6 @@ def test_a_wide_margin_makes_it_the_same() -> None:
     assert held(before, after, 10.0).counts == {Verdict.SAME: 5}
 
 
-# ── devices ───────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
 def test_a_cell_that_has_no_result_itself_is_not_missed() -> None:
     """What failed in the only run that has it is no loss of the other, and no failure for `--fail-on`."""
     failed = cell("gone", status=Status.FAILED, values=())
@@ -256,9 +244,6 @@ def test_what_boards_differ_by_is_no_note_where_no_board_is_compared(changes: di
     one = held(before, side(cell(gpu_uuid="GPU-7"), devices=(device(7, **changes),)))
     assert len(one.cells) == 1
     assert not any("other boards" in note for note in one.notes)
-
-
-# ── what changed ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_what_changed_in_the_stack_is_the_title_and_no_reason_for_a_doubt() -> None:

@@ -44,9 +44,6 @@ def made(folder: Path, *, forward_ms: float = 10.0, devices: int = 1, energy: bo
     return run
 
 
-# ── baselines ─────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
 def test_the_score_is_a_hundred_times_the_geometric_mean() -> None:
     """One cell twice as fast, one half as fast, one 21 % faster: for each model, and over all."""
     before = side(cell("a", 100.0), cell("a", 100.0, batch_size=1, ran_at=1), cell("b", 100.0))
@@ -162,9 +159,6 @@ def test_a_baseline_keeps_only_healthy_cells() -> None:
         baselines.reduced(side(hot, cell("a", throttled=True), failed), "mine")
 
 
-# ── costs ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
 def test_a_million_samples_cost_what_the_hours_cost(tmp_path: Path) -> None:
     """By hand: 100 images a second take 2.78 hours for a million; energy where it was measured."""
     report = made(tmp_path / "run", energy=True).report()
@@ -207,8 +201,6 @@ def test_a_hardware_fault_is_told_before_a_missed_limit(tmp_path: Path) -> None:
     assert (found.exit_code, found.word) == (ExitCode.HARDWARE, verdict.word)
     assert (found.reasons[0], len(found.reasons)) == ("GPU 0: Xid 48", 2)
 
-
-# ── in the folder, and in the report ──────────────────────────────────────────────────────────────────────────────────
 
 SLOW = Threshold(name="slow", figure=Figure.FORWARD_TIME, phase=Workload.INFERENCE, below=5.0)
 FAST = Threshold(name="fast", figure=Figure.FORWARD_TIME, phase=Workload.INFERENCE, below=50.0)

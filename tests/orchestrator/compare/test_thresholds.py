@@ -79,9 +79,6 @@ def test_a_run_of_one_mode_has_no_figure_of_scaling(report: Report) -> None:
     assert sum("mode: [loaded, solo]" in one.note for one in found) >= len(found) - 2
 
 
-# ── figures ───────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
 @pytest.mark.parametrize(
     ("figure", "phase", "actual"),
     [
@@ -168,9 +165,6 @@ def test_speed_is_compared_with_siblings_and_a_baseline(report: Report) -> None:
         assert [one.status for one in found] == [Met.MET, Met.MISSED]
     assert siblings[1].actual == pytest.approx(100 / 1.1 / ((1 + 1 / 1.1) / 2), rel=0.01)
     assert {(one.status, one.note) for one in judged(report, wanted)} == {(Met.NOT_MEASURED, "no baseline")}
-
-
-# ── bounds, cells ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize(
@@ -340,9 +334,6 @@ def test_a_limit_on_the_baseline_is_told_that_nobody_watched_the_baseline(tmp_pa
     assert [(one.status, one.note) for one in found] == [(Met.MET, thresholds.BLIND_BASELINE), (Met.MET, "")]
     itself = baselines.hold(side.of_report(report, "run"), side.of_report(report, "old"))
     assert [one.note for one in thresholds.judge(report, limits, itself)] == ["", ""]
-
-
-# ── the file ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_the_example_has_the_limits_of_the_requirements() -> None:

@@ -128,8 +128,6 @@ def test_a_library_is_the_users_where_it_was_not_installed(here: Path) -> None:
     assert not own_code.in_a_folder_of_the_users("mypkg", (str(here),))
 
 
-# ── on the command line ───────────────────────────────────────────────────────────────────────────────────────────────
-
 MINE = """
 models:
   - name: lstm

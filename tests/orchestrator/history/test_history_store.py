@@ -183,9 +183,6 @@ def test_readers_make_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-# ── versions ──────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
 @pytest.mark.parametrize("by", ["reader", "writer"])
 def test_an_older_version_is_brought_up_to_date(tmp_path: Path, by: str) -> None:
     """What was in it is still there, by whoever opens it first; what the version did not know is empty."""
@@ -227,9 +224,6 @@ def test_a_newer_version_is_refused_and_not_touched(tmp_path: Path) -> None:
             pass
     assert where.path.read_bytes() == before
     assert [path.name for path in tmp_path.iterdir()] == ["history.db"]
-
-
-# ── who may not write ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 AS_NOBODY = """
@@ -283,9 +277,6 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
         store.writing(place(tmp_path / "file")),
     ):
         pass
-
-
-# ── journals, kills, two at once ──────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize(("kind", "journal"), [("ext4", "wal"), ("nfs4", "delete")])

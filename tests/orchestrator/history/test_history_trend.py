@@ -142,9 +142,6 @@ def test_what_changed_on_the_device_is_said(tmp_path: Path) -> None:
     assert found.points[1].stack == ("VBIOS 96.00 -> 97.00", "power limit in W 700 -> 500")
 
 
-# ── reading ───────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
 @pytest.mark.parametrize(
     ("wanted", "found"),
     [

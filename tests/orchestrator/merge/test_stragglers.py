@@ -204,9 +204,6 @@ def test_loading_accuses_nobody(tmp_path: Path) -> None:
     assert {one.verdict for one in standings(run)} == {Verdict.NONE}
 
 
-# ── what a full node loses ────────────────────────────────────────────────────────────────────────────────────────────
-
-
 def lost(report: Report) -> dict[tuple[int, str], FullNode]:
     """By GPU and model."""
     return {(one.gpu_id, one.model_name): one for one in report.full_node}
