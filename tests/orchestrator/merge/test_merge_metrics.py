@@ -8,7 +8,7 @@ import pytest
 from orchestrator.report.as_text import to_text
 from orchestrator.report.cells import GenerationMetrics, Measured, ProbeMetrics
 from protocol import floats
-from protocol.cell import AUTO, Precision, Workload
+from protocol.cell import AUTO, Cell, Precision, Workload
 from protocol.failure import Category
 from protocol.result import Memory, SteadyState, WarmUp
 from tests.fakes.results import MIB, result
@@ -36,6 +36,12 @@ def generation(run: FakeRun) -> GenerationMetrics:
     metric = metrics(run)["generation", "gpt2"]
     assert isinstance(metric, GenerationMetrics)
     return metric
+
+
+def writing(folder: Path, batch_size: int = 1) -> tuple[FakeRun, Cell]:
+    """A run that generates text, and its one generation cell."""
+    run = FakeRun(folder, models=shipped("gpt2"), workloads=(Workload.GENERATION,), batch_sizes=(batch_size,))
+    return run, next(cell for cell in run.stored.plan.cells if cell.workload is Workload.GENERATION)
 
 
 def test_every_result_says_how_far_to_trust_it(tmp_path: Path) -> None:
@@ -107,8 +113,7 @@ def test_the_first_load_of_a_process_stands_apart(tmp_path: Path) -> None:
 
 def test_the_later_tokens_are_timed_without_the_first(tmp_path: Path) -> None:
     """A text takes 200 ms, its first token 50: each of the 63 later ones takes (200 - 50) / 63 ms."""
-    run = FakeRun(tmp_path, models=shipped("gpt2"), workloads=(Workload.GENERATION,), batch_sizes=(4,))
-    cell = next(cell for cell in run.stored.plan.cells if cell.workload is Workload.GENERATION)
+    run, cell = writing(tmp_path, batch_size=4)
     run.measured(cell, forward_ms=10.0, noise=0.0)
     metric = generation(run)
     assert (metric.prompt_tokens, metric.new_tokens) == (512, 64)
@@ -124,8 +129,7 @@ def test_the_later_tokens_are_timed_without_the_first(tmp_path: Path) -> None:
 
 def test_a_slow_token_shows_in_the_tail_alone(tmp_path: Path) -> None:
     """Percentiles are of single tokens, not of texts: one slow token in fifty is in p99 and not in the median."""
-    run = FakeRun(tmp_path, models=shipped("gpt2"), workloads=(Workload.GENERATION,), batch_sizes=(1,))
-    cell = next(cell for cell in run.stored.plan.cells if cell.workload is Workload.GENERATION)
+    run, cell = writing(tmp_path)
     made = result(cell, noise=0.0)
     times_ms = ([2.0] * 49 + [40.0]) * 20
     series = {**made.series, "inter_token": floats.pack(times_ms)}
@@ -136,8 +140,7 @@ def test_a_slow_token_shows_in_the_tail_alone(tmp_path: Path) -> None:
 
 def test_tokens_that_did_not_arrive_are_not_counted(tmp_path: Path) -> None:
     """The rate is of what the host has seen; that something is missing is said."""
-    run = FakeRun(tmp_path, models=shipped("gpt2"), workloads=(Workload.GENERATION,), batch_sizes=(1,))
-    cell = next(cell for cell in run.stored.plan.cells if cell.workload is Workload.GENERATION)
+    run, cell = writing(tmp_path)
     run.measured(cell, forward_ms=10.0, noise=0.0, generated_tokens=400 * 32)
     metric = generation(run)
     assert (metric.tokens_generated, metric.tokens_expected) == (400 * 32, 400 * cell.batch_size * 64)
@@ -147,8 +150,7 @@ def test_tokens_that_did_not_arrive_are_not_counted(tmp_path: Path) -> None:
 
 def test_energy_is_told_by_the_item_and_by_the_token(tmp_path: Path) -> None:
     """At 690 W, a text of 64 tokens in 200 ms costs 138 J, and a token a 64th of it."""
-    run = FakeRun(tmp_path, models=shipped("gpt2"), workloads=(Workload.GENERATION,), batch_sizes=(1,))
-    cell = next(cell for cell in run.stored.plan.cells if cell.workload is Workload.GENERATION)
+    run, cell = writing(tmp_path)
     run.measured(cell, forward_ms=10.0, noise=0.0)
     run.samples(power_w=690.0)
     metric = generation(run)
