@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from orchestrator import TOOL_VERSION
-from orchestrator.cli import look
+from orchestrator.cli import gpu_probe
 from orchestrator.cli.program import Command
 from orchestrator.cli.streams import say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from orchestrator.machine.seen import Inventory
+    from orchestrator.gpu.inventory import Inventory
     from protocol.cell import Device
 
 EXAMPLES: Final = """\b
@@ -30,7 +30,7 @@ SOFTWARE: Final = ("torch", "torchvision", "transformers", "safetensors")
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def command(*, as_json: bool) -> None:
     """Show the GPUs and the software of this machine."""
-    facts = gather(look.once()().inventory)
+    facts = gather(gpu_probe.once()().inventory)
     if as_json:
         import msgspec
 
@@ -115,7 +115,7 @@ def _device(device: "Device") -> list[str]:
 
 def _slices(gpu: "Device", slices: "Sequence[Device]") -> list[str]:
     """The slices of a GPU in MIG mode: CUDA sees them, and not the GPU itself."""
-    from orchestrator.machine import mig
+    from orchestrator.gpu import mig
 
     if not gpu.mig_enabled:
         return []

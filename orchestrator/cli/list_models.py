@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from orchestrator.cli import complete
+from orchestrator.cli import completion_values
 from orchestrator.cli.program import Command, table
 from orchestrator.cli.streams import say
 
@@ -31,13 +31,13 @@ Memory: of a GPU, in GB, about what training at batch 32 takes."""
     "--type",
     "kind",
     metavar="NAME",
-    shell_complete=complete.model_types,
+    shell_complete=completion_values.model_types,
     help="Only transformer, cnn, generative, other or probe.",
 )
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def command(*, kind: str | None, as_json: bool) -> None:
     """Show the models, and the probes, which measure the device itself."""
-    from orchestrator.configuration import catalogue
+    from orchestrator.config import catalogue
 
     if kind is not None:
         catalogue.require_type(kind, "--type")

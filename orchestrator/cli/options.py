@@ -1,12 +1,14 @@
-"""The options of a run, once for both programs. What they say in the terms of a configuration file: spoken.py."""
+"""The options of a run, once for both programs. What they say in the terms of a configuration file:
+option_mapping.py.
+"""
 
 import os
 from typing import Final
 
 import click
 
-from orchestrator.cli import complete
-from orchestrator.cli.lists import ListOption
+from orchestrator.cli import completion_values
+from orchestrator.cli.list_options import ListOption
 from orchestrator.cli.shared_options import (
     DISPLAY_OPTIONS,
     HELD_OPTIONS,
@@ -66,7 +68,7 @@ RUN_OPTIONS: Final = (
         "--models",
         cls=ListOption,
         metavar="NAMES",
-        shell_complete=complete.models,
+        shell_complete=completion_values.models,
         help="Models, separated by commas, or all; your own as file.py:Class or package.module:function. "
         "[default: all]",
     ),
@@ -100,7 +102,7 @@ RUN_OPTIONS: Final = (
         "--precision",
         cls=ListOption,
         metavar="NAMES",
-        shell_complete=complete.precisions,
+        shell_complete=completion_values.precisions,
         help="fp32, tf32, fp16, bf16 or several, separated by commas. [default: fp32]",
     ),
     click.option(
@@ -118,7 +120,7 @@ RUN_OPTIONS: Final = (
     click.option(
         "--memory-format",
         metavar="NAME",
-        shell_complete=complete.memory_formats,
+        shell_complete=completion_values.memory_formats,
         help="channels_last or contiguous, for models of images. [default: channels_last for convolutional ones]",
     ),
     click.option(
@@ -147,7 +149,7 @@ RUN_OPTIONS: Final = (
         "--format",
         cls=ListOption,
         metavar="NAMES",
-        shell_complete=complete.formats,
+        shell_complete=completion_values.formats,
         help="json, csv, txt, html, md, samples.csv, pytorch.json or several, separated by commas. "
         "[default: by the suffix of --output, else json]",
     ),
@@ -155,7 +157,7 @@ RUN_OPTIONS: Final = (
         "--gpu-ids",
         cls=ListOption,
         metavar="IDS",
-        shell_complete=complete.gpu_ids,
+        shell_complete=completion_values.gpu_ids,
         help="Indices or UUIDs of GPUs, UUIDs of MIG slices, separated by commas; all; or CPU devices: cpu:0,cpu:1. "
         "[default: all]",
     ),
@@ -177,14 +179,14 @@ RUN_OPTIONS: Final = (
     click.option(
         "--profile",
         metavar="NAME",
-        shell_complete=complete.profiles,
+        shell_complete=completion_values.profiles,
         help="quick, triage, standard or rigorous: how long and how exactly is measured. [default: quick]",
     ),
     click.option(
         "--phases",
         cls=ListOption,
         metavar="NAMES",
-        shell_complete=complete.phases,
+        shell_complete=completion_values.phases,
         help="load, inference, training, generation or several. [default: all but generation]",
     ),
     click.option(
@@ -195,7 +197,7 @@ RUN_OPTIONS: Final = (
     click.option(
         "--isolation",
         metavar="NAME",
-        shell_complete=complete.isolations,
+        shell_complete=completion_values.isolations,
         help="A fresh process is made by fork, from one with torch imported, or by exec, anew. [default: fork]",
     ),
     click.option(
@@ -212,7 +214,7 @@ RUN_OPTIONS: Final = (
         "--require",
         cls=ListOption,
         metavar="SIGNALS",
-        shell_complete=complete.signals,
+        shell_complete=completion_values.signals,
         help="Signals of health that must be readable on a GPU, or the run ends with 4: xid,ecc. [default: none]",
     ),
     click.option(
@@ -223,7 +225,7 @@ RUN_OPTIONS: Final = (
     click.option(
         "--level",
         metavar="NAME",
-        shell_complete=complete.levels,
+        shell_complete=completion_values.levels,
         help="Of a burn-in: quick, standard or full. [default: by its duration, up to 10m, up to 1h, longer]",
     ),
     click.option(

@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING, Final, Unpack
 import click
 
 from orchestrator import TOOL_VERSION
-from orchestrator.cli import look, recording
-from orchestrator.cli.ending import Ending, announced
+from orchestrator.cli import gpu_probe, history_recording
+from orchestrator.cli.exit_notification import Ending, announced
+from orchestrator.cli.option_mapping import said
 from orchestrator.cli.options import RunParams, run_options
 from orchestrator.cli.program import MeasuringCommand
 from orchestrator.cli.shared_options import DisplayParams, require_one_voice
-from orchestrator.cli.spoken import said
 from orchestrator.cli.streams import say
 from orchestrator.errors import ConfigError, DeviceError
 from protocol.exit_codes import ExitCode
 
 if TYPE_CHECKING:
-    from orchestrator.compare.against import Against
-    from orchestrator.configuration.catalogue import Catalogue
-    from orchestrator.configuration.resolved import Configuration, Plan
-    from orchestrator.configuration.settings import Said
-    from orchestrator.machine.seen import Look
+    from orchestrator.compare.references import Against
+    from orchestrator.config.catalogue import Catalogue
+    from orchestrator.config.run_configuration import Configuration, Plan
+    from orchestrator.config.settings import LayeredSettings
+    from orchestrator.gpu.inventory import Look
     from protocol.cell import Device
 
 EXAMPLES: Final = """\b
@@ -60,30 +60,29 @@ def measure(context: click.Context, params: RunParams, preset: str | None = None
 
 
 def _measure(context: click.Context, params: RunParams, preset: str | None, ending: Ending) -> ExitCode:
-    from orchestrator import hooks
-    from orchestrator.burn_in import asked, levels, room, rounds
-    from orchestrator.burn_in import plan as burn_in_plan
-    from orchestrator.cli import on_cores, too_long, without_effect
-    from orchestrator.cli.running import work
-    from orchestrator.compare import against
-    from orchestrator.configuration import models_file
-    from orchestrator.configuration import resolve as config
-    from orchestrator.configuration.resolved import StoredRun
-    from orchestrator.disk import folders, run_files
-    from orchestrator.machine import cores, cuda_probe, libraries
-    from orchestrator.planning import plan
+    from orchestrator.cli import deadline_warnings, device_conflicts, hooks, unused_options
+    from orchestrator.cli.execution import work
+    from orchestrator.compare import references
+    from orchestrator.config import libraries, models_file
+    from orchestrator.config import resolution as config
+    from orchestrator.config.run_configuration import StoredRun
+    from orchestrator.gpu import cpu_devices, cuda_probe
+    from orchestrator.kinds.burn_in import levels, rounds, settings, time_needed
+    from orchestrator.kinds.burn_in import planning as burn_in_plan
+    from orchestrator.plan import planner
+    from orchestrator.store import folders, run_files
 
     everything, configuration, models = _configuration(params, preset)
     asked_against = _held_against(params, configuration, models)
-    seen = look.once(tell=not params["quiet"] and params["log_format"] != "json")
+    seen = gpu_probe.once(tell=not params["quiet"] and params["log_format"] != "json")
     devices = _with_their_users(configuration, _devices(everything, configuration, seen), seen)
-    configuration = asked.with_injections(configuration, params["inject"], devices)
+    configuration = settings.with_injections(configuration, params["inject"], devices)
     if params["steps"]:
-        configuration = asked.with_steps(configuration, devices, levels.load(), in_phase=params["in_phase"])
+        configuration = settings.with_steps(configuration, devices, levels.load(), in_phase=params["in_phase"])
     if params["max_temperature"] is not None:
-        configuration = asked.with_temperature_stop(configuration, params["max_temperature"])
+        configuration = settings.with_temperature_stop(configuration, params["max_temperature"])
     planned = (
-        plan.make(configuration, devices)
+        planner.make(configuration, devices)
         if configuration.burn_in is None
         else burn_in_plan.make(configuration, devices, levels.load())
     )
@@ -92,14 +91,14 @@ def _measure(context: click.Context, params: RunParams, preset: str | None, endi
     _require_time(planned, configuration, devices)
     folders.require_writable(configuration, everything, make=not params["dry_run"])
     notes = (
-        *without_effect.sentences(everything, params, configuration, planned, devices),
+        *unused_options.sentences(everything, params, configuration, planned, devices),
         *models_file.notes(models.wrong),
         *libraries.sentences(libraries.missing(libraries.asked_for(planned.cells, configuration.models))),
-        *room.notes(planned, configuration, devices, levels.load()),
+        *time_needed.notes(planned, configuration, devices, levels.load()),
         *rounds.notes(planned, configuration, devices),
-        *too_long.sentences(planned, configuration, devices),
-        *on_cores.sentences(devices, cores.usable_cores(), Path(configuration.runs_folder)),
-        *(unrecorded := recording.refused(configuration)),
+        *deadline_warnings.sentences(planned, configuration, devices),
+        *device_conflicts.sentences(devices, cpu_devices.usable_cores(), Path(configuration.runs_folder)),
+        *(unrecorded := history_recording.refused(configuration)),
     )
     if params["dry_run"]:
         from orchestrator.cli.dry_run import describe
@@ -109,7 +108,7 @@ def _measure(context: click.Context, params: RunParams, preset: str | None, endi
         say(describe(planned, configuration, devices, (*notes, *refused)))
         return ExitCode.PASSED
     cuda_probe.require(devices)
-    said_before, unknown = ({}, ()) if unrecorded else recording.earlier(configuration, devices)
+    said_before, unknown = ({}, ()) if unrecorded else history_recording.earlier(configuration, devices)
     ending.stop_signals.spare(1)  # from here on there is a run, which ends with a report
     origin = everything.origin("run.folder", "--runs-folder")
     with folders.new_run(Path(configuration.runs_folder), origin, datetime.now()) as paths:
@@ -124,7 +123,7 @@ def _measure(context: click.Context, params: RunParams, preset: str | None, endi
             earlier=said_before,
         )
         run_files.store(stored, paths)
-        against.store(asked_against, paths)
+        references.store(asked_against, paths)
     shown = DisplayParams(
         verbose=config.verbose(everything),
         quiet=params["quiet"],
@@ -140,10 +139,10 @@ def _measure(context: click.Context, params: RunParams, preset: str | None, endi
 
 def _held_against(params: RunParams, configuration: "Configuration", models: "Catalogue") -> "Against":
     """What the options name. Raises UserError; also for a burn-in, whose checks are no figures of models."""
-    from orchestrator.cli import held_against
+    from orchestrator.cli import comparison_options
 
     places = configuration.runs_folder, configuration.history_db
-    found = held_against.read(
+    found = comparison_options.read(
         params["compare_baseline"], params["thresholds"], params["price"], *places, models=models.models
     )
     if params["burn_in"] is not None and found:
@@ -156,8 +155,8 @@ def _held_against(params: RunParams, configuration: "Configuration", models: "Ca
 
 def _require_time(planned: "Plan", configuration: "Configuration", devices: "tuple[Device, ...]") -> None:
     """Refuse a time limit in which, as far as can be told, not one launch would end."""
-    from orchestrator.deciding.budget import Budget
-    from orchestrator.planning import estimate
+    from orchestrator.plan import estimate
+    from orchestrator.state.time_budget import Budget
 
     limit_s = configuration.time_limit_s
     if limit_s is None:
@@ -175,7 +174,7 @@ def _require_time(planned: "Plan", configuration: "Configuration", devices: "tup
 
 def _asked(configuration: "Configuration") -> str:
     """Whose limit it is, as people wrote it."""
-    from orchestrator.configuration import presets
+    from orchestrator.config import presets
 
     return presets.TRIAGE if configuration.preset == presets.TRIAGE else f"--{configuration.preset}"
 
@@ -184,22 +183,22 @@ def _with_their_users(
     configuration: "Configuration", devices: "tuple[Device, ...]", seen: "Look"
 ) -> "tuple[Device, ...]":
     """Refuse GPUs that others compute on; with --allow-busy mark them."""
-    from orchestrator.machine import users
+    from orchestrator.gpu import gpu_users
 
-    busy = users.busy(devices, seen)
-    reason = users.refusal(devices, busy)
+    busy = gpu_users.busy(devices, seen)
+    reason = gpu_users.refusal(devices, busy)
     if reason is not None and not configuration.allow_busy:
         raise DeviceError(reason)
-    return users.marked(devices, busy)
+    return gpu_users.marked(devices, busy)
 
 
-def _configuration(params: RunParams, preset: str | None) -> "tuple[Said, Configuration, Catalogue]":
+def _configuration(params: RunParams, preset: str | None) -> "tuple[LayeredSettings, Configuration, Catalogue]":
     """What was said, what it means, and the models that it could name."""
-    from orchestrator.burn_in import asked, levels
-    from orchestrator.configuration import catalogue, overridden, own_models, presets
-    from orchestrator.configuration import resolve as config
-    from orchestrator.disk import folders
-    from orchestrator.machine import devices
+    from orchestrator.config import catalogue, own_models, presets, shadowed_settings
+    from orchestrator.config import resolution as config
+    from orchestrator.gpu import devices
+    from orchestrator.kinds.burn_in import levels, settings
+    from orchestrator.store import folders
 
     defaults = catalogue.configs_folder() / "default.yaml"
     file = None if params["config"] is None else Path(params["config"])
@@ -211,7 +210,7 @@ def _configuration(params: RunParams, preset: str | None) -> "tuple[Said, Config
     models, everything = own_models.extended(catalogue.load(), everything, places.current, allowed=params["allow_code"])
     configuration = config.resolve(everything, models, places)
     if file is not None:
-        alone = overridden.refuse_mistakes(file, defaults, models, places)
+        alone = shadowed_settings.refuse_mistakes(file, defaults, models, places)
         if alone.chosen("gpu.ids"):
             devices.require_words(config.gpu_ids(alone.settings), alone.origin("gpu.ids"))
     if limited is not None:
@@ -219,20 +218,20 @@ def _configuration(params: RunParams, preset: str | None) -> "tuple[Said, Config
     if params["burn_in"] is not None:
         if limited is not None:
             raise ConfigError("--burn-in: `quick` and `triage` have limits of their own; use `run --burn-in`")
-        configuration = asked.configured(configuration, params["burn_in"], params["level"], models, levels.load())
+        configuration = settings.configured(configuration, params["burn_in"], params["level"], models, levels.load())
     elif params["level"] is not None:
         raise ConfigError("--level: it is one of a burn-in; add --burn-in with a duration, or leave it out")
     return everything, configuration, models
 
 
-def _devices(everything: "Said", configuration: "Configuration", seen: "Look") -> "tuple[Device, ...]":
-    from orchestrator.machine import cores, devices
+def _devices(everything: "LayeredSettings", configuration: "Configuration", seen: "Look") -> "tuple[Device, ...]":
+    from orchestrator.gpu import cpu_devices, devices
 
     return devices.resolve(
         configuration.gpu_ids,
         visible=os.environ.get("CUDA_VISIBLE_DEVICES"),
         order=os.environ.get("CUDA_DEVICE_ORDER"),
-        cores=cores.usable_cores(),
+        cores=cpu_devices.usable_cores(),
         origin=everything.origin("gpu.ids", "--gpu-ids"),
         look=seen,
     )
@@ -240,13 +239,13 @@ def _devices(everything: "Said", configuration: "Configuration", seen: "Look") -
 
 def _telemetry_note(configuration: "Configuration", devices: "tuple[Device, ...]", seen: "Look") -> str:
     """Why the report will have no readings, or not all; empty where it should have them."""
-    from orchestrator.machine import users
+    from orchestrator.gpu import gpu_users
     from protocol.cell import DeviceKind
 
     if not configuration.monitor:
         return "monitoring was switched off"
     if all(device.kind is DeviceKind.CPU for device in devices):
         return "NVML reads GPUs; there are none in this run"
-    if hidden := users.unseen(devices, seen):
+    if hidden := gpu_users.unseen(devices, seen):
         return f"NVML does not tell who uses {', '.join(gpu.label for gpu in hidden)}: whether others did is not seen"
     return ""

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from orchestrator.cli import complete, look
-from orchestrator.cli.lists import ListOption
+from orchestrator.cli import completion_values, gpu_probe
+from orchestrator.cli.list_options import ListOption
 from orchestrator.cli.program import MeasuringCommand, table
 from orchestrator.cli.streams import say
 from orchestrator.errors import DeviceError
-from orchestrator.processes.signals import StopSignals
+from orchestrator.system.stop_signals import StopSignals
 
 if TYPE_CHECKING:
-    from orchestrator.machine.seen import Look
+    from orchestrator.gpu.inventory import Look
     from orchestrator.selftest import Outcome
     from protocol.cell import Device
 
@@ -33,7 +33,7 @@ Examples:
     "--gpu-ids",
     cls=ListOption,
     metavar="IDS",
-    shell_complete=complete.gpu_ids,
+    shell_complete=completion_values.gpu_ids,
     help="Indices or UUIDs of GPUs, separated by commas; all; or CPU devices: cpu:0,cpu:1. "
     "[default: all, or cpu:0 where there is no GPU]",
 )
@@ -57,7 +57,7 @@ def _injected(gpu_ids: str | None, words: tuple[str, ...], stop_signals: StopSig
     """The self-test of the devices that are meant. words: the command line. Raises UserError where it cannot be had."""
     from orchestrator import selftest, terminal
 
-    seen = look.once()
+    seen = gpu_probe.once()
     devices = _devices(gpu_ids, seen)
     display = terminal.make(quiet=False, verbose=False, log_format="text", stream=sys.stderr)
     try:
@@ -68,16 +68,16 @@ def _injected(gpu_ids: str | None, words: tuple[str, ...], stop_signals: StopSig
 
 def _devices(gpu_ids: str | None, seen: "Look") -> "tuple[Device, ...]":
     """The devices that are meant. Raises DeviceError where they cannot be had, or others compute on them."""
-    from orchestrator.machine import cores, cuda_probe, devices, users
+    from orchestrator.gpu import cpu_devices, cuda_probe, devices, gpu_users
 
     found = devices.resolve(
         _everything(seen) if gpu_ids is None else gpu_ids,
         visible=os.environ.get("CUDA_VISIBLE_DEVICES"),
         order=os.environ.get("CUDA_DEVICE_ORDER"),
-        cores=cores.usable_cores(),
+        cores=cpu_devices.usable_cores(),
         look=seen,
     )
-    others = [one for one in users.busy(found, seen) if one.compute]
+    others = [one for one in gpu_users.busy(found, seen) if one.compute]
     if others:
         raise DeviceError(f"{others[0]}. Nothing was injected. Leave that GPU out with --gpu-ids, or wait for its end.")
     cuda_probe.require(found)
@@ -85,7 +85,7 @@ def _devices(gpu_ids: str | None, seen: "Look") -> "tuple[Device, ...]":
 
 
 def _everything(seen: "Look") -> str:
-    from orchestrator.machine.seen import NvmlStatus
+    from orchestrator.gpu.inventory import NvmlStatus
 
     found = seen().inventory
     none = found.nvml is NvmlStatus.OK and not (found.gpus or found.slices or found.unreadable)

@@ -43,10 +43,10 @@ def a_history(_context: click.Context, _option: click.Parameter, value: str | No
     """The file that --history-db names, absolute: for every command as in a configuration file. Raises ConfigError."""
     if value is None:
         return None
-    from orchestrator.configuration import resolve
-    from orchestrator.disk import folders
+    from orchestrator.config import resolution
+    from orchestrator.store import folders
 
-    return resolve.absolute(value, "--history-db", folders.current())
+    return resolution.absolute(value, "--history-db", folders.current())
 
 
 DISPLAY_OPTIONS: Final = (
@@ -140,7 +140,7 @@ def history_options(command: Command) -> Command:
 
 
 def which_run(command: Command) -> Command:
-    """A run in the words of disk/named.py, or the newest one."""
+    """A run in the words of history/run_lookup.py, or the newest one."""
     return decorate(
         command,
         (

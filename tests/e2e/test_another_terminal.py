@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 
-from orchestrator.disk.records import StopAsked
+from orchestrator.store.records import StopAsked
 from protocol.messages import Deadlines
 from tests.fakes import faults
 from tests.fakes.commands import python

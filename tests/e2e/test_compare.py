@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from orchestrator import report as reports
-from orchestrator.configuration.resolved import ReportFormat
+from orchestrator.config.run_configuration import ReportFormat
 from protocol.result import SteadyState
 from tests.fakes.commands import TINY, python
 from tests.fakes.nvml import ROOT
@@ -317,7 +317,7 @@ def test_comparing_imports_nothing_slow(tmp_path: Path) -> None:
     made(tmp_path / "a")
     made(tmp_path / "b")
     code = (
-        "import sys; from orchestrator.cli import benchmark\n"
+        "import sys; from orchestrator.cli.commands import benchmark\n"
         "try: benchmark(['compare', 'a/report.json', 'b/report.json'])\n"
         "except SystemExit as end: print(end.code, sorted({'pandas', 'scipy', 'numpy', 'torch'} & set(sys.modules)))"
     )

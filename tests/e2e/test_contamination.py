@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.disk.records import End, Left, Start
+from orchestrator.store.records import End, Left, Start
 from protocol.failure import Category
 from tests.fakes.cuda import beside
 from tests.fakes.node import NOTHING, Node, leftovers
@@ -15,7 +15,7 @@ from tests.fakes.nvml import FakeNvml
 
 PREPARE = """
 from pathlib import Path
-from orchestrator.machine import devices
+from orchestrator.gpu import devices
 from tests.fakes import faults
 found = devices.resolve("all", visible=None, cores=(0, 1))
 faults.prepare(Path({folder!r}), faults.model("busy", seconds=1.5), machines=found, allow_busy={allow_busy})
@@ -194,7 +194,7 @@ def test_a_gpu_does_not_wait_for_somebody_who_is_not_seen_any_more(
     node.until(lambda: count(node, Start) == 1)
     comes(nvml, stranger)
     node.until(lambda: withdrawn(node) == 1)
-    (sampler,) = [child for child in node.children() if "orchestrator.sampling.sampler" in child.cmdline()]
+    (sampler,) = [child for child in node.children() if "orchestrator.gpu.telemetry.sampler" in child.cmdline()]
     sampler.kill()
     assert node.wait(timeout_s=20) == 4, node.output  # nor whether the GPU is sound
     assert "none waits until others have left" in node.output

@@ -9,8 +9,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from orchestrator.configuration.resolved import Isolation
-from orchestrator.disk.records import End, Finished, Left, Spawned, Start
+from orchestrator.config.run_configuration import Isolation
+from orchestrator.store.records import End, Finished, Left, Spawned, Start
 from protocol.failure import Category
 from protocol.messages import Deadlines
 from tests.fakes import faults
@@ -188,9 +188,7 @@ def test_a_package_that_shadows_ours_is_named(tmp_path: Path) -> None:
     (shadow / "worker" / "__init__.py").write_text("")
     folder = tmp_path / "run"
     faults.prepare(folder, faults.model("good"))
-    script = (
-        "import sys; from orchestrator.processes import spawn; spawn._in_checkout = lambda: False; spawn.check_rooms()"
-    )
+    script = "import sys; from orchestrator.system import process_start as spawn; spawn._in_checkout = lambda: False; spawn.check_rooms()"
     done = python("-c", script, cwd=tmp_path, PYTHONPATH=f"{shadow}:{ROOT}")
     assert done.returncode != 0
     assert f"the package 'worker' of {shadow} would be used" in done.stderr

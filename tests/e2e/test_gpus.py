@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.configuration.resolved import StoredRun
-from orchestrator.disk.records import Left, Start
+from orchestrator.config.run_configuration import StoredRun
+from orchestrator.store.records import Left, Start
 from protocol.cell import Mode
 from protocol.paths import RunPaths
 from tests.fakes.cuda import beside
@@ -16,7 +16,7 @@ from tests.fakes.nvml import FakeNvml, uuid
 
 PREPARE = """
 from pathlib import Path
-from orchestrator.machine import devices
+from orchestrator.gpu import devices
 from protocol.cell import Mode, Scalar
 from tests.fakes import faults
 found = devices.resolve("all", visible=None, cores=(0, 1))
@@ -28,7 +28,7 @@ print("null")
 
 def prepare(nvml: FakeNvml, folder: Path, modes: tuple[Mode, ...] = (Mode.LOADED,)) -> StoredRun:
     """A run on every GPU that the fake NVML shows."""
-    from orchestrator.disk import run_files
+    from orchestrator.store import run_files
 
     nvml.python(PREPARE.format(folder=str(folder), modes=[*map(str, modes)]))
     return run_files.load(RunPaths(folder))

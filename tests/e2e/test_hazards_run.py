@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.disk.records import Skipped, TakenOut
+from orchestrator.store.records import Skipped, TakenOut
 from tests.fakes.cuda import beside
 from tests.fakes.node import NOTHING, Node, leftovers
 from tests.fakes.nvml import FakeNvml, uuid
@@ -12,7 +12,7 @@ from tests.fakes.nvml import FakeNvml, uuid
 PREPARE = """
 from pathlib import Path
 from msgspec.structs import replace
-from orchestrator.machine import devices
+from orchestrator.gpu import devices
 from tests.fakes import faults
 found = devices.resolve("all", visible=None, cores=(0, 1))
 models = [faults.model(f"m{{number}}", seconds={seconds}) for number in range(3)]
@@ -22,7 +22,7 @@ print("null")
 
 NO_CONTEXT = """
 from pathlib import Path
-from orchestrator.machine import devices
+from orchestrator.gpu import devices
 from tests.fakes import faults
 found = devices.resolve("all", visible=None, cores=(0, 1))
 fault = {{"do": "no context", "in": "build", "on": {on!r}, "after": 5}}

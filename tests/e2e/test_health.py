@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.configuration.resolved import StoredRun
-from orchestrator.disk.records import TelemetryEnded
-from orchestrator.health import records
-from orchestrator.health.records import Vitals
+from orchestrator.config.run_configuration import StoredRun
+from orchestrator.gpu.health import records
+from orchestrator.gpu.health.records import Vitals
+from orchestrator.store.records import TelemetryEnded
 from protocol.paths import RunPaths
 from tests.fakes.cuda import beside
 from tests.fakes.node import NOTHING, Node, leftovers
@@ -15,7 +15,7 @@ from tests.fakes.nvml import FakeNvml
 
 PREPARE = """
 from pathlib import Path
-from orchestrator.machine import devices
+from orchestrator.gpu import devices
 from tests.fakes import faults
 found = devices.resolve("all", visible=None, cores=(0, 1))
 faults.prepare(Path({folder!r}), faults.model("busy", seconds=1.0), machines=found, required_signals={required!r})
@@ -25,7 +25,7 @@ print("null")
 
 def prepare(nvml: FakeNvml, folder: Path, *required: str) -> StoredRun:
     """A run on every GPU that the fake NVML shows. required: signals without which there is no PASS."""
-    from orchestrator.disk import run_files
+    from orchestrator.store import run_files
 
     nvml.python(PREPARE.format(folder=str(folder), required=required))
     return run_files.load(RunPaths(folder))
@@ -94,7 +94,7 @@ def test_telemetry_that_is_killed_is_no_pass(tmp_path: Path) -> None:
     prepare(nvml, folder)
     node = Node(folder, environment=nvml.environment | beside(nvml))
     node.until(lambda: node.working("busy") and looked_at(node))
-    next(child for child in node.children() if "orchestrator.sampling.sampler" in child.cmdline()).kill()
+    next(child for child in node.children() if "orchestrator.gpu.telemetry.sampler" in child.cmdline()).kill()
     assert node.wait() == 4, node.output
     assert sum(isinstance(record, TelemetryEnded) for record in node.records()) == 1
     (device,) = node.report()["health"]["gpus"]

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.configuration.resolved import StoredRun
-from orchestrator.health import records
-from orchestrator.health.records import Vitals
-from orchestrator.sampling.readings import SHARED
+from orchestrator.config.run_configuration import StoredRun
+from orchestrator.gpu.health import records
+from orchestrator.gpu.health.records import Vitals
+from orchestrator.gpu.telemetry.readings import SHARED
 from protocol.paths import RunPaths
 from tests.e2e.test_gpus import most_at_once
 from tests.fakes.cuda import beside
@@ -16,7 +16,7 @@ from tests.fakes.nvml import FakeNvml, uuid
 
 PREPARE = """
 from pathlib import Path
-from orchestrator.machine import devices
+from orchestrator.gpu import devices
 from tests.fakes import faults
 found = devices.resolve("all", visible=None, cores=(0, 1))
 faults.prepare(Path({folder!r}), faults.model("busy", seconds={seconds}), machines=found,
@@ -27,7 +27,7 @@ print("null")
 
 def prepare(nvml: FakeNvml, folder: Path, seconds: float = 1.0, required: tuple[str, ...] = ()) -> StoredRun:
     """A run on every slice, and every whole GPU, that the fake NVML shows."""
-    from orchestrator.disk import run_files
+    from orchestrator.store import run_files
 
     nvml.python(PREPARE.format(folder=str(folder), seconds=seconds, required=required))
     return run_files.load(RunPaths(folder))
@@ -69,7 +69,7 @@ def test_results_of_slices_say_whose_readings_they_have(tmp_path: Path) -> None:
     prepare(nvml, folder)
     node = Node(folder, environment=nvml.environment | beside(nvml, slices=slices))
     assert node.wait() == 0, node.output
-    from orchestrator.disk import evidence
+    from orchestrator.analysis import evidence
 
     gathered = evidence.gather(node.archive())
     assert len(gathered.launches) == 3

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.disk.records import Skipped, TakenOut
+from orchestrator.store.records import Skipped, TakenOut
 from tests.fakes import faults
 from tests.fakes.cuda import beside
 from tests.fakes.node import NOTHING, Node, leftovers
@@ -15,7 +15,7 @@ from tests.fakes.nvml import FakeNvml, uuid
 PREPARE = """
 import json
 from pathlib import Path
-from orchestrator.machine import devices
+from orchestrator.gpu import devices
 from protocol.messages import Deadlines
 from tests.fakes import faults
 models = [faults.model(name, **config) for name, config in json.loads({models!r}).items()]

@@ -14,9 +14,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from orchestrator.deciding.policy import POLICY
-from orchestrator.disk import journal
-from orchestrator.disk.records import End, Record, Segment, Spawned, Start
+from orchestrator.state.failure_policy import POLICY
+from orchestrator.store import journal
+from orchestrator.store.records import End, Record, Segment, Spawned, Start
 from protocol.failure import Category, Phase
 from tests.e2e.chaos import traces
 from tests.fakes import faults

@@ -22,14 +22,14 @@ QUICK = ("kill (SIGKILL)", "out of memory", "exception", "import error", "NaN")
 
 SCRIPT = """
 import sys
-from orchestrator.machine import seen
+from orchestrator.gpu import inventory as seen
 from orchestrator.selftest import faults
 none = seen.Inventory(gpus=(), nvml=seen.NvmlStatus.ABSENT, reason="no driver")
 seen.look = lambda *_: seen.Seen(inventory=none)
 names = sys.argv.pop(1).split(",")
 faults.FAULTS = tuple(one for one in faults.FAULTS if one.name in names)
 {change}
-from orchestrator.cli import orchestrate
+from orchestrator.cli.commands import orchestrate
 orchestrate(prog_name="gpubench-orchestrate")
 """
 """The command with some of its faults, on a machine without GPUs; `change` may break what it expects."""
@@ -46,7 +46,7 @@ faults.FAULTS = tuple(map(broken, faults.FAULTS))
 
 MISNAMED = """
 import msgspec
-from orchestrator.merge import summary
+from orchestrator.analysis import summary
 failures = summary.failures
 summary.failures = lambda *_: (msgspec.structs.replace(one, category="exception") for one in failures(*_))
 """
@@ -127,9 +127,9 @@ def test_a_report_that_misnames_is_wrong(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("module", "name", "begun"),
     [
-        ("orchestrator.machine.devices", "resolve", False),
-        ("orchestrator.disk.folders", "make_run", True),
-        ("orchestrator.machine.readiness", "check", True),
+        ("orchestrator.gpu.devices", "resolve", False),
+        ("orchestrator.store.folders", "make_run", True),
+        ("orchestrator.engine.readiness", "check", True),
     ],
 )
 def test_sigterm_before_the_first_fault_ends_it_in_order(tmp_path: Path, module: str, name: str, begun: bool) -> None:

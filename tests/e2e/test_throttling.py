@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.disk.records import End, Start
+from orchestrator.store.records import End, Start
 from protocol.failure import Category
 from protocol.paths import RunPaths
 from tests.fakes.cuda import beside
@@ -15,7 +15,7 @@ from tests.fakes.nvml import FakeNvml
 PREPARE = """
 import signal
 from pathlib import Path
-from orchestrator.machine import devices
+from orchestrator.gpu import devices
 from tests.fakes import faults
 found = devices.resolve("all", visible=None, cores=(0, 1))
 faults.prepare(Path({folder!r}), faults.model("busy", seconds=0.5), machines=found)

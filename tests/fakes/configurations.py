@@ -6,11 +6,11 @@ from pathlib import Path
 
 import msgspec
 
-from orchestrator.configuration import catalogue, settings
-from orchestrator.configuration import resolve as config
-from orchestrator.configuration.catalogue import Catalogue
-from orchestrator.configuration.resolved import Configuration
-from orchestrator.configuration.settings import Said, Settings
+from orchestrator.config import catalogue, settings
+from orchestrator.config import resolution as config
+from orchestrator.config.catalogue import Catalogue
+from orchestrator.config.run_configuration import Configuration
+from orchestrator.config.settings import LayeredSettings, Settings
 from protocol.cell import Device, DeviceKind
 
 DEFAULTS = catalogue.configs_folder() / "default.yaml"
@@ -24,13 +24,13 @@ def shipped_catalogue() -> Catalogue:
     return copy.deepcopy(_read())
 
 
-def resolved(file: Path | None = None, command_line: Said | None = None) -> Configuration:
+def resolved(file: Path | None = None, command_line: LayeredSettings | None = None) -> Configuration:
     """What the defaults, a file and options resolve to."""
-    said = config.gather(DEFAULTS, file, command_line or Said(Settings(), {}))
+    said = config.gather(DEFAULTS, file, command_line or LayeredSettings(Settings(), {}))
     return config.resolve(said, shipped_catalogue(), config.Places(current=Path("/current"), cache=Path("/cache")))
 
 
-def options(**values: object) -> Said:
+def options(**values: object) -> LayeredSettings:
     """What a command line says."""
     keys = [f"{key}.{name}" for key, value in values.items() if isinstance(value, dict) for name in value]
     return settings.from_options(values, dict.fromkeys([*values, *keys], "an option"))

@@ -14,7 +14,7 @@ from protocol.cell import Workload
 from protocol.failure import Category, Phase
 from protocol.own import OwnModel
 from tests.fakes.assignments import GPT2, LSTM, SHORT, assignment, run_here
-from worker import classify, outputs
+from worker import exception_categories, outputs
 from worker.errors import NotFiniteError
 from worker.models import causal, lstm
 
@@ -111,7 +111,7 @@ def test_inference_with_outputs_that_are_no_numbers_is_no_result(
     monkeypatch.setattr(lstm, "forward", lambda module, batch: honest(module, batch) + number)
     with pytest.raises(NotFiniteError) as raised:
         run_here(assignment(LSTM, Workload.INFERENCE, tmp_path))
-    assert classify.failure(raised.value, Phase.MEASURE).category is Category.NOT_FINITE
+    assert exception_categories.failure(raised.value, Phase.MEASURE).category is Category.NOT_FINITE
 
 
 def test_the_look_at_the_outputs_is_no_part_of_what_is_measured(

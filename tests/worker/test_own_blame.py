@@ -11,7 +11,7 @@ from protocol.failure import Category, Phase
 from protocol.own import OwnModel
 from tests.fakes.assignments import assignment, run_here
 from tests.fakes.own import LINEAR, Code, code, described, fed
-from worker import classify
+from worker import exception_categories
 from worker.errors import ModelCodeError, UnsuitableModelError
 
 
@@ -51,7 +51,7 @@ def test_what_the_users_code_raises_is_told_with_its_place(
     assert error.__cause__ is not None
     with pytest.raises(ModelCodeError, match=message):
         raise error
-    failure = classify.failure(error, Phase.BUILD)
+    failure = exception_categories.failure(error, Phase.BUILD)
     assert failure.traceback is not None
     lines = failure.traceback.splitlines()
     place = next((line for line in lines if line.startswith("  File")), "")
@@ -74,7 +74,7 @@ def test_a_class_that_never_initialized_its_module_is_told_so(write: Code, tmp_p
     assert str(error).startswith("net.py:Net")
     assert UNINITIALIZED[body] in str(error)
     assert str(error).endswith(". Call super().__init__() first in its __init__.")
-    assert classify.failure(error, Phase.BUILD).category is Category.NOT_BUILT
+    assert exception_categories.failure(error, Phase.BUILD).category is Category.NOT_BUILT
 
 
 METHODS = {
@@ -151,7 +151,7 @@ def test_a_misspelt_key_of_a_configuration_is_refused() -> None:
 def test_the_category_is_that_of_the_users_error(write: Code, tmp_path: Path, error: str, category: Category) -> None:
     """Out of memory in the user's code is answered with a smaller batch like any other."""
     found = blamed(write(LINEAR.replace("return self.layer(x)", f"raise {error}")), tmp_path, Workload.INFERENCE)
-    assert classify.failure(found, Phase.WARM_UP).category is category
+    assert exception_categories.failure(found, Phase.WARM_UP).category is category
 
 
 def test_an_error_that_cannot_say_what_it_is_is_named_all_the_same(write: Code, tmp_path: Path) -> None:
@@ -179,7 +179,7 @@ def test_what_makes_no_model_makes_none_in_any_cell(
     """Every workload says so in the same words, by which the whole model is skipped."""
     with pytest.raises(ModelCodeError) as caught:
         run_here(assignment(write(LINEAR.replace(*BROKEN[broken])), workload, tmp_path))
-    assert classify.failure(caught.value, Phase.BUILD).category is Category.NOT_BUILT
+    assert exception_categories.failure(caught.value, Phase.BUILD).category is Category.NOT_BUILT
 
 
 COMPLEX = LINEAR.replace("self.layer =", "self.turn = nn.Parameter(torch.ones(2, dtype=torch.complex64)); self.layer =")
@@ -207,7 +207,7 @@ def test_what_cannot_be_saved_can_be_run(write: Code, tmp_path: Path, text: str)
         UnsuitableModelError, match=r"the weights of mine cannot be saved.*--phases inference,training"
     ) as caught:
         run_here(assignment(spec, Workload.LOAD, tmp_path))
-    assert classify.failure(caught.value, Phase.BUILD).category is Category.EXCEPTION
+    assert exception_categories.failure(caught.value, Phase.BUILD).category is Category.EXCEPTION
     for workload in (Workload.INFERENCE, Workload.TRAINING):
         again = write(text, file=f"{workload}.py")
         assert run_here(assignment(again, workload, tmp_path)).blocks
@@ -219,7 +219,7 @@ def test_what_has_no_half_is_loaded_and_run_in_fp32(write: Code, tmp_path: Path)
     for workload in (Workload.LOAD, Workload.INFERENCE):
         with pytest.raises(UnsuitableModelError, match=r"no counterpart in bfloat16.*with -p fp32") as caught:
             run_here(assignment(spec, workload, tmp_path, precision=Precision.BF16))
-        assert classify.failure(caught.value, Phase.BUILD).category is Category.EXCEPTION
+        assert exception_categories.failure(caught.value, Phase.BUILD).category is Category.EXCEPTION
         assert run_here(assignment(spec, workload, tmp_path)).blocks
 
 

@@ -12,11 +12,12 @@ import yaml
 from click.testing import Result
 
 from orchestrator import TOOL_VERSION
-from orchestrator.cli import benchmark, options, orchestrate, program, spoken
-from orchestrator.configuration import settings
-from orchestrator.configuration.resolved import StoredRun
-from orchestrator.disk import folders
-from orchestrator.machine import devices
+from orchestrator.cli import option_mapping, options, program
+from orchestrator.cli.commands import benchmark, orchestrate
+from orchestrator.config import settings
+from orchestrator.config.run_configuration import StoredRun
+from orchestrator.gpu import devices
+from orchestrator.store import folders
 from protocol.exit_codes import MEANING
 from protocol.paths import RunPaths
 from tests.fakes.commands import ALL_COMMANDS, TINY, python
@@ -105,7 +106,7 @@ def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
     """--help has 0.2 s: not even the libraries that read configurations are imported."""
     source = f"""
 import sys
-from orchestrator.cli import orchestrate
+from orchestrator.cli.commands import orchestrate
 try:
     orchestrate(["--help"])
 except SystemExit:
@@ -120,7 +121,7 @@ def test_commands_that_run_nothing_never_import_torch(tmp_path: Path, arguments:
     """Neither the frameworks nor what makes tables: `info` has half a second."""
     source = f"""
 import sys
-from orchestrator.cli import orchestrate
+from orchestrator.cli.commands import orchestrate
 try:
     orchestrate({arguments.split()!r})
 except SystemExit as end:
@@ -231,7 +232,7 @@ def test_multi_gpu_means_all_of_them_unless_some_are_named(
 
 def test_every_key_that_an_option_sets_is_one_of_the_file() -> None:
     """The command line speaks of the same settings as the file."""
-    for key in spoken.KEYS:
+    for key in option_mapping.KEYS:
         section, _, name = key.rpartition(".")
         fields = getattr(settings, section.capitalize()) if section else settings.Settings
         assert name in fields.__struct_fields__

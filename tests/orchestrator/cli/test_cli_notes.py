@@ -10,14 +10,15 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from orchestrator.cli import benchmark, orchestrate, without_effect
+from orchestrator.cli import unused_options
+from orchestrator.cli.commands import benchmark, orchestrate
 from orchestrator.cli.options import RunParams
 from orchestrator.cli.quick import DEFAULTS
-from orchestrator.configuration.catalogue import configs_folder
-from orchestrator.configuration.settings import LARGEST, MOST_LAUNCHES, Said, Settings
-from orchestrator.planning import plan
+from orchestrator.config.catalogue import configs_folder
+from orchestrator.config.settings import LARGEST, MOST_LAUNCHES, LayeredSettings, Settings
+from orchestrator.engine.display_events import Notice
+from orchestrator.plan import planner
 from orchestrator.terminal import plain
-from orchestrator.view import Notice
 from protocol.cell import Precision, Workload
 from tests.fakes.configurations import configuration, gpu
 from tests.fakes.runs import shipped
@@ -120,13 +121,13 @@ def test_on_gpus_their_options_have_an_effect() -> None:
     asked = configuration(models=shipped("lstm"), workloads=(Workload.INFERENCE,))
     devices = (gpu(0), gpu(1))
     keys = ("monitoring.enabled", "monitoring.interval_ms", "gpu.allow_busy", "health.require", "benchmark.precision")
-    given = Said(Settings(), {key: key for key in keys})
+    given = LayeredSettings(Settings(), {key: key for key in keys})
     looked_at = {"multi_gpu": True, "gpu_ids": None, "allow_code": False, "steps": False, "in_phase": False}
     params = cast("RunParams", looked_at | {"max_temperature": "85"})  # no other option is looked at here
     tf32 = msgspec.structs.replace(asked, precisions=(Precision.TF32,))
-    assert list(without_effect.sentences(given, params, tf32, plan.make(tf32, devices), devices)) == []
+    assert list(unused_options.sentences(given, params, tf32, planner.make(tf32, devices), devices)) == []
     off = msgspec.structs.replace(asked, monitor=False)
-    [told] = without_effect.sentences(given, params, off, plan.make(off, devices), devices)
+    [told] = unused_options.sentences(given, params, off, planner.make(off, devices), devices)
     assert told == "monitoring.interval_ms changes nothing: no GPU is read"
 
 

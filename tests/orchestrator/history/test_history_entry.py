@@ -1,4 +1,4 @@
-"""history/entry.py and earlier.py: what is kept of a report, and who is told of again."""
+"""history/entry.py and earlier_findings.py: what is kept of a report, and who is told of again."""
 
 import re
 from pathlib import Path
@@ -6,12 +6,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from orchestrator.disk import run_files
-from orchestrator.health.verdict import Verdict
-from orchestrator.history import earlier, entry
+from orchestrator.figures.report import Report
+from orchestrator.gpu.health.verdict import HealthVerdict
+from orchestrator.history import earlier_findings, entry
 from orchestrator.history.records import Offence
 from orchestrator.report.as_text import to_text
-from orchestrator.report.model import Report
+from orchestrator.store import run_files
 from protocol.cell import Device, Workload
 from protocol.failure import Category
 from protocol.result import SteadyState
@@ -109,7 +109,7 @@ def offence(number: int = 0, day: int = 1, **changes: object) -> Offence:
     return msgspec.structs.replace(made, **changes)
 
 
-WARNED = {"health": Verdict.WARN, "health_words": "hot", "burn_in": "PASS", "burn_in_words": ""}
+WARNED = {"health": HealthVerdict.WARN, "health_words": "hot", "burn_in": "PASS", "burn_in_words": ""}
 BOTH = {"health": "FAIL", "health_words": "rows failed", "burn_in": "WARN", "burn_in_words": "slow"}
 
 
@@ -126,7 +126,7 @@ BOTH = {"health": "FAIL", "health_words": "rows failed", "burn_in": "WARN", "bur
 )
 def test_the_newest_of_the_gravest_offences_is_named(offences: list[Offence], carried: tuple[str, ...]) -> None:
     """With the verdict, the day, the run and the reason; a GPU without any is not."""
-    [(uuid, remark)] = earlier.remarks(gpus(2), offences).items()
+    [(uuid, remark)] = earlier_findings.remarks(gpus(2), offences).items()
     assert uuid == gpus(1)[0].uuid
     assert [part for part in carried if part not in remark] == []
     assert ("slow" in remark, "burn-in" in remark and "health" in remark) == (False, False)
@@ -134,9 +134,9 @@ def test_the_newest_of_the_gravest_offences_is_named(offences: list[Offence], ca
 
 def test_long_reasons_are_cut() -> None:
     """A notice is a line or two."""
-    [told] = earlier.remarks(gpus(1), [offence(burn_in_words="x" * 1000)]).values()
+    [told] = earlier_findings.remarks(gpus(1), [offence(burn_in_words="x" * 1000)]).values()
     assert told.endswith("x…")
-    assert len(told) < earlier.LONGEST + 80
+    assert len(told) < earlier_findings.LONGEST + 80
 
 
 EARLIER = "FAIL in a burn-in on 2026-04-01"

@@ -9,15 +9,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from orchestrator.disk.outcomes import Status
-from orchestrator.processes.link import Link
-from orchestrator.processes.logs import CAP_BYTES
+from orchestrator.analysis.outcomes import Status
+from orchestrator.engine.display_events import CellEnded, DeviceLine, Notice, Snapshot
+from orchestrator.engine.launches.link import Link
 from orchestrator.selftest import Outcome, Row, campaign, leftovers
 from orchestrator.selftest.faults import FAULTS, Done, Fault
-from orchestrator.selftest.judge import Account, Told, Try, judge
+from orchestrator.selftest.judge import Account, NamedFailure, Try, judge
+from orchestrator.selftest.log_watch import Seen, Watch
 from orchestrator.selftest.table import as_builtins, details, rows
-from orchestrator.selftest.watching import Seen, Watch
-from orchestrator.view import CellEnded, DeviceLine, Notice, Snapshot
+from orchestrator.system.log_files import CAP_BYTES
 from protocol.cell import Device, DeviceKind
 from protocol.exit_codes import ExitCode
 from protocol.failure import Category, Phase
@@ -40,7 +40,7 @@ FAILED = Try(
 
 def said(status: Status, tries: tuple[Try, ...], *, taken_out: str = "", skipped: bool = False) -> Account:
     """An account whose report says what the journal does."""
-    told = tuple(Told(one.category, one.message, one.phase) for one in tries if one.category is not None)
+    told = tuple(NamedFailure(one.category, one.message, one.phase) for one in tries if one.category is not None)
     return Account(status=status, tries=tries, reported=told, taken_out=taken_out, skipped=skipped)
 
 
@@ -112,7 +112,7 @@ WRITTEN = 'and the journal killed, cause unknown in measure: "killed by SIGKILL,
         ((TOLD,), "report: 1 failures, and 2 in the journal"),
     ],
 )
-def test_a_report_that_says_otherwise_than_the_journal_is_wrong(reported: tuple[Told, ...], words: str) -> None:
+def test_a_report_that_says_otherwise_than_the_journal_is_wrong(reported: tuple[NamedFailure, ...], words: str) -> None:
     """Category, message and phase of each failure, and none is left out."""
     assert judge(KILL.expected, msgspec.structs.replace(RIGHT, reported=reported)) == (words,)
 

@@ -1,0 +1,1 @@
+"""Configuration: schema, resolution, catalogue of models, presets."""

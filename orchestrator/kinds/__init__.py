@@ -1,0 +1,1 @@
+"""Kinds of run, one vertical slice each. A kind does not import another."""

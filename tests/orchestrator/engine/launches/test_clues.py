@@ -1,0 +1,60 @@
+"""The end of stderr that is kept with a failure: what explains it, and not what came after."""
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.engine.launches.live import Concluded
+from orchestrator.store import journal
+from orchestrator.store.records import End
+from protocol.failure import Category, Failure, Phase
+from tests.fakes.conducting import conducting
+from tests.fakes.faults import cpu
+
+THEIRS = 'Traceback (most recent call last):\n  File "net.py", line 10, in forward\n    self.mine()\nValueError: not so'
+FROM = "\n\nThe above exception was the direct cause of the following exception:\n\n"
+OURS = (
+    "Traceback (most recent call last):\n"
+    + "  File of ours\n" * 200
+    + "worker.errors.ModelCodeError: net.py cannot be run"
+)
+NOISE = "\nsomething that is torn down" * 100
+
+
+def kept(folder: Path, printed: str, exception: str | None, traceback: str | None) -> str:
+    """What the journal has of what a launch printed before it failed."""
+    failure = Failure(
+        category=Category.EXCEPTION, message="it", phase=Phase.MEASURE, exception=exception, traceback=traceback
+    )
+    with conducting(folder / "run", (cpu(0),)) as held:
+        live = held.live["cpu:0"]
+        live.paths.stderr.parent.mkdir(parents=True, exist_ok=True)
+        live.paths.stderr.write_text("a warning\n" + printed)
+        held.conductor.carry_out([Concluded(live, failure)])
+        (end,) = [one for one in journal.read(held.paths.journal) if isinstance(one, End)]
+    assert end.failure is not None
+    return end.failure.evidence["stderr"]
+
+
+@pytest.mark.parametrize("noise", ["", NOISE])
+def test_a_traceback_of_the_users_is_not_hidden(tmp_path: Path, noise: str) -> None:
+    """Neither by ours, which was raised from it, nor by what is printed until the process is gone."""
+    printed = THEIRS + FROM + OURS
+    found = kept(tmp_path, printed + noise, "worker.errors.ModelCodeError", printed + "\n")
+    assert found == "a warning\n" + THEIRS
+
+
+def test_what_the_user_raised_from_something_is_shown_as_raised(tmp_path: Path) -> None:
+    """Only our own word for it is left out."""
+    printed = THEIRS + FROM + THEIRS.replace("ValueError", "KeyError")
+    assert kept(tmp_path / "raised", printed + NOISE, "KeyError", printed + "\n").endswith("KeyError: not so")
+    found = kept(tmp_path / "blamed", printed + FROM + OURS, "worker.errors.ModelCodeError", printed + FROM + OURS)
+    assert found.endswith("KeyError: not so")
+
+
+@pytest.mark.parametrize("traceback", [None, "Traceback of something else\nValueError: another"])
+def test_without_its_traceback_the_end_is_the_end(tmp_path: Path, traceback: str | None) -> None:
+    """A process that crashed has said last what it died of."""
+    found = kept(tmp_path, THEIRS + NOISE + "\nFatal Python error", None, traceback)
+    assert found.endswith("Fatal Python error")
+    assert len(found) == 2_000

@@ -1,0 +1,235 @@
+"""engine/launches/lifecycle.py: whatever happens in whatever order, a launch ends and is told about exactly once."""
+
+import dataclasses
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.engine.launches import lifecycle
+from orchestrator.engine.launches.lifecycle import (
+    Action,
+    Assign,
+    Born,
+    Conclude,
+    Died,
+    Entered,
+    Event,
+    Forget,
+    Greeted,
+    Kill,
+    Launch,
+    NotBorn,
+    Progressed,
+    Reported,
+    Status,
+    Stop,
+    Terminate,
+    TimePassed,
+    advance,
+)
+from orchestrator.system.process_end import Exit
+from protocol.failure import Category, Failure, Phase
+from protocol.messages import Deadlines, Measurement
+
+DEADLINES = Deadlines(start=5, import_=6, build=7, warm_up=8, measure=9, finish=4)
+MEASUREMENT = Measurement(relative_half_width=0.02, block_s=0.05, warm_up_cap_s=1, min_s=0.3, max_s=1.5)
+FAILURE = Failure(category=Category.EXCEPTION, message="m", phase=Phase.BUILD)
+STICKY = Failure(category=Category.CUDA_STICKY, message="CUDA error 999", phase=Phase.MEASURE)
+STOPPED = Failure(category=Category.INTERRUPTED, message="s", phase=Phase.MEASURE)
+CLEAN = Exit(code=0, signal=None)
+KILLED = Exit(code=None, signal=9)
+
+
+@dataclasses.dataclass
+class Life:
+    """A launch and what was done about it."""
+
+    launch: Launch = dataclasses.field(default_factory=lambda: lifecycle.requested(DEADLINES, MEASUREMENT, 0.0))
+    actions: list[Action] = dataclasses.field(default_factory=list)
+
+    def __call__(self, event: Event, now: float = 0.0) -> tuple[Action, ...]:
+        """One event; the actions it led to."""
+        self.launch, actions = advance(self.launch, event, now)
+        self.actions += actions
+        return actions
+
+    def working(self) -> "Life":
+        """Up to the point where it works."""
+        for event in (Born(), Greeted(), Entered(Phase.MEASURE)):
+            self(event)
+        return self
+
+
+def test_a_good_launch() -> None:
+    """Born, greeted, assigned, reported, gone."""
+    life = Life()
+    assert life(Born()) == ()
+    assert life(Greeted()) == (Assign(),)
+    assert life(Reported(FAILURE)) == (Conclude(FAILURE),)
+    assert life(Died(CLEAN)) == (Forget(),)
+    assert life.launch.status is Status.OVER
+
+
+def test_an_outcome_counts_when_the_death_is_seen_first() -> None:
+    """The last message may be read after the process was seen to end: it is waited for, up to a second."""
+    life = Life().working()
+    assert life(Died(CLEAN), 10.0) == ()
+    assert life(TimePassed(), 10.9) == ()
+    assert life(Reported(FAILURE), 10.9) == (Conclude(FAILURE), Forget())
+
+
+def test_a_silent_death_is_left_to_the_classifier() -> None:
+    """After a second without a last message, the exit is all there is."""
+    life = Life().working()
+    life(Died(KILLED), 10.0)
+    assert life(TimePassed(), 11.0) == (Conclude(None), Forget())
+    assert life.launch.exit == KILLED
+
+
+def test_the_deadline_of_a_phase_is_its_own() -> None:
+    """Entering a phase sets its deadline; passing it asks the process to end, then kills it, then gives it up."""
+    life = Life().working()
+    allowed = DEADLINES.measure + MEASUREMENT.max_s
+    assert life(TimePassed(), allowed - 0.1) == ()
+    assert life(TimePassed(), allowed) == (Terminate(),)
+    assert life(TimePassed(), allowed + 9.9) == ()
+    assert life(TimePassed(), allowed + 10) == (Kill(),)
+    conclusion, forget = life(TimePassed(), allowed + 70)
+    assert forget == Forget(unkillable=True)
+    assert isinstance(conclusion, Conclude)
+    assert isinstance(conclusion.outcome, Failure)
+    assert conclusion.outcome.category is Category.UNKILLABLE
+
+
+def test_a_launch_that_was_ended_fails_with_the_reason_for_it() -> None:
+    """Not with the signal that ended it."""
+    life = Life().working()
+    life(TimePassed(), 100.0)
+    conclusion, _ = life(Died(KILLED), 101.0)
+    assert isinstance(conclusion, Conclude)
+    assert isinstance(conclusion.outcome, Failure)
+    assert conclusion.outcome.category is Category.DEADLINE
+    assert "'measure' took longer than 10.5 s" in conclusion.outcome.message
+
+
+def test_progress_moves_the_deadline_only_with_fixed_iterations() -> None:
+    """How long N iterations take nobody knows; an adaptive phase has a cap of its own."""
+    adaptive = Life().working()
+    adaptive(Progressed(0.5), 9.0)
+    assert adaptive(TimePassed(), 10.5) == (Terminate(),)
+    fixed = msgspec.structs.replace(MEASUREMENT, iterations=100)
+    counted = Life(lifecycle.requested(DEADLINES, fixed, 0.0)).working()
+    counted(Progressed(0.5), 9.0)
+    assert counted(TimePassed(), 10.5) == ()
+    assert counted(TimePassed(), 19.5) == (Terminate(),)
+
+
+def test_a_late_outcome_of_a_given_up_launch_is_ignored() -> None:
+    """It was told to end; what it says now cannot change what is known."""
+    life = Life().working()
+    life(Stop(STOPPED), 1.0)
+    assert life(Reported(FAILURE), 1.1) == ()
+    assert life(Died(KILLED), 1.2) == (Conclude(STOPPED), Forget())
+
+
+def test_a_result_survives_a_hang_in_teardown() -> None:
+    """A worker that does not leave after its outcome was recorded is ended, and its outcome stands."""
+    life = Life().working()
+    life(Reported(FAILURE), 1.0)
+    assert life(TimePassed(), 5.0) == (Terminate(),)
+    assert life(Died(KILLED), 6.0) == (Forget(),)
+
+
+def test_a_result_survives_a_worker_that_cannot_be_killed() -> None:
+    """What was recorded stands, nothing is concluded again, and the device's process is known to be there still."""
+    life = Life().working()
+    assert life(Reported(FAILURE), 1.0) == (Conclude(FAILURE),)
+    assert life(TimePassed(), 5.0) == (Terminate(),)
+    assert life(TimePassed(), 15.0) == (Kill(),)
+    assert life(TimePassed(), 75.0) == (Forget(unkillable=True),)
+
+
+@pytest.mark.parametrize("category", sorted(lifecycle.HELD_BACK))
+def test_what_cuda_tells_is_held_back_for_a_second(category: Category) -> None:
+    """The driver's word on the GPU may come after it; meanwhile the worker waits, and has its time to leave then."""
+    told = msgspec.structs.replace(STICKY, category=category)
+    life = Life().working()
+    assert life(Reported(told), 1.0) == ()
+    assert life(Reported(FAILURE), 1.1) == life(TimePassed(), 1.9) == ()
+    assert life(TimePassed(), 2.0) == (Conclude(told),)
+    assert life(TimePassed(), 5.9) == ()
+    assert life(Died(CLEAN), 5.9) == (Forget(),)
+
+
+@pytest.mark.parametrize("first", [Reported(STICKY), Died(KILLED)])
+def test_what_is_held_back_is_told_when_the_process_has_died(first: Event) -> None:
+    """In whatever order the two are seen: it is the outcome, a second after the process has gone."""
+    life = Life().working()
+    assert life(first, 1.0) == ()
+    assert life(Died(KILLED) if first == Reported(STICKY) else Reported(STICKY), 1.5) == ()
+    assert life(Reported(FAILURE), 1.6) == ()
+    assert life(TimePassed(), 2.5) == (Conclude(STICKY), Forget())
+
+
+@pytest.mark.parametrize(("now", "action"), [(False, Terminate()), (True, Kill())])
+def test_what_is_held_back_is_told_before_the_launch_is_ended(now: bool, action: Action) -> None:
+    """It came first; whoever ends the launch does not wait for the second."""
+    life = Life().working()
+    life(Reported(STICKY), 1.0)
+    assert life(Stop(STOPPED, now=now), 1.1) == (Conclude(STICKY), action)
+    assert life(Died(KILLED), 1.2) == (Forget(),)
+
+
+@pytest.mark.parametrize("event", [NotBorn(FAILURE), Stop(STOPPED), Stop(STOPPED, now=True)])
+def test_a_launch_that_was_never_born_ends_at_once(event: Event) -> None:
+    """There is no process to wait for."""
+    life = Life()
+    life(event)
+    assert [type(action) for action in life.actions] == [Conclude, Forget]
+
+
+EVENTS = st.sampled_from(
+    [
+        Born(),
+        NotBorn(FAILURE),
+        Greeted(),
+        Entered(Phase.BUILD),
+        Entered(Phase.MEASURE),
+        Progressed(0.5),
+        Reported(FAILURE),
+        Reported(STICKY),
+        Died(CLEAN),
+        Died(KILLED),
+        TimePassed(),
+        Stop(STOPPED),
+        Stop(STOPPED, now=True),
+    ]
+)
+
+
+@given(st.lists(st.tuples(EVENTS, st.floats(min_value=0, max_value=30)), max_size=30))
+def test_any_order_of_events_concludes_once(events: list[tuple[Event, float]]) -> None:
+    """Whatever happens, there is one conclusion and one farewell, the farewell is last, and time alone leads there."""
+    life = Life()
+    now = 0.0
+    for event, pause in events:
+        now += pause
+        life(event, now)
+    for _ in range(4):
+        now += 100.0
+        life(TimePassed(), now)
+    assert life.launch.status is Status.OVER
+    assert sum(isinstance(action, Conclude) for action in life.actions) == 1
+    assert sum(isinstance(action, Forget) for action in life.actions) == 1
+    assert isinstance(life.actions[-1], Forget)
+
+
+@pytest.mark.parametrize("now", [False, True])
+def test_what_is_ended_is_ended_in_the_phase_it_was_in(*, now: bool) -> None:
+    """Whoever ends all launches at once does not know how far each of them was."""
+    life = Life()
+    for event in (Born(), Greeted(), Entered(Phase.WARM_UP), Stop(STOPPED, now=now)):
+        life(event)
+    assert life(Died(KILLED))[0] == Conclude(msgspec.structs.replace(STOPPED, phase=Phase.WARM_UP))

@@ -1,0 +1,130 @@
+"""orchestrator/system/process_start.py and ending.py: children whose end is read, and only by whom it concerns."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from orchestrator.system import process_start
+from tests.fakes.commands import ROOT, python
+
+ORPHANS = """
+import json, os
+from orchestrator.system import process_end as ending, process_start as spawn
+
+def ended(code):
+    pid = os.posix_spawn("/bin/sh", ["sh", "-c", f"exit {code}"], os.environ)
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    return pid
+
+known, orphans = ended(7), [ended(0), ended(0)]
+living = os.posix_spawn("/bin/sleep", ["sleep", "60"], os.environ)
+found = []
+while (pid := ending.reap_orphan({known, None})) is not None:
+    found.append(pid)
+os.kill(living, 9)
+print(json.dumps({"orphans": sorted(orphans), "found": sorted(found), "known": ending.reap(known).code,
+                  "living": ending.reap(living).signal, "then": ending.reap_orphan(set())}))
+"""
+
+
+def test_orphans_are_reaped_behind_a_child_that_somebody_else_will_reap(tmp_path: Path) -> None:
+    """A known child that has ended is left to who waits for it, and does not hide orphans that ended after it."""
+    done = python("-c", ORPHANS, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    seen = json.loads(done.stdout)
+    assert seen["found"] == seen["orphans"]
+    assert (seen["known"], seen["living"], seen["then"]) == (7, 9, None)
+
+
+FORK_OF_THE_DEAD = """
+import os, signal
+from pathlib import Path
+from orchestrator.system import process_start as spawn
+from protocol.messages import LaunchSpec
+
+zygote = spawn.Zygote((), Path("zygote.log"), spawn.ONE_THREAD)
+os.kill(zygote.pid, signal.SIGKILL)
+os.waitid(os.P_PID, zygote.pid, os.WEXITED | os.WNOWAIT)
+zygote.fork(LaunchSpec(launch=0, token="t", endpoint="ipc://nowhere", parent_pid=os.getpid(), folder=".",
+                       environment={}, cpus=(), isolation="fork", requested_ns=0, root=str(spawn.rooms_root())))
+try:
+    while zygote.receive() is None:
+        pass
+except EOFError:
+    print(zygote.close().words)
+"""
+
+
+def test_a_fork_asked_of_a_dead_zygote_is_the_zygotes_failure(tmp_path: Path) -> None:
+    """Asking is no error: that it has died is seen where it is listened to, and so the launch gets the right name."""
+    done = python("-c", FORK_OF_THE_DEAD, cwd=tmp_path)
+    assert done.stdout == "killed by SIGKILL\n", done.stderr
+
+
+STOPPED_ZYGOTE = """
+import os, signal, time
+from pathlib import Path
+from orchestrator.system import process_start as spawn
+zygote = spawn.Zygote((), Path("zygote.log"), spawn.ONE_THREAD)
+os.kill(zygote.pid, signal.SIGSTOP)
+print(zygote.pid, flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_zygote_that_is_stopped_while_python_starts_in_it_does_not_outlive_us(tmp_path: Path) -> None:
+    """The kernel has been asked before, and needs no help of the process."""
+    with subprocess.Popen(
+        [sys.executable, "-c", STOPPED_ZYGOTE], cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE
+    ) as parent:
+        assert parent.stdout is not None
+        zygote = psutil.Process(int(parent.stdout.readline()))
+        parent.kill()
+        assert psutil.wait_procs([zygote], timeout=20)[1] == []
+
+
+NOT_TO_BE_REAPED = """
+import os, signal, subprocess
+from pathlib import Path
+from orchestrator.system import process_start as spawn
+zygote = spawn.Zygote((), Path("zygote.log"), spawn.ONE_THREAD)
+os.kill(zygote.pid, signal.SIGKILL)
+os.waitid(os.P_PID, zygote.pid, os.WEXITED | os.WNOWAIT)
+subprocess.run(["true"])  # which looks after whatever subprocess has started and nobody waited for
+print(zygote.close().words)
+"""
+
+
+def test_how_a_child_ended_is_left_to_who_started_it(tmp_path: Path) -> None:
+    """The standard library reaps children of its own that nobody holds any more; ours are none of these."""
+    done = python("-W", "error", "-c", NOT_TO_BE_REAPED, cwd=tmp_path)
+    assert (done.stdout, done.stderr) == ("killed by SIGKILL\n", "")
+
+
+def test_what_torch_compiles_is_kept_beside_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless the user has said where, or nothing can be written there: then torch's own place holds."""
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
+    told = process_start.environment_of_workers(tmp_path / "not" / "yet")
+    assert told == process_start.ONE_THREAD | {"TORCHINDUCTOR_CACHE_DIR": f"{tmp_path}/not/yet/inductor"}
+    assert list(tmp_path.iterdir()) == []
+    assert process_start.environment_of_workers(Path("/proc/cache")) == process_start.ONE_THREAD
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "/theirs")
+    assert process_start.environment_of_workers(tmp_path) == process_start.ONE_THREAD
+
+
+@pytest.mark.parametrize("cache", ["cache", "/proc/cache"])
+def test_threads_of_a_burn_in_sleep_while_they_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: str
+) -> None:
+    """On cores that others use they would spin for those; other runs measure as torch does by itself."""
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
+    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+    other = process_start.environment_of_workers(tmp_path / cache)
+    assert process_start.environment_of_workers(tmp_path / cache, night=True) == other | {"OMP_WAIT_POLICY": "PASSIVE"}
+    assert "OMP_WAIT_POLICY" not in other
+    monkeypatch.setenv("OMP_WAIT_POLICY", "ACTIVE")
+    assert process_start.environment_of_workers(tmp_path / cache, night=True) == other
