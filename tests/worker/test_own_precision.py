@@ -10,7 +10,6 @@ from protocol.cell import Precision, Workload
 from protocol.failure import Category, Phase
 from tests.fakes.assignments import CPU, assignment, run_here
 from tests.fakes.own import LINEAR, Code
-from worker import devices
 from worker import devices, exception_categories
 from worker.errors import ModelCodeError, UnsuitableModelError
 

@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.fakes.simulation import Series, white
 from worker.steady import WINDOW, is_steady, theil_sen_slope
 
 

@@ -9,7 +9,6 @@ import torch
 
 from protocol.cell import Precision, Workload
 from protocol.result import Result
-from tests.fakes.assignments import BERT, LSTM, RESNET, SHORT, STYLEGAN2, assignment, run_here
 from tests.fakes.assignments import BERT, LSTM, RESNET, SHORT, assignment, run_here
 from tests.fakes.spies import spy
 from worker.errors import NotFiniteError

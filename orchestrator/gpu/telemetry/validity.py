@@ -1,9 +1,10 @@
-"""Whether the result of a launch is valid, by foreign processes on its GPU and by its readings. Pure.
+"""Whether the result of a launch may be believed: told from who else was on its GPU, and from its readings. Pure.
 
-    foreign process ──contaminated──▶ Failure(CONTAMINATED): wait until it has left, measure again
-    readings ──judge──▶ Failure(THROTTLED): cool down, measure again        None: the result is valid
+    somebody else ──contaminated──▶ Failure(CONTAMINATED): wait until it has left, measure again
+    readings ──judge──▶ Failure(THROTTLED): cool down, measure again        None: the result counts
 
-A software power cap is normal for heavy work, and only reported (docs/method.md, "Throttling").
+A GPU that was held down for heat, or by a brake of its hardware, was not measured but its cooling was. A software power
+cap is normal for heavy work: it is written down and kept (docs/method.md, "Throttling").
 """
 
 from typing import Final
@@ -37,17 +38,6 @@ def judge(readings: Readings) -> Failure | None:
 def contaminated(who: str) -> Failure:
     """Why a result must not count beside which `who` computed."""
     return Failure(category=Category.CONTAMINATED, message=f"{who} computed on the GPU too", phase=Phase.MEASURE)
-
-
-def beside(failure: Failure, who: str) -> Failure:
-    """The failure of a launch beside the foreign processes `who`.
-
-    Out of memory and hangs are contaminated then, not faults of the cell or the GPU.
-    """
-    if not who or failure.category not in _OF_SHARING:
-        return failure
-    message = f"{who} computed on the GPU too, and it {_OF_SHARING[failure.category]}: {failure.message}"
-    return msgspec.structs.replace(failure, category=Category.CONTAMINATED, message=message)
 
 
 def _why(readings: Readings) -> str:

@@ -33,11 +33,15 @@ def told(device: str, outcome: Result | Failure, at: float = 1.0, **more: object
 
 
 def test_results_become_one() -> None:
-    """The leader's, with the verifications of the others. The outcome of a single process is unchanged."""
+    """The leader's, with what the others verified."""
     rank, outcome = judged([told("a", verified(1)), told("b", verified(2)), told("c", verified(3))])
     assert rank == 0
     assert outcome.verification.checks == 1
     assert {device: one.checks for device, one in outcome.others.items()} == {"b": 2, "c": 3}
+
+
+def test_the_outcome_of_a_single_process_is_unchanged() -> None:
+    """Nothing is added to the outcome of a launch on one device."""
     for outcome in (result(gang("a", precision=Precision.BF16)), failure(Category.DEADLINE), failure(Category.CRASHED)):
         rank, same = judged([told("a", outcome, steps=None)])
         assert rank == 0

@@ -97,6 +97,15 @@ def test_every_phase_has_its_deadline() -> None:
     assert conclusion.outcome.category is Category.UNKILLABLE
 
 
+def test_a_launch_that_was_ended_fails_with_the_reason() -> None:
+    """Not with the signal that ended it."""
+    life = Life().working()
+    life(TimePassed(), 100.0)
+    conclusion, _ = life(Died(KILLED), 101.0)
+    assert conclusion.outcome.category is Category.DEADLINE
+    assert "10.5 s" in conclusion.outcome.message
+
+
 def test_progress_moves_the_deadline_only_with_fixed_iterations() -> None:
     """The time of N iterations is unknown; an adaptive phase has a cap of its own."""
     adaptive = Life().working()
@@ -109,21 +118,18 @@ def test_progress_moves_the_deadline_only_with_fixed_iterations() -> None:
     assert counted(TimePassed(), 19.5) == (Terminate(),)
 
 
-def test_a_launch_that_was_ended_fails_with_the_reason() -> None:
-    """Not with the signal that ended it, nor with a late outcome."""
+def test_a_late_outcome_of_a_given_up_launch_is_ignored() -> None:
+    """It was asked to end, and its failure is decided."""
     life = Life().working()
     life(Stop(STOPPED), 1.0)
     assert life(Reported(FAILURE), 1.1) == ()
     assert life(Died(KILLED), 1.2) == (Conclude(STOPPED), Forget())
-    life = Life().working()
-    life(TimePassed(), 100.0)
-    conclusion, _ = life(Died(KILLED), 101.0)
-    assert conclusion.outcome.category is Category.DEADLINE
-    assert "10.5 s" in conclusion.outcome.message
 
 
 def test_a_result_survives_a_hang_in_teardown() -> None:
-    """A worker that does not leave after its outcome is ended; nothing is concluded twice, even if it is unkillable."""
+    """A worker that does not leave after its outcome is ended. Nothing is concluded twice, even if it cannot be
+    killed.
+    """
     for ends in (True, False):
         life = Life().working()
         assert life(Reported(FAILURE), 1.0) == (Conclude(FAILURE),)
@@ -135,9 +141,9 @@ def test_a_result_survives_a_hang_in_teardown() -> None:
             assert life(TimePassed(), 75.0) == (Forget(unkillable=True),)
 
 
-@pytest.mark.parametrize("category", sorted(lifecycle.HELD_BACK))
-def test_cuda_errors_are_held_back_for_a_second(category: Category) -> None:
-    """The driver's error of the GPU may come after it; meanwhile the worker waits."""
+@pytest.mark.parametrize("category", [one for one in Category if has_trait(one, Trait.HELD_BACK)])
+def test_what_cuda_tells_is_held_back_for_a_second(category: Category) -> None:
+    """The driver's word on the GPU may come after it; meanwhile the worker waits, and has its time to leave then."""
     failure = msgspec.structs.replace(STICKY, category=category)
     life = Life().working()
     assert life(Reported(failure), 1.0) == ()

@@ -41,6 +41,12 @@ def test_ends_of_processes(exit_: Exit | None, oom: bool, category: Category, me
     assert failure.evidence == {"stderr": "last words"}
 
 
+def test_every_exit_of_a_worker_has_a_category() -> None:
+    """Other than a missing outcome."""
+    failures = [ended(Exit(status, None)) for status in WorkerExit if status is not WorkerExit.DONE]
+    assert Category.NO_OUTCOME not in {failure.category for failure in failures}
+
+
 @pytest.mark.parametrize(("limited", "category"), [(True, Category.OUT_OF_MEMORY), (False, Category.NO_OUTCOME)])
 def test_openmp_without_memory_for_a_thread(limited: bool, category: Category) -> None:
     """Without a limit on memory, it may be a limit on processes, which no smaller batch helps."""
@@ -94,10 +100,8 @@ def test_a_fault_of_the_gpu_is_the_cause_of_other_failures(category: Category, e
         assert found.evidence == {"ended_as": f"{category}: m", "stderr": "last words"}
 
 
-def test_categories_of_exits_and_crashes() -> None:
-    """Every exit of a worker has one. A crash at start-up may come from another GPU that broke before."""
-    failures = [ended(Exit(status, None)) for status in WorkerExit if status is not WorkerExit.DONE]
-    assert Category.NO_OUTCOME not in {failure.category for failure in failures}
+def test_a_crash_at_start_up_may_come_from_another_gpu() -> None:
+    """Only after another GPU broke."""
     crash = Failure(category=Category.CRASHED, message="m", phase=Phase.BUILD)
     assert process_failures.outside(crash, None, "GPU 1").category is Category.DEVICE_UNAVAILABLE
     assert process_failures.outside(crash, None, "") == crash
