@@ -34,7 +34,7 @@ EXCEPTIONS: frozenset[tuple[str, str]] = frozenset(
         ("orchestrator.analysis.reporting", "orchestrator.engine.run_status"),
         ("orchestrator.analysis.reporting", "orchestrator.kinds.registry"),
         ("orchestrator.analysis.reporting", "orchestrator.report"),
-        ("orchestrator.analysis.reporting", "orchestrator.report.text_failures"),
+        ("orchestrator.analysis.reporting", "orchestrator.report.root_cause"),
         ("orchestrator.compare.report_reader", "orchestrator.history.run_lookup"),
         ("orchestrator.figures.cells", "orchestrator.analysis.outcomes"),
         ("orchestrator.figures.comparisons", "orchestrator.analysis.outcomes"),

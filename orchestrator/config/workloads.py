@@ -169,7 +169,14 @@ WORKLOADS: Final[dict[Workload, Facts]] = {
         digests=True,
         own_rate=True,
     ),
-    Workload.FAULT: _but(_CHECK, role=Role.FAULT, title="a fault on purpose", has_model=True, has_batch=True),
+    Workload.FAULT: _but(
+        _CHECK,
+        role=Role.FAULT,
+        title="a fault on purpose",
+        has_model=True,
+        has_batch=True,
+        batch_sizes=_INFERENCE.batch_sizes,
+    ),
 }
 PHASES: Final = tuple(workload for workload, facts in WORKLOADS.items() if facts.role is Role.PHASE)
 OF_NO_MODEL: Final = frozenset(workload for workload, facts in WORKLOADS.items() if not facts.has_model)
