@@ -28,19 +28,15 @@ bench: $(STAMP) ## a quick benchmark of all GPUs, or of two CPU devices where th
 	fi; \
 	$(BIN)/python -m orchestrator "$$@" --profile quick
 
-# Two processes, because many tests wait for others, and files in their order: by the number of tests in each, the longest
-# would come last. Those of a GPU fill its memory: one after the other, at the end.
-# Only the files that name the mark are read for them: reading all takes longer than those tests where there is no GPU.
-test: $(STAMP) ## every test that this machine can run, but the slow ones
-	@$(BIN)/python -m pytest -m 'not slow and not gpu' --numprocesses 2 --dist loadfile --no-loadscope-reorder; fast=$$?; \
-		$(BIN)/python -m pytest -m 'not slow and gpu' $$(grep -rl --include='*.py' 'mark\.gpu' tests); gpu=$$?; \
-		exit $$((fast > gpu ? fast : gpu))
+test: $(STAMP) ## every test that this machine can run, but the slow ones; ruff and mypy
+	@scripts/test.sh
 
-test-slow: $(STAMP) ## the slow tests: kills at random moments, and others
-	@$(BIN)/python -m pytest -m slow
+test-slow: $(STAMP) ## the slow tests: kills at random moments and others, and properties with more examples
+	@$(BIN)/python -m pytest -m 'slow or hypothesis' --hypothesis-profile full
 
 lint: $(STAMP) ## ruff and mypy
-	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
+	@failed=; for tool in 'ruff check .' 'ruff format --check .' mypy; do $(BIN)/$$tool || failed="$$failed, $$tool"; done; \
+		[ -z "$$failed" ] || { echo "failed: $${failed#, }"; exit 1; }
 
 format: $(STAMP) ## let ruff rewrite what it can
 	@$(BIN)/ruff check --fix . && $(BIN)/ruff format .

@@ -1,4 +1,4 @@
-"""What holds for every test."""
+"""Set-up of every test: hypothesis profiles, data folders, and the end of leftover runs."""
 
 import os
 import sys
@@ -9,24 +9,26 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-settings.register_profile("patient", deadline=None)  # how fast a busy machine is, is not what properties are about
-settings.load_profile("patient")
+# No deadline: properties are not about the speed of a busy machine. `make test-slow` asks for the full profile.
+settings.register_profile("small", deadline=None, max_examples=20)
+settings.register_profile("full", deadline=None, max_examples=200)
+settings.load_profile("small")
 
 _DATA = tempfile.TemporaryDirectory(prefix="gpubench-data-")
-"""In the place of the user's own data folder, whose history no test may write to."""
+"""Replaces the user's own data folder, whose history no test may write to."""
 _NUMBERS = count()
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup() -> None:
-    """Give each test, and every process that it starts, a data folder of its own: GPUs of fakes are called alike."""
+    """Give each test and its processes a data folder of their own: the GPUs of fakes share their names."""
     os.environ["XDG_DATA_HOME"] = str(Path(_DATA.name) / str(next(_NUMBERS)))
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown() -> None:
-    """End the runs that the test has left, as one that failed does: else the next one fails too."""
-    if (node := sys.modules.get("tests.fakes.node")) is not None:  # importing it here would slow every test down
+    """End the runs that a failed test has left: otherwise the next test fails too."""
+    if (node := sys.modules.get("tests.fakes.node")) is not None:  # an import here would slow every test down
         node.end_all()
 
 

@@ -1,13 +1,12 @@
-"""The rules of CONTRIBUTING.md that a machine can hold: who may import whom, what is never used, and clean linters."""
+"""The rules of CONTRIBUTING.md that a machine can hold and no linter does: who may import whom, what is never used."""
 
 import ast
-import os
+import functools
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-
-import pytest
+from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 ROOMS = ("protocol", "worker", "orchestrator")
@@ -18,21 +17,26 @@ MAY_IMPORT = {"protocol": {"protocol"}, "worker": {"worker", "protocol"}, "orche
 FRAMEWORKS = {"torch", "torchvision", "transformers", "safetensors"}
 PICKLES = {"pickle", "_pickle", "cloudpickle", "dill", "joblib", "marshal", "shelve", "multiprocessing"}
 """Modules that pickle, or hand objects over by pickling them."""
+LOADING_MODULES = {"torch", "np", "numpy"}
+"""Their `load` may unpickle."""
+FORKS = {"fork", "forkpty"}
+FORKING_MODULES = {"os", "posix", "pty"}
 
 
-def tool(*words: str) -> subprocess.CompletedProcess[str]:
-    """Run a module of this Python at the root."""
-    return subprocess.run([sys.executable, "-m", *words], cwd=ROOT, capture_output=True, text=True, check=False)
+class Source(NamedTuple):
+    """A parsed file of the repository."""
+
+    name: str
+    """Path below the root."""
+    text: str
+    nodes: list[ast.AST]
+    imports: list[tuple[str, int]]
+    """Every imported module with its line."""
 
 
-def names(path: Path) -> list[str]:
-    """Paths as pytest shows them."""
-    return str(path.relative_to(ROOT))
-
-
-def imports(tree: ast.AST) -> Iterator[tuple[str, int]]:
-    """Every imported module and its line, wherever in the file, `import_module("…")` included."""
-    for node in ast.walk(tree):
+def imports(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, int]]:
+    """Yield every imported module and its line, wherever in the file, `import_module("…")` included."""
+    for node in nodes:
         match node:
             case ast.Import(names=aliases):
                 yield from ((alias.name, node.lineno) for alias in aliases)
@@ -45,49 +49,81 @@ def imports(tree: ast.AST) -> Iterator[tuple[str, int]]:
                     yield first.value, node.lineno
 
 
-def parsed(path: Path) -> ast.Module:
-    """The file's syntax."""
-    return ast.parse(path.read_text(encoding="utf-8"), str(path))
+@functools.cache
+def parse(path: Path) -> Source:
+    """Read and parse a file, once for all rules."""
+    text = path.read_text(encoding="utf-8")
+    nodes = list(ast.walk(ast.parse(text, str(path))))
+    return Source(str(path.relative_to(ROOT)), text, nodes, list(imports(nodes)))
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=names)
-def test_rooms_import_only_what_they_may(path: Path) -> None:
-    """Protocol imports nothing of ours, worker and orchestrator protocol alone, and the parent no framework."""
-    room = path.relative_to(ROOT).parts[0]
+def forbidden_imports(source: Source) -> Iterator[str]:
+    """Imports across the rooms, and of a framework outside worker/."""
+    room = source.name.split("/")[0]
     forbidden = {*ROOMS, "tests"} - MAY_IMPORT[room] | (FRAMEWORKS if room != "worker" else set())
-    wrong = [f"{path}:{line} imports {name}" for name, line in imports(parsed(path)) if name.split(".")[0] in forbidden]
-    assert wrong == []
+    yield from (
+        f"{source.name}:{line} imports {name}" for name, line in source.imports if name.split(".")[0] in forbidden
+    )
 
 
-@pytest.mark.parametrize("path", [*SOURCES, *TESTS], ids=names)
-def test_nothing_is_pickled(path: Path) -> None:
+def pickling(source: Source) -> Iterator[str]:
+    """Modules that pickle, relative imports that would hide one, and loads of arrays that may unpickle."""
+    for name, line in source.imports:
+        if name.split(".")[0] in PICKLES or name[0] == ".":
+            yield f"{source.name}:{line} imports {name}"
+    for node in source.nodes:
+        match node:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=module), attr="load"), keywords=keywords):
+                safe = any(word.arg == "weights_only" and ast.unparse(word.value) == "True" for word in keywords)
+                if module in LOADING_MODULES and not safe:
+                    yield f"{source.name}:{node.lineno} {ast.unparse(node)}"
+
+
+def unexplained_silences(source: Source) -> Iterator[str]:
+    """Silenced checks that do not name what they silence, or do not say on the same line why."""
+    for number, line in enumerate(source.text.splitlines(), 1):
+        for mark in ("# " + "noqa", "# type: " + "ignore"):
+            _, found, rest = line.partition(mark)
+            # What follows the codes: a second comment or a dash, and words.
+            code, _, reason = rest.replace(" - ", " # ").partition(" # ")
+            if found and (code.strip() in {"", ":"} or len(reason.split()) < 2):
+                yield f"{source.name}:{number} {line.strip()}"
+
+
+def forks(source: Source) -> bool:
+    """Whether the file refers to a function that forks."""
+    return any(
+        (isinstance(node, ast.Attribute) and node.attr in FORKS and ast.unparse(node.value) in FORKING_MODULES)
+        or (
+            isinstance(node, ast.ImportFrom)
+            and node.module in FORKING_MODULES
+            and FORKS & {alias.name for alias in node.names}
+        )
+        for node in source.nodes
+    )
+
+
+def test_rooms_import_only_what_they_may() -> None:
+    """Protocol imports nothing of ours, worker and orchestrator protocol alone, and the parent no framework."""
+    violations = [violation for path in SOURCES for violation in forbidden_imports(parse(path))]
+    assert not violations, "\n".join(violations)
+
+
+def test_nothing_is_pickled() -> None:
     """No module that pickles, no relative import that would hide one, and no torch.load without weights_only."""
-    tree = parsed(path)
-    wrong = [f"{path}:{line} {name}" for name, line in imports(tree) if name.split(".")[0] in PICKLES or name[0] == "."]
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and ast.unparse(node.func) in {"torch.load", "np.load", "numpy.load"}:
-            safe = any(word.arg == "weights_only" and ast.unparse(word.value) == "True" for word in node.keywords)
-            wrong += [] if safe else [f"{path}:{node.lineno} {ast.unparse(node)}"]
-    assert wrong == []
+    violations = [violation for path in [*SOURCES, *TESTS] for violation in pickling(parse(path))]
+    assert not violations, "\n".join(violations)
+
+
+def test_silenced_checks_have_a_reason() -> None:
+    """A noqa or type: ignore names what it silences, and says on the same line why."""
+    violations = [violation for path in [*SOURCES, *TESTS] for violation in unexplained_silences(parse(path))]
+    assert not violations, "\n".join(violations)
 
 
 def test_only_the_zygote_forks() -> None:
     """Nothing but worker/zygote.py calls os.fork: a fork of a process with threads or CUDA is broken."""
-    forks = {"fork", "forkpty"}
-    callers = {
-        str(path.relative_to(ROOT))
-        for path in SOURCES
-        for node in ast.walk(parsed(path))
-        if (
-            isinstance(node, ast.Attribute) and node.attr in forks and ast.unparse(node.value) in {"os", "posix", "pty"}
-        )
-        or (
-            isinstance(node, ast.ImportFrom)
-            and node.module in {"os", "posix", "pty"}
-            and forks & {a.name for a in node.names}
-        )
-    }
-    assert callers == {"worker/zygote.py"}
+    assert [source.name for source in map(parse, SOURCES) if forks(source)] == ["worker/zygote.py"]
 
 
 def test_orchestrator_never_loads_a_framework() -> None:
@@ -116,36 +152,3 @@ def test_help_loads_nothing_slow() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.stdout.strip() == "[]", done.stderr
-
-
-@pytest.mark.parametrize("path", [*SOURCES, *TESTS], ids=names)
-def test_silenced_checks_have_a_reason(path: Path) -> None:
-    """A noqa or type: ignore names what it silences, and says on the same line why."""
-    wrong = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-        for mark in ("# " + "noqa", "# type: " + "ignore"):
-            _, found, rest = line.partition(mark)
-            # What follows the codes: a second comment or a dash, and words.
-            code, _, reason = rest.replace(" - ", " # ").partition(" # ")
-            if found and (code.strip() in {"", ":"} or len(reason.split()) < 2):
-                wrong.append(f"{path}:{number}")
-    assert wrong == []
-
-
-def test_ruff_finds_nothing() -> None:
-    """The linter is content."""
-    done = tool("ruff", "check", "--no-cache", ".")
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
-def test_ruff_would_format_nothing() -> None:
-    """Every file is formatted."""
-    done = tool("ruff", "format", "--check", "--no-cache", ".")
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
-@pytest.mark.timeout(600)
-def test_mypy_finds_nothing() -> None:
-    """Types are strict in all three rooms."""
-    done = tool("mypy", "--cache-dir", os.environ.get("MYPY_CACHE_DIR", ".mypy_cache"))
-    assert done.returncode == 0, done.stdout + done.stderr

@@ -1,121 +1,114 @@
-"""A run seen and ended from another terminal: `status`, `watch` and `stop` on a run that really goes on."""
+"""A run seen and ended from another terminal: `status`, `watch` and `stop` on a run that is under way."""
 
 import json
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
+import pytest
+from click.testing import CliRunner, Result
 
+from orchestrator.cli import orchestrate
 from orchestrator.disk.records import StopAsked
+from orchestrator.disk.status import Standing
 from protocol.messages import Deadlines
 from tests.fakes import faults
-from tests.fakes.commands import python
 from tests.fakes.node import NOTHING, ROOT, Node, leftovers
 
 LONG = Deadlines(start=20, import_=20, build=20, warm_up=200, measure=20, finish=20)
+FOLDER = Path("runs", "20260401-213000-1f2e3d")
 
 
-def begun(folder: Path, *options: str) -> Node:
-    """A run of two models; one of them never ends by itself, and is being worked on."""
+def begin(folder: Path, *options: str) -> Node:
+    """Start a run of two models; one of them never ends by itself, and is being worked on."""
     faults.prepare(folder, faults.model("good"), faults.model("endless", do="hang"), deadlines=LONG)
     node = Node(folder, *options)
     node.until(lambda: node.working("endless"))
     return node
 
 
-def call(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+def watch(node: Node) -> subprocess.Popen[str]:
+    """`watch` in another terminal, once it has said that the run goes on."""
+    command = [sys.executable, "-m", "orchestrator", "watch", str(node.paths.folder)]
+    started = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    assert started.stdout is not None
+    assert "running" in started.stdout.readline()
+    return started
+
+
+def stops_asked(node: Node) -> int:
+    """How often the journal says that the run was asked to stop."""
+    return sum(isinstance(record, StopAsked) for record in node.records())
+
+
+@pytest.fixture
+def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
     """A command in another terminal."""
-    return python("-m", "orchestrator", *arguments, cwd=cwd)
+    monkeypatch.chdir(tmp_path)
+    return lambda *words: CliRunner().invoke(orchestrate, words, prog_name="gpubench-orchestrate")
 
 
-def test_a_run_is_seen_and_stopped_from_elsewhere(tmp_path: Path) -> None:
-    """`status` tells what it does, `stop` ends it as Ctrl-C would, `watch` tells the end with its exit code."""
-    folder = tmp_path / "runs" / "20260401-213000-1f2e3d"
+def test_a_run_is_seen_and_stopped_from_elsewhere(call: Callable[..., Result], tmp_path: Path) -> None:
+    """`status` shows what it does, `stop` ends it as Ctrl-C would, `watch` ends with its exit code."""
     told = tmp_path / "told"
-    node = begun(
-        folder, "--on-failure", f"sh -c 'echo $GPUBENCH_EXIT_CODE $GPUBENCH_VERDICT $GPUBENCH_REPORT > {told}'"
-    )
-    status = json.loads(call("status", "--json", cwd=tmp_path).stdout)
-    assert (status["standing"], status["pid"], status["planned"]) == ("running", node.process.pid, 2)
+    hook = f"sh -c 'echo $GPUBENCH_EXIT_CODE $GPUBENCH_VERDICT $GPUBENCH_REPORT > {told}'"
+    node = begin(tmp_path / FOLDER, "--on-failure", hook)
+    status = json.loads(call("status", "--json").stdout)
+    assert (status["standing"], status["pid"], status["planned"]) == (Standing.RUNNING, node.process.pid, 2)
     assert [work["cell"] for work in status["working"]] == ["endless fault fp32"]
-    watch = subprocess.Popen(
-        [sys.executable, "-m", "orchestrator", "watch", str(folder)], cwd=ROOT, stdout=subprocess.PIPE, text=True
-    )
-    assert watch.stdout is not None
-    assert "running" in watch.stdout.readline()
-    asked = call("stop", cwd=tmp_path)
-    assert asked.returncode == 0, asked.stderr
-    assert asked.stdout.startswith(f"Process {node.process.pid} was asked to stop")
-    node.until(lambda: any(isinstance(record, StopAsked) for record in node.records()))
-    assert "running, and asked to stop\n" in call("status", cwd=tmp_path).stdout
-    assert any("warning: asked to stop: nothing new begins" in line for line in watch.stdout)
-    once_more = call("stop", cwd=tmp_path)
-    assert once_more.returncode == 0, once_more.stderr
-    assert once_more.stdout == (
-        f"Process {node.process.pid} was asked once more to stop: it ends what runs now, and writes the report.\n"
-    )
+    watching = watch(node)
+    assert watching.stdout is not None
+    asked = call("stop")
+    assert (asked.exit_code, f"Process {node.process.pid} " in asked.stdout) == (0, True), asked.output
+    node.until(lambda: stops_asked(node) == 1)
+    assert "asked to stop" in call("status").stdout
+    assert any("warning: asked to stop" in line for line in watching.stdout)
+    assert call("stop").exit_code == 0
     assert node.wait() == 4, node.output
-    assert "warning: stopping now: what still runs is killed" in node.output
-    assert sum(isinstance(record, StopAsked) for record in node.records()) == 2, "asked, and asked again"
-    assert told.read_text() == f"4 incomplete {folder / 'out' / 'report.json'}\n"
-    seen, _ = watch.communicate(timeout=30)
-    assert watch.returncode == 4
-    assert "stopped before its end (stopped on request)" in seen
+    assert stops_asked(node) == 2, "asked, and asked again"
+    assert told.read_text() == f"4 incomplete {tmp_path / FOLDER / 'out' / 'report.json'}\n"
+    seen, _ = watching.communicate(timeout=30)
+    assert watching.returncode == 4
     assert not any(line.rstrip().endswith("warning:") for line in seen.splitlines())
-    again = call("stop", cwd=tmp_path)
-    assert (again.returncode, "no process works on it. Nothing was stopped." in again.stderr) == (2, True)
-    assert leftovers(folder) == NOTHING
+    assert call("stop").exit_code == 2, "no process works on it"
+    assert leftovers(tmp_path / FOLDER) == NOTHING
 
 
-def test_a_run_that_is_halted_is_told_as_such_by_stop(tmp_path: Path) -> None:
-    """SIGSTOP: it hears nothing until somebody lets it go on, and then it stops as it was asked to."""
-    node = begun(tmp_path / "run")
+def test_stop_says_that_a_run_is_suspended(call: Callable[..., Result], tmp_path: Path) -> None:
+    """SIGSTOP: the run hears nothing until somebody continues it, and then it stops as it was asked to."""
+    node = begin(tmp_path / "run")
     node.kill(signal.SIGSTOP)
     os.waitid(os.P_PID, node.process.pid, os.WSTOPPED | os.WNOWAIT)
-    asked = call("stop", str(node.paths.folder), cwd=tmp_path)
-    assert asked.returncode == 0, asked.stderr
-    pid = node.process.pid
-    assert asked.stdout.startswith(f"Process {pid} was asked to stop, but is stopped (SIGSTOP, state T)")
-    assert f"`kill -CONT {pid}` lets it go on" in asked.stdout
+    asked = call("stop", str(node.paths.folder))
+    assert asked.exit_code == 0, asked.output
+    assert "SIGSTOP, state T" in asked.stdout
+    assert f"`kill -CONT {node.process.pid}`" in asked.stdout
     node.kill(signal.SIGCONT)
-    node.until(lambda: any(isinstance(record, StopAsked) for record in node.records()))
+    node.until(lambda: stops_asked(node) == 1)
     node.kill(signal.SIGTERM)
     assert node.wait() == 4, node.output
 
 
-def test_a_run_that_died_is_told_as_such(tmp_path: Path) -> None:
-    """Killed, so that nobody could write it down: its lock and its journal tell, and `stop` signals nobody."""
-    folder = tmp_path / "runs" / "20260401-213000-1f2e3d"
-    node = begun(folder)
+def test_a_dead_run_is_shown_as_such_and_a_watched_run_is_left_alone(
+    call: Callable[..., Result], tmp_path: Path
+) -> None:
+    """Ctrl-C ends `watch` alone. Of a killed run its lock and its journal are left, and `stop` signals nobody."""
+    node = begin(tmp_path / FOLDER)
+    watching = watch(node)
+    watching.send_signal(signal.SIGINT)
+    rest, _ = watching.communicate(timeout=30)
+    assert watching.returncode == 4
+    assert "gpubench-orchestrate status" in rest
+    assert node.process.poll() is None
     pid = node.process.pid
     node.kill(signal.SIGKILL)
     node.wait()
     psutil.wait_procs([psutil.Process(pid)] if psutil.pid_exists(pid) else [], timeout=5)
-    assert f"{folder}: its process died\n" in call("status", str(folder), cwd=tmp_path).stdout
-    assert call("stop", str(folder), cwd=tmp_path).returncode == 2
-    watched = call("watch", str(folder), cwd=tmp_path)
-    assert (watched.returncode, "`gpubench-orchestrate resume " in watched.stdout) == (4, True)
-
-
-def test_whoever_leaves_watch_leaves_the_run_alone(tmp_path: Path) -> None:
-    """Ctrl-C in the terminal that watches, or a reader that has gone."""
-    node = begun(tmp_path / "run")
-    watch = subprocess.Popen(
-        [sys.executable, "-m", "orchestrator", "watch", str(node.paths.folder)],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert watch.stdout is not None
-    assert "running" in watch.stdout.readline()
-    watch.send_signal(signal.SIGINT)
-    rest, _ = watch.communicate(timeout=30)
-    assert watch.returncode == 4
-    assert "The run goes on." in rest
-    assert node.process.poll() is None
-    node.kill(signal.SIGTERM)
-    node.kill(signal.SIGINT)
-    assert node.wait() == 4
+    assert json.loads(call("status", "--json", str(FOLDER)).stdout)["standing"] == Standing.DIED
+    assert call("stop", str(FOLDER)).exit_code == 2
+    watched = call("watch", str(FOLDER))
+    assert (watched.exit_code, "`gpubench-orchestrate resume " in watched.stdout) == (4, True)

@@ -1,4 +1,4 @@
-"""Somebody else comes to a GPU in the middle of a run, told by an NVML of our own: its results do not count."""
+"""Another process uses a GPU in the middle of a run, as an NVML of our own reports it: its results do not count."""
 
 import subprocess
 import time
@@ -9,24 +9,19 @@ import pytest
 
 from orchestrator.disk.records import End, Left, Start
 from protocol.failure import Category
-from tests.fakes.cuda import beside
+from tests.fakes import faults, gpu_runs
 from tests.fakes.node import NOTHING, Node, leftovers
-from tests.fakes.nvml import FakeNvml
+from tests.fakes.nvml import FakeNvml, uuid
 
-PREPARE = """
-from pathlib import Path
-from orchestrator.machine import devices
-from tests.fakes import faults
-found = devices.resolve("all", visible=None, cores=(0, 1))
-faults.prepare(Path({folder!r}), faults.model("busy", seconds=1.5), machines=found, allow_busy={allow_busy})
-print("null")
-"""
+LASTS_S = 1.5
+LOOKS_EVERY_S = 0.5
+"""How often the telemetry process asks who uses a GPU."""
 
 
 @pytest.fixture
 def nvml(tmp_path: Path) -> FakeNvml:
-    """One GPU that nobody uses."""
-    return FakeNvml(tmp_path, gpus=1)
+    """Two GPUs that nobody uses."""
+    return FakeNvml(tmp_path, gpus=2)
 
 
 @pytest.fixture
@@ -38,20 +33,23 @@ def stranger() -> Iterator[subprocess.Popen[bytes]]:
         process.kill()
 
 
-def begin(nvml: FakeNvml, folder: Path, *, allow_busy: bool = False) -> Node:
-    """A run of one cell."""
-    nvml.python(PREPARE.format(folder=str(folder), allow_busy=allow_busy))
-    return Node(folder, environment=nvml.environment | beside(nvml))
+def begin(nvml: FakeNvml, folder: Path, *, gpus: int = 1, allow_busy: bool = False) -> Node:
+    """Start a run of one cell on each GPU, and wait until all cells have begun."""
+    nvml.set({"gpus": gpus})
+    gpu_runs.prepare(nvml, folder, faults.model("busy", seconds=LASTS_S), allow_busy=allow_busy)
+    node = gpu_runs.resume(nvml, folder)
+    node.until(lambda: count(node, Start) == gpus)
+    return node
 
 
-def comes(nvml: FakeNvml, stranger: subprocess.Popen[bytes], kind: str = "compute") -> None:
-    """The stranger has a context on the GPU from now on."""
-    nvml.set({f"gpu.0.{kind}": f"{stranger.pid} {3 * 2**30}"})
+def comes(nvml: FakeNvml, stranger: subprocess.Popen[bytes], kind: str = "compute", *, gpus: int = 1) -> None:
+    """Give the stranger a context on the first GPUs from now on."""
+    nvml.set({f"gpu.{gpu}.{kind}": f"{stranger.pid} {3 * 2**30}" for gpu in range(gpus)})
 
 
-def leaves(nvml: FakeNvml) -> None:
-    """Nobody has."""
-    nvml.set({"gpu.0.compute": None})
+def leaves(nvml: FakeNvml, gpu: int = 0) -> None:
+    """Take it away again."""
+    nvml.set({f"gpu.{gpu}.compute": None})
 
 
 def count(node: Node, kind: type) -> int:
@@ -60,53 +58,41 @@ def count(node: Node, kind: type) -> int:
 
 
 def withdrawn(node: Node) -> int:
-    """How many results were taken back."""
-    failures = [record.failure for record in node.records() if isinstance(record, End) and record.failure is not None]
-    return sum(failure.category is Category.CONTAMINATED for failure in failures)
+    """How many results were withdrawn."""
+    return gpu_runs.count_withdrawn(node, Category.CONTAMINATED)
 
 
-def test_what_was_measured_beside_somebody_is_measured_again(
+def named(stranger: subprocess.Popen[bytes]) -> str:
+    """How the stranger is named in failures and records."""
+    return f"PID {stranger.pid} sleep, 3.0 GiB"
+
+
+def test_a_contaminated_result_is_measured_again_when_the_gpu_is_free(
     nvml: FakeNvml, stranger: subprocess.Popen[bytes], tmp_path: Path
 ) -> None:
-    """It is kept aside, the GPU waits until the other has left, and only what is measured then counts."""
-    node = begin(nvml, tmp_path / "run")
-    node.until(lambda: count(node, Start) == 1)
-    comes(nvml, stranger)
-    node.until(lambda: withdrawn(node) == 1)
-    time.sleep(1.5)  # while the stranger is there, nothing may begin
-    assert count(node, Start) == 1
+    """A GPU waits while the other process is there. A visit that is over by the end of a cell costs its result too."""
+    node = begin(nvml, tmp_path / "run", gpus=2)
+    comes(nvml, stranger, gpus=2)
+    time.sleep(1.6 * LOOKS_EVERY_S)
+    assert count(node, End) == 0
+    leaves(nvml, gpu=1)
+    node.until(lambda: withdrawn(node) == 2)
+    time.sleep(2 * LOOKS_EVERY_S)  # nothing may begin beside the stranger
+    assert [one.device for one in node.records() if isinstance(one, Start)].count(uuid(0)) == 1
     leaves(nvml)
     assert node.wait() == 0, node.output
     report = node.report()
-    (cell,) = report["cells"]
-    assert (cell["status"], cell["attempts"], cell["launches"]) == ("ok", 2, 1)
-    (failure,) = report["failures"]
-    assert failure["category"] == "contaminated by another process"
-    assert failure["message"] == f"PID {stranger.pid} sleep, 3.0 GiB computed on the GPU too"
-    assert f"GPU 0 waits: PID {stranger.pid} sleep, 3.0 GiB computes on it." in node.output
+    assert [(cell["status"], cell["attempts"], cell["launches"]) for cell in report["cells"]] == [("ok", 2, 1)] * 2
+    assert {failure["category"] for failure in report["failures"]} == {Category.CONTAMINATED}
+    assert all(failure["message"].startswith(named(stranger)) for failure in report["failures"])
+    assert ("GPU 0 waits: " in node.output, "GPU 1 waits: " in node.output) == (True, False)
     assert leftovers(tmp_path / "run") == NOTHING
 
 
-def test_who_has_left_before_the_end_was_there_all_the_same(
+def test_a_cell_that_is_contaminated_twice_has_failed(
     nvml: FakeNvml, stranger: subprocess.Popen[bytes], tmp_path: Path
 ) -> None:
-    """A visit in the middle of a cell costs its result; nobody is waited for."""
-    node = begin(nvml, tmp_path / "run")
-    node.until(lambda: count(node, Start) == 1)
-    comes(nvml, stranger)
-    time.sleep(0.8)  # the GPU is looked at twice a second
-    assert count(node, End) == 0
-    leaves(nvml)
-    assert node.wait() == 0, node.output
-    assert withdrawn(node) == 1
-    assert "waits" not in node.output
-    assert node.report()["cells"][0]["attempts"] == 2
-
-
-def test_who_comes_each_time_leaves_a_cell_without_a_result(
-    nvml: FakeNvml, stranger: subprocess.Popen[bytes], tmp_path: Path
-) -> None:
-    """After the second time the cell has failed by that name, and the run is not complete."""
+    """It is named after that, and the run is not complete."""
     node = begin(nvml, tmp_path / "run")
     for times in (1, 2):
         node.until(lambda times=times: count(node, Start) == times)
@@ -116,86 +102,74 @@ def test_who_comes_each_time_leaves_a_cell_without_a_result(
     assert node.wait() == 4, node.output
     (cell,) = node.report()["cells"]
     assert (cell["status"], cell["attempts"], cell["launches"]) == ("failed", 2, 0)
-    assert cell["reason"].startswith("contaminated by another process: PID ")
+    assert cell["reason"].startswith(f"{Category.CONTAMINATED}: PID ")
 
 
-def test_a_display_server_does_not_count(nvml: FakeNvml, stranger: subprocess.Popen[bytes], tmp_path: Path) -> None:
-    """A process that only draws leaves results as they are."""
-    node = begin(nvml, tmp_path / "run")
-    node.until(lambda: count(node, Start) == 1)
-    comes(nvml, stranger, "graphics")
-    assert node.wait() == 0, node.output
-    assert node.report()["cells"][0]["attempts"] == 1
-    assert withdrawn(node) == 0
-
-
-def test_beside_others_on_request_results_are_marked(
+def test_a_display_server_and_unknown_users_do_not_count(
     nvml: FakeNvml, stranger: subprocess.Popen[bytes], tmp_path: Path
 ) -> None:
-    """With --allow-busy a result counts, and the journal says beside whom it was measured."""
+    """A process that only draws leaves results as they are. Where NVML hides processes, one warning says so."""
+    nvml.fail("nvmlDeviceGetComputeRunningProcesses", 4, gpu=1)
+    node = begin(nvml, tmp_path / "run", gpus=2)
+    comes(nvml, stranger, "graphics")
+    assert node.wait() == 0, node.output
+    assert [cell["attempts"] for cell in node.report()["cells"]] == [1, 1]
+    assert withdrawn(node) == 0
+    assert node.output.count("NVML does not tell who uses GPU 1") == 1
+
+
+def test_with_allow_busy_results_are_marked(nvml: FakeNvml, stranger: subprocess.Popen[bytes], tmp_path: Path) -> None:
+    """A result counts, and the journal names the other process."""
     node = begin(nvml, tmp_path / "run", allow_busy=True)
-    node.until(lambda: count(node, Start) == 1)
     comes(nvml, stranger)
     assert node.wait() == 0, node.output
     (attempt,) = node.archive().attempts
     assert attempt.promised
-    assert attempt.beside == f"PID {stranger.pid} sleep, 3.0 GiB"
-
-
-def test_a_gpu_whose_users_are_not_told_is_measured_on_and_that_is_said(nvml: FakeNvml, tmp_path: Path) -> None:
-    """Without permission to see processes nothing is blocked; a warning says once that strangers are not seen."""
-    nvml.fail("nvmlDeviceGetComputeRunningProcesses", 4, gpu=0)
-    node = begin(nvml, tmp_path / "run")
-    assert node.wait() == 0, node.output
-    assert node.output.count("NVML does not tell who uses GPU 0") == 1
+    assert attempt.beside == named(stranger)
 
 
 def test_a_stop_ends_the_waiting(nvml: FakeNvml, stranger: subprocess.Popen[bytes], tmp_path: Path) -> None:
-    """Whoever stops the run does not wait for a stranger; `resume` measures what is missing."""
+    """A stopped run does not wait for a free GPU. `resume` measures what is missing."""
     node = begin(nvml, tmp_path / "run")
-    node.until(lambda: count(node, Start) == 1)
     comes(nvml, stranger)
     node.until(lambda: withdrawn(node) == 1 and count(node, Left) == 1)
     node.process.terminate()
     assert node.wait(timeout_s=20) == 4, node.output
     assert node.report()["cells"][0]["status"] == "missing"
     leaves(nvml)
-    again = Node(tmp_path / "run", environment=nvml.environment | beside(nvml))
+    again = gpu_runs.resume(nvml, tmp_path / "run")
     assert again.wait() == 0, again.output
 
 
-def test_what_was_measured_beside_somebody_is_taken_back_by_resume_too(
+def test_resume_withdraws_a_contaminated_result(
     nvml: FakeNvml, stranger: subprocess.Popen[bytes], tmp_path: Path
 ) -> None:
-    """A kill between a result and its withdrawal loses neither: the journal holds who was seen, before the result."""
+    """A kill between a result and its withdrawal loses neither: the journal has the other process first."""
     node = begin(nvml, tmp_path / "run")
-    node.until(lambda: count(node, Start) == 1)
     comes(nvml, stranger)
-    nvml.set({"gpu.0.memory_used_bytes": 3 * 2**30})  # for this the GPU is waited for, and the result not judged yet
+    nvml.set({"gpu.0.memory_used_bytes": 3 * 2**30})  # the run waits for this memory, and judges the result after that
     node.until(lambda: count(node, End) == 1)
     node.kill()
     node.wait()
     assert (withdrawn(node), count(node, Left)) == (0, 0)
     leaves(nvml)
     nvml.set({"gpu.0.memory_used_bytes": 0})
-    again = Node(tmp_path / "run", environment=nvml.environment | beside(nvml))
+    again = gpu_runs.resume(nvml, tmp_path / "run")
     assert again.wait() == 0, again.output
     (cell,) = again.report()["cells"]
     assert (cell["status"], cell["attempts"], cell["launches"]) == ("ok", 2, 1)
     (failure,) = again.report()["failures"]
-    assert failure["message"] == f"PID {stranger.pid} sleep, 3.0 GiB computed on the GPU too"
+    assert failure["message"].startswith(named(stranger))
 
 
-def test_a_gpu_does_not_wait_for_somebody_who_is_not_seen_any_more(
+def test_without_telemetry_a_gpu_does_not_wait(
     nvml: FakeNvml, stranger: subprocess.Popen[bytes], tmp_path: Path
 ) -> None:
-    """Without telemetry nobody can say that the other has left: what began beside him is measured again at once."""
+    """Nobody can tell then that the other process has left: a contaminated cell is measured again at once."""
     node = begin(nvml, tmp_path / "run")
-    node.until(lambda: count(node, Start) == 1)
     comes(nvml, stranger)
     node.until(lambda: withdrawn(node) == 1)
     (sampler,) = [child for child in node.children() if "orchestrator.sampling.sampler" in child.cmdline()]
     sampler.kill()
-    assert node.wait(timeout_s=20) == 4, node.output  # nor whether the GPU is sound
-    assert "none waits until others have left" in node.output
+    assert node.wait(timeout_s=20) == 4, node.output  # nobody can tell either whether the GPU is healthy
     assert node.report()["cells"][0]["attempts"] == 2

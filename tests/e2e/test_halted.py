@@ -17,7 +17,8 @@ from protocol.failure import Phase
 from protocol.messages import Deadlines
 from protocol.paths import RunPaths
 from tests.fakes import faults
-from tests.fakes.node import NOTHING, ROOT, Node, leftovers
+from tests.fakes.injection import inject
+from tests.fakes.node import NOTHING, Node, leftovers
 
 ALLOWED_S = 3.0
 HALTED_S = 4.0
@@ -65,13 +66,6 @@ def in_phase(phase: Phase) -> Callable[[Node], bool]:
     return lambda node: entered(node.paths) == phase
 
 
-def injected(folder: Path, code: str) -> dict[str, str]:
-    """The environment of a run whose processes begin with `code`."""
-    folder.mkdir()
-    (folder / "sitecustomize.py").write_text(code.format(seconds=LASTS_S))
-    return {"PYTHONPATH": f"{folder}:{ROOT}"}
-
-
 def require_told(node: Node) -> None:
     """The cell was measured at the first attempt, and journal, log and report say for how long the run stood still."""
     assert node.wait() == 0, node.output
@@ -116,7 +110,7 @@ def test_a_halt_while_a_launch_works_costs_nothing(tmp_path: Path, phase: Phase)
 @pytest.mark.slow
 def test_a_halt_while_a_launch_imports_costs_nothing(tmp_path: Path) -> None:
     """The same while it imports."""
-    environment = injected(tmp_path / "injected", SLOW_IMPORT)
+    environment = inject(tmp_path / "injected", SLOW_IMPORT.format(seconds=LASTS_S))
     faults.prepare(tmp_path / "run", faults.model("one"), deadlines=DEADLINES)
     node = Node(tmp_path / "run", environment=environment)
     node.until(lambda: in_phase(Phase.IMPORT)(node))
@@ -128,7 +122,7 @@ def test_a_halt_while_a_launch_imports_costs_nothing(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_halt_while_the_zygote_imports_costs_nothing(tmp_path: Path) -> None:
     """It is not taken for one that hangs."""
-    environment = injected(tmp_path / "injected", SLOW_ZYGOTE)
+    environment = inject(tmp_path / "injected", SLOW_ZYGOTE.format(seconds=LASTS_S))
     deadlines = Deadlines(start=HALF_S, import_=HALF_S, build=20, warm_up=20, measure=20, finish=20)
     faults.prepare(tmp_path / "run", faults.model("one"), deadlines=deadlines)
     node = Node(tmp_path / "run", environment=environment)

@@ -2,7 +2,6 @@
 
 import os
 import signal
-from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -10,64 +9,56 @@ import psutil
 import pytest
 
 from orchestrator.configuration.resolved import Isolation
-from protocol.cell import ModelSpec
 from tests.fakes import faults
 from tests.fakes.node import ROOT, Node, name_of
 
-THREADS = """
+MODULES = {
+    "counts_threads": """
 import os, pathlib
 pathlib.Path(os.environ["SEEN"]).write_text(str(len(os.listdir("/proc/self/task"))))
-"""
+""",
+    "raises": "raise RuntimeError('broken')",
+    "leaves": "raise SystemExit(3)",
+    "crashes": "import ctypes; ctypes.string_at(1)",
+    "sleeps": "import time; time.sleep(300)",
+}
 
 
-def needing(name: str, module: str, **config: float) -> ModelSpec:
-    """A model for which `module` is imported ahead."""
-    return msgspec.structs.replace(faults.model(name, **config), preload=(module,))
-
-
-def node(folder: Path, models: Iterable[ModelSpec], isolation: Isolation, module: str, source: str) -> Node:
-    """A run of `models` with a module that Python finds."""
+def start(folder: Path, isolation: Isolation, *modules: str) -> Node:
+    """Start a run of a model for each of these modules, which is imported ahead for it, and of one that needs none."""
     library = folder / "library"
     library.mkdir()
-    (library / f"{module}.py").write_text(source)
-    faults.prepare(folder / "run", *models, isolation=isolation)
+    for module in modules:
+        (library / f"{module}.py").write_text(MODULES[module])
+    needing = [msgspec.structs.replace(faults.model(f"needs-{module}"), preload=(module,)) for module in modules]
+    faults.prepare(folder / "run", *needing, faults.model("good"), isolation=isolation)
     path = os.pathsep.join((str(ROOT), str(library)))
     return Node(folder / "run", environment={"PYTHONPATH": path, "SEEN": str(folder / "seen")})
 
 
-@pytest.mark.parametrize("isolation", Isolation)
-def test_all_is_imported_before_there_are_threads(tmp_path: Path, isolation: Isolation) -> None:
-    """A launch connects, and so gets threads, only then: libraries lie where they lie in every other launch."""
-    running = node(tmp_path, [needing("good", "counts_threads")], isolation, "counts_threads", THREADS)
-    assert running.wait() == 0, running.output
-    assert (tmp_path / "seen").read_text() == "1"
-
-
-@pytest.mark.parametrize("source", ["raise RuntimeError('broken')", "raise SystemExit(3)"])
-@pytest.mark.parametrize("isolation", Isolation)
-def test_what_cannot_be_imported_ahead_disables_its_own_model_alone(
-    tmp_path: Path, isolation: Isolation, source: str
+@pytest.mark.parametrize(
+    ("isolation", "broken"),
+    [(Isolation.FORK, ("raises", "leaves")), (Isolation.EXEC, ("raises", "leaves", "crashes"))],
+)
+def test_a_module_that_cannot_be_imported_ahead_disables_its_own_model_alone(
+    tmp_path: Path, isolation: Isolation, broken: tuple[str, ...]
 ) -> None:
-    """Also where it asks the process to leave."""
-    models = [needing("bad", "cannot"), faults.model("good")]
-    running = node(tmp_path, models, isolation, "cannot", source)
-    assert running.wait() == 4, running.output
-    assert {cell["model_name"]: cell["status"] for cell in running.report()["cells"]} == {"bad": "failed", "good": "ok"}
+    """Whether it raises, leaves, or crashes the interpreter of its own cell. The others are measured.
 
-
-def test_a_crash_ahead_of_one_launch_leaves_other_models_alone(tmp_path: Path) -> None:
-    """A new interpreter imports what its own cell needs."""
-    models = [needing("bad", "crashes"), faults.model("good")]
-    running = node(tmp_path, models, Isolation.EXEC, "crashes", "import ctypes; ctypes.string_at(1)")
-    assert running.wait() == 4, running.output
-    assert {cell["model_name"]: cell["status"] for cell in running.report()["cells"]} == {"bad": "failed", "good": "ok"}
-    assert "killed by SIGSEGV" in running.output
+    What can be imported is imported before a launch connects, and so gets threads: libraries lie where they lie in
+    every other launch.
+    """
+    node = start(tmp_path, isolation, "counts_threads", *broken)
+    assert node.wait() == 4, node.output
+    status = {cell["model_name"]: cell["status"] for cell in node.report()["cells"]}
+    assert status == {"good": "ok", "needs-counts_threads": "ok"} | {f"needs-{name}": "failed" for name in broken}
+    assert (tmp_path / "seen").read_text() == "1"
 
 
 @pytest.mark.parametrize("isolation", Isolation)
 def test_whoever_imports_ends_with_the_orchestrator(tmp_path: Path, isolation: Isolation) -> None:
     """However long the import takes."""
-    running = node(tmp_path, [needing("slow", "sleeps")], isolation, "sleeps", "import time; time.sleep(300)")
+    running = start(tmp_path, isolation, "sleeps")
     running.until(lambda: (tmp_path / "run" / "journal.gpj").exists() and importing(running))
     children = running.children()
     running.kill(signal.SIGKILL)

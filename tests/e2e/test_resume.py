@@ -8,25 +8,29 @@ import signal
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
+from click.testing import CliRunner
 
+from orchestrator.cli import orchestrate
 from orchestrator.deciding.policy import POLICY
-from orchestrator.disk import journal
+from orchestrator.disk import archive, journal
 from orchestrator.disk.records import End, Record, Segment, Spawned, Start
 from protocol.failure import Category, Phase
+from protocol.paths import RunPaths
 from tests.e2e.chaos import traces
 from tests.fakes import faults
-from tests.fakes.node import NOTHING, Node, leftovers
+from tests.fakes.node import NOTHING, Node, leftovers, works
 
+SEED = 1
 KILLS = 20
 HITS = 15
 """Of them, with a launch under way: a device is without one between two launches, and both may be so at one time."""
 CELLS = 180
 """More than the lives before the last one have time for."""
+GOOD = ("good", "other", "third")
 
 
 @pytest.fixture
@@ -36,14 +40,6 @@ def place() -> Iterator[Path]:
         for name in ("tmp", "runtime"):
             (Path(folder) / name).mkdir(mode=0o700)
         yield Path(folder)
-
-
-def is_alive(process: psutil.Process) -> bool:
-    """Whether it still does anything: in a container there may be nobody to reap the dead."""
-    try:
-        return process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 class AtWork:
@@ -79,32 +75,49 @@ def ended(records: list[Record]) -> set[int]:
     return {record.launch for record in records if isinstance(record, End)}
 
 
-def test_a_finished_run_is_left_as_it_is(tmp_path: Path) -> None:
-    """Resuming a complete run measures nothing again, says so, and writes nothing."""
-    folder = tmp_path / "run"
-    faults.prepare(folder, faults.model("good"))
-    first = Node(folder)
-    assert first.wait() == 0
-    assert "importing torch" not in first.output
-    again = Node(folder)
-    assert again.wait() == 0, again.output
-    assert len(again.archive().attempts) == 1
-    assert len(again.archive().segments) == 1
-    assert "nothing left to do" in again.output
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run that is over: three cells were measured, and one failed for good before the last of them."""
+    folder = tmp_path_factory.mktemp("finished") / "run"
+    faults.prepare(folder, *(faults.model(name) for name in GOOD), faults.model("bad", do="raise"))
+    node = Node(folder)
+    assert node.wait() == 4, node.output
+    assert node.archive().attempts[-1].promised
+    return folder
 
 
-def test_what_failed_for_good_is_not_left_without_a_word(tmp_path: Path) -> None:
-    """Who resumes such a run wants it measured: that `resume` does not, and what would, is said."""
-    folder = tmp_path / "run"
-    faults.prepare(folder, faults.model("good"), faults.model("bad", do="raise"))
-    assert Node(folder).wait() == 4
+@pytest.fixture
+def folder(finished: Path, tmp_path: Path) -> Path:
+    """A copy of that run, to be changed."""
+    return shutil.copytree(finished, tmp_path / "run")
+
+
+def refused(folder: Path) -> str:
+    """What `resume` says of a run that it refuses: one line, with nothing written."""
+    before = contents(folder)
+    done = CliRunner().invoke(orchestrate, ["resume", str(folder)])
+    assert done.exit_code == 2, done.output
+    assert done.output.startswith("error: ")
+    assert done.output.count("\n") == 1, done.output
+    assert contents(folder) == before
+    return done.output
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    """Every file in a folder."""
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_finished_run_is_left_as_it_is(folder: Path) -> None:
+    """Resuming it measures nothing again, writes nothing, and says what it does not try again, and where to look."""
     again = Node(folder)
     assert again.wait() == 4, again.output
-    assert "nothing left to do" in again.output
-    told = " ".join(again.output.split())
-    assert "1 cell failed for good, and `resume` tries nothing of that again" in told
-    assert f"`gpubench-orchestrate explain {folder}` says why" in told
+    assert len(again.archive().attempts) == len(GOOD) + 1
     assert len(again.archive().segments) == 1
+    told = " ".join(again.output.split())
+    assert "nothing left to do" in told
+    assert "1 cell failed for good" in told
+    assert f"`gpubench-orchestrate explain {folder}`" in told
 
 
 def test_an_interrupted_attempt_names_the_phase_that_it_had_reached(tmp_path: Path) -> None:
@@ -124,118 +137,90 @@ def test_an_interrupted_attempt_names_the_phase_that_it_had_reached(tmp_path: Pa
 
 
 def test_a_run_in_use_is_refused(tmp_path: Path) -> None:
-    """Two processes never work on one run; the second says that and nothing else, and the first is not disturbed."""
+    """Two processes never work on one run; the second one is refused, and the first is not disturbed."""
     folder = tmp_path / "run"
-    faults.prepare(folder, faults.model("slow", seconds=1.5))
+    faults.prepare(folder, faults.model("slow", seconds=1.0))
     first = Node(folder)
     first.until(lambda: first.working("slow"))
-    second = Node(folder)
-    assert second.wait() == 2
-    assert second.output.startswith(f"error: {folder} is in use by another process. Wait until it has ended, or end it")
-    assert second.output.count("\n") == 1
+    done = CliRunner().invoke(orchestrate, ["resume", str(folder)])
+    assert (done.exit_code, done.output.startswith(f"error: {folder} is in use")) == (2, True), done.output
     assert first.wait() == 0, first.output
 
 
-def test_another_plan_is_refused(tmp_path: Path) -> None:
+def test_another_plan_is_refused(folder: Path, tmp_path: Path) -> None:
     """A folder that holds another plan than the journal was begun with is not continued."""
-    folder = tmp_path / "run"
-    faults.prepare(folder, faults.model("good"))
-    assert Node(folder).wait() == 0
     faults.prepare(tmp_path / "other", faults.model("another"))
     (folder / "plan.json").write_bytes((tmp_path / "other" / "plan.json").read_bytes())
-    node = Node(folder)
-    assert node.wait() == 2
-    assert "plan" in node.output
+    assert "plan" in refused(folder)
 
 
-@pytest.mark.parametrize("damage", [Path.unlink, lambda path: os.truncate(path, 3)], ids=["gone", "cut"])
-def test_a_result_that_is_gone_is_measured_again(tmp_path: Path, damage: Callable[[Path], None]) -> None:
-    """A result file that was deleted or damaged after its run is noticed by resume, and made anew."""
-    folder = tmp_path / "run"
-    faults.prepare(folder, faults.model("good"), faults.model("other"))
-    assert Node(folder).wait() == 0
-    damage(next(folder.glob("launches/good*/1/result.msgpack")))
+def test_results_without_their_journal_are_not_overwritten(folder: Path) -> None:
+    """A journal that was deleted, emptied or cut off wherever it loses a start: the run is refused."""
+    journal_file = folder / "journal.gpj"
+    whole = journal_file.read_bytes()
+    first, last = whole.index(b"\xa5Start"), whole.rindex(b"\xa5Start")
+    every = len(GOOD)
+    for left, lost in ((None, every), (0, every), (5, every), (200, every), (first, every), (last, 1)):
+        journal_file.unlink(missing_ok=True)
+        if left is not None:
+            journal_file.write_bytes(whole[:left])
+        told = refused(folder)
+        assert told.startswith(f"error: {journal_file} "), left
+        assert f"({lost} of {every}, the first in {folder}/launches/" in told, left
+
+
+def test_lost_results_are_measured_again(folder: Path) -> None:
+    """A result file that is gone, one that was cut, and one whose end the journal lacks: each gets a new attempt."""
+    measured = [one for one in archive.load(RunPaths(folder)).attempts if one.promised]
+    *_, kept = results = [folder / "launches" / one.start.cell / "1" / "result.msgpack" for one in measured]
+    results[0].unlink()
+    os.truncate(results[1], 3)
+    journal_file, before = folder / "journal.gpj", kept.read_bytes()
+    whole = journal_file.read_bytes()
+    journal_file.write_bytes(whole[: whole.rindex(b"\xa3End")])
     again = Node(folder)
-    assert again.wait() == 0, again.output
-    assert again.report()["summary"]["cells"]["ok"] == 2
-    assert len(again.archive().attempts) == 3
+    assert again.wait() == 4, again.output
+    assert again.report()["summary"]["cells"]["ok"] == len(GOOD)
+    attempts = [one for one in again.archive().attempts if not one.start.cell.startswith("bad")]
+    assert sorted(one.start.attempt for one in attempts) == [1] * len(GOOD) + [2] * len(GOOD)
+    (unended,) = [one for one in attempts if one.start.cell == measured[-1].start.cell and one.start.attempt == 1]
+    assert unended.promised is None
+    assert kept.read_bytes() == before
 
 
 def test_a_copy_leaves_the_report_of_the_original_alone(tmp_path: Path) -> None:
-    """What is resumed in a copy is told there, and nowhere else; a run that was moved publishes as it was asked to."""
+    """What is resumed in a copy is reported there alone; a run that was moved publishes where it was requested to."""
     folder, copied, moved = tmp_path / "run", tmp_path / "copy", tmp_path / "moved"
     faults.prepare(folder, faults.model("good"), faults.model("bad", do="raise"))
     assert Node(folder).wait() == 4
     published = folder / "out" / "report.json"
-    told = published.read_bytes()
+    before = published.read_bytes()
     shutil.copytree(folder, copied)
     next(copied.glob("launches/good*/1/result.msgpack")).unlink()
     (copied / "report.json").unlink()
     again = Node(copied)
     assert again.wait() == 4, again.output
-    assert f"this folder is a copy of {folder}: its report is written into it alone" in again.output
-    assert published.read_bytes() == told
+    assert f"this folder is a copy of {folder}: " in again.output
+    assert published.read_bytes() == before
     assert list(published.parent.glob("report.1*")) == []
-    assert len(json.loads((copied / "report.json").read_text())["metadata"]["segments"]) == 2
+    assert len(again.report()["metadata"]["segments"]) == 2
     assert f"{copied}/report.json" in again.output.splitlines()[-1]
     folder.rename(moved)
     next(moved.glob("launches/good*/1/result.msgpack")).unlink()
     last = Node(moved)
     assert last.wait() == 4, last.output
-    assert f"this run was begun in {folder}; its report is written into this folder, and to {published}" in last.output
-    assert json.loads(published.read_text()) == json.loads((moved / "report.json").read_text())
-
-
-def test_results_that_the_journal_knows_nothing_of_are_not_overwritten(tmp_path: Path) -> None:
-    """Deleted, emptied or cut off wherever it loses a start: refused before anything else is said or done."""
-    folder = tmp_path / "run"
-    faults.prepare(folder, faults.model("good"), faults.model("other"))
-    assert Node(folder).wait() == 0
-    journal_file = folder / "journal.gpj"
-    whole = journal_file.read_bytes()
-    last_start = whole.rindex(b"\xa5Start")
-    for left, lost in ((None, 2), (0, 2), (5, 2), (200, 2), (whole.index(b"\xa5Start"), 2), (last_start, 1)):
-        journal_file.unlink(missing_ok=True)
-        if left is not None:
-            journal_file.write_bytes(whole[:left])
-        before = contents(folder)
-        again = Node(folder)
-        assert again.wait() == 2, (left, again.output)
-        assert again.output.startswith(f"error: {journal_file} is missing, empty or cut short: launches/ holds results")
-        assert f"({lost} of 2, the first in {folder}/launches/" in again.output
-        assert again.output.count("\n") == 1, again.output
-        assert contents(folder) == before, left
-
-
-def contents(folder: Path) -> dict[Path, bytes]:
-    """Every file in a folder."""
-    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
-def test_a_result_whose_end_was_being_written_is_measured_again_beside_it(tmp_path: Path) -> None:
-    """What a kill leaves, a start without an end, is gone on with: the next attempt has a folder of its own."""
-    folder = tmp_path / "run"
-    faults.prepare(folder, faults.model("good"))
-    assert Node(folder).wait() == 0
-    [result] = folder.glob("launches/good*/1/result.msgpack")
-    measured, journal_file = result.read_bytes(), folder / "journal.gpj"
-    whole = journal_file.read_bytes()
-    journal_file.write_bytes(whole[: whole.rindex(b"\xa3End")])
-    again = Node(folder)
-    assert again.wait() == 0, again.output
-    assert [one.promised is None for one in again.archive().attempts] == [True, False]
-    assert result.read_bytes() == measured
+    assert f"this run was begun in {folder}; " in last.output
+    assert json.loads(published.read_text()) == last.report()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, 2, 3])
-def test_killed_at_random_moments_nothing_is_lost(place: Path, seed: int) -> None:
+def test_killed_at_random_moments_nothing_is_lost(place: Path) -> None:
     """Twenty SIGKILLs of the orchestrator, then resume: each result kept once, no cell missing, nothing left.
 
     A kill comes when so many launches of that life are over and a process of another was made, and then a while later,
     so that a slow machine is killed at work too. Cells are short: none is interrupted so often that it is given up.
     """
-    moments, shared = random.Random(seed), traces.shared_memory()
+    moments, shared = random.Random(SEED), traces.shared_memory()
     environment = {"TMPDIR": f"{place}/tmp", "XDG_RUNTIME_DIR": f"{place}/runtime", traces.MARK: str(place)}
     folder = place / "run"
     models = [faults.model(f"model{number}", seconds=0.15) for number in range(CELLS // 2)]
@@ -261,22 +246,22 @@ def test_killed_at_random_moments_nothing_is_lost(place: Path, seed: int) -> Non
     assert hits >= HITS, "the kills came between the launches"
     last = Node(folder, environment=environment)
     assert last.wait() == 4, last.output
-    archive = last.archive()
-    interrupted = [one for one in archive.attempts if one.failure and one.failure.category is Category.INTERRUPTED]
+    made = last.archive()
+    interrupted = [one for one in made.attempts if one.failure and one.failure.category is Category.INTERRUPTED]
     assert sorted(one.start.launch for one in interrupted) == sorted(open_)
-    others = [one.failure.category for one in archive.attempts if one.failure and one not in interrupted]
+    others = [one.failure.category for one in made.attempts if one.failure and one not in interrupted]
     assert others == [Category.EXCEPTION] * 2, "a result that was finished was taken back"
     most = max(Counter(one.start.cell for one in interrupted).values())
     assert most <= POLICY[Category.INTERRUPTED].retries, "a cell was given up: cells are too long for this machine"
-    measured = Counter((one.start.cell, one.start.round) for one in archive.attempts if one.promised)
+    measured = Counter((one.start.cell, one.start.round) for one in made.attempts if one.promised)
     assert set(measured.values()) == {1}, "a finished cell was measured again"
     assert len(measured) == CELLS
-    for one in archive.attempts:
+    for one in made.attempts:
         if one.promised:
-            archive.result(one)
+            made.result(one)
     counts = last.report()["summary"]["cells"]
     assert (counts["missing"], counts["failed"]) == (0, 2)
-    assert len(archive.segments) == KILLS + 1
+    assert len(made.segments) == KILLS + 1
     assert traces.left(place, folder, shared) == []
 
 
@@ -290,7 +275,7 @@ def test_workers_die_with_their_orchestrator(tmp_path: Path) -> None:
     node.kill(signal.SIGKILL)
     node.wait()
     give_up = time.monotonic() + 8
-    while alive := [one for one in (worker, zygote) if is_alive(one)]:
+    while alive := [one for one in (worker, zygote) if works(one)]:
         if time.monotonic() > give_up:
             break
         time.sleep(0.05)

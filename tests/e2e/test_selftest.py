@@ -10,15 +10,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from orchestrator.cli import orchestrate
+from orchestrator.deciding.policy import POLICY
 from orchestrator.selftest.faults import FAULTS
 from protocol.cell import DeviceKind
+from protocol.failure import Category
 from tests.fakes.commands import python
 from tests.fakes.cuda import beside
 from tests.fakes.node import ROOT
 from tests.fakes.nvml import FakeNvml
 
 QUICK = ("kill (SIGKILL)", "out of memory", "exception", "import error", "NaN")
+LOGGED = ("endless output", "segfault")
+"""What these leave in the folders of their launches is part of their rows."""
 
 SCRIPT = """
 import sys
@@ -39,7 +45,7 @@ import msgspec
 from protocol.failure import Category
 def broken(fault):
     expected = msgspec.structs.replace(fault.expected, category=Category.CRASHED)
-    return msgspec.structs.replace(fault, expected=expected) if fault.name == "kill (SIGKILL)" else fault
+    return msgspec.structs.replace(fault, expected=expected) if fault.name == "out of memory" else fault
 faults.FAULTS = tuple(map(broken, faults.FAULTS))
 """
 
@@ -84,36 +90,47 @@ def by_fault(answer: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 def test_faults_are_named_and_nothing_is_kept(tmp_path: Path) -> None:
     """Without a GPU it takes cpu:0; every row is right, exit code 0; neither report nor folder is left."""
-    done = selftest(tmp_path, "--json")
+    done = selftest(tmp_path, "--json", faults=(*QUICK, *LOGGED))
     assert done.returncode == 0, done.stdout + done.stderr
     answer = json.loads(done.stdout)
     rows = by_fault(answer)
-    assert list(rows) == list(QUICK)
+    assert rows.keys() == {*QUICK, *LOGGED}
     assert {row["device"] for row in rows.values()} == {"cpu:0"}
-    assert [row["wrong"] for row in rows.values()] == [[]] * len(QUICK)
-    assert rows["kill (SIGKILL)"]["said"]["categories"] == ["killed, cause unknown"]
-    assert rows["kill (SIGKILL)"]["said"]["signals"] == ["SIGKILL"]
-    assert rows["kill (SIGKILL)"]["said"]["tries"] == 2
-    assert (rows["out of memory"]["said"]["tries"], rows["out of memory"]["said"]["status"]) == (3, "degraded")
-    assert rows["import error"]["said"]["done"] == "model skipped"
+    assert not any(row["wrong"] for row in rows.values())
     assert all(row["seconds"] > 0 for row in rows.values())
+    said = {name: row["said"] for name, row in rows.items()}
+    assert said["kill (SIGKILL)"]["categories"] == [Category.KILLED]
+    assert said["kill (SIGKILL)"]["signals"] == ["SIGKILL"]
+    assert said["kill (SIGKILL)"]["tries"] == 1 + POLICY[Category.KILLED].retries
+    assert (said["out of memory"]["tries"], said["out of memory"]["status"]) == (3, "degraded")
+    assert said["import error"]["done"] == "model skipped"
+    assert [(said[name]["stacks"], said[name]["phases"]) for name in LOGGED] == [
+        (True, ["warm-up"]),
+        (True, ["measure"]),
+    ]
+    assert min(said["endless output"]["output_bytes"], said["endless output"]["log_disk_bytes"]) > 64 * 1024
+    assert said["segfault"]["log_disk_bytes"] == 0
     assert (answer["passed"], answer["exit_code"], answer["left_behind"], answer["folder"]) == (True, 0, [], None)
-    sockets = (
-        f"gpubench-{os.getuid()}"  # of all runs of a user; it lies here where the path is short enough for sockets
-    )
+    sockets = f"gpubench-{os.getuid()}"  # of all runs of a user; here where the path is short enough for sockets
     assert [path.name for path in tmp_path.glob("[!.]*") if path.name != sockets] == []
 
 
-def test_a_wrong_row_ends_with_5(tmp_path: Path) -> None:
-    """What is called otherwise than expected is told with both names, and the run is kept to be looked at."""
-    done = selftest(tmp_path, change=SWAPPED)
+def test_a_wrong_row_ends_with_5_and_its_run_is_tainted(tmp_path: Path) -> None:
+    """Both names are printed, and the run is kept. Its report is tainted and incomplete, though no cell failed."""
+    done = selftest(tmp_path, faults=("out of memory",), change=SWAPPED)
     assert done.returncode == 5, done.stdout + done.stderr
     lines = done.stdout.splitlines()
-    assert [line.split()[0] for line in lines if line.endswith("WRONG")] == ["kill"]
-    assert sum(line.endswith("right") for line in lines) == len(QUICK) - 1
-    assert "kill (SIGKILL) on cpu:0: category: expected crashed, not killed, cause unknown" in lines
+    assert [line.endswith("WRONG") for line in lines if line.startswith("out of memory  ")] == [True]
+    assert any(f"category: expected {Category.CRASHED}, not {Category.OUT_OF_MEMORY}" in line for line in lines)
     (run,) = kept(tmp_path)
-    assert lines[-1].endswith(f"The run is kept in {run}")
+    assert lines[-1].endswith(str(run))
+    (run / "report.json").unlink()
+    again = CliRunner().invoke(orchestrate, ["report", str(run)])
+    assert again.exit_code == 0, again.stderr
+    report = json.loads((run / "report.json").read_text())
+    assert report["summary"]["cells"]["degraded"] == report["summary"]["cells"]["planned"] == 1
+    assert (report["verdict"]["word"], report["verdict"]["exit_code"]) == ("incomplete", 4)
+    assert report["verdict"]["reasons"][0].startswith("tainted:")
 
 
 def test_a_report_that_misnames_is_wrong(tmp_path: Path) -> None:
@@ -121,14 +138,13 @@ def test_a_report_that_misnames_is_wrong(tmp_path: Path) -> None:
     done = selftest(tmp_path, faults=("kill (SIGKILL)", "exception"), change=MISNAMED)
     assert done.returncode == 5, done.stdout + done.stderr
     assert [line.split()[0] for line in done.stdout.splitlines() if line.endswith("WRONG")] == ["kill"]
-    assert 'report: it says exception in measure: "killed by SIGKILL, cause unknown"' in done.stdout
+    assert "report: it says exception in measure: " in done.stdout
 
 
 @pytest.mark.parametrize(
     ("module", "name", "begun"),
     [
         ("orchestrator.machine.devices", "resolve", False),
-        ("orchestrator.disk.folders", "make_run", True),
         ("orchestrator.machine.readiness", "check", True),
     ],
 )
@@ -139,20 +155,6 @@ def test_sigterm_before_the_first_fault_ends_it_in_order(tmp_path: Path, module:
     assert ("Interrupted: 0 of 5 faults" in done.stdout) is begun
     assert ("error: interrupted" in done.stderr) is not begun
     assert list(tmp_path.glob("gpubench-selftest-*")) == []
-
-
-def test_a_report_under_injection_is_tainted(tmp_path: Path) -> None:
-    """Who makes a report of a kept run reads that it is tainted, also where no cell failed; it is never complete."""
-    done = selftest(tmp_path, "--json", faults=("out of memory",), change=SWAPPED.replace("kill (SIGKILL)", QUICK[1]))
-    assert done.returncode == 5, done.stdout + done.stderr
-    (run,) = kept(tmp_path)
-    (run / "report.json").unlink()
-    again = python("-m", "orchestrator", "report", str(run), cwd=tmp_path)
-    assert again.returncode == 0, again.stderr
-    report = json.loads((run / "report.json").read_text())
-    assert report["summary"]["cells"]["degraded"] == report["summary"]["cells"]["planned"] == 1
-    assert (report["verdict"]["word"], report["verdict"]["exit_code"]) == ("incomplete", 4)
-    assert report["verdict"]["reasons"][0].startswith("tainted:")
 
 
 def test_ctrl_c_ends_it_gently(tmp_path: Path) -> None:
@@ -188,18 +190,6 @@ def test_a_device_that_does_not_exist_is_refused(tmp_path: Path) -> None:
     assert kept(tmp_path) == []
 
 
-def test_stacks_and_output_are_looked_at(tmp_path: Path) -> None:
-    """What a crash and a hang leave is found in the folders of their launches, and how large a log became."""
-    done = selftest(tmp_path, "--json", faults=("endless output", "segfault"))
-    assert done.returncode == 0, done.stdout + done.stderr
-    rows = by_fault(json.loads(done.stdout))
-    assert [row["said"]["stacks"] for row in rows.values()] == [True, True]
-    assert [row["said"]["phases"] for row in rows.values()] == [["warm-up"], ["measure"]]
-    assert rows["endless output"]["said"]["output_bytes"] > 64 * 1024
-    assert rows["endless output"]["said"]["log_disk_bytes"] > 64 * 1024
-    assert rows["segfault"]["said"]["log_disk_bytes"] == 0
-
-
 @pytest.mark.slow
 def test_every_fault_of_a_cpu_device_is_named(tmp_path: Path) -> None:
     """The whole of it, on two devices at once, as a user starts it: a line for each fault, all right."""
@@ -207,7 +197,7 @@ def test_every_fault_of_a_cpu_device_is_named(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     rows = [line for line in done.stdout.splitlines() if line.endswith("right")]
     possible = [fault for fault in FAULTS if DeviceKind.CPU in fault.kinds]
-    assert len(rows) == 2 * len(possible) == 22
+    assert len(rows) == 2 * len(possible)
     assert kept(tmp_path) == []
 
 

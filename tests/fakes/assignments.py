@@ -12,6 +12,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -22,17 +23,16 @@ from protocol.cell import (
     DeviceKind,
     Generation,
     InputSpec,
-    MemoryFormat,
     ModelSpec,
     Precision,
     Sizes,
     SizeUnit,
     Workload,
 )
-from protocol.failure import Phase
+from protocol.failure import Failure, Phase
 from protocol.messages import Assign, Deadlines, Measurement, Outcome
 from protocol.result import Result
-from protocol.verification import Seen, Verification
+from protocol.verification import Injection, Seen, Verification
 from worker import classify
 from worker.stage import Stage
 
@@ -40,24 +40,37 @@ ROOT = Path(__file__).resolve().parents[2]
 CPU = Device(uuid="cpu:0", gpu_id=0, kind=DeviceKind.CPU, name="a CPU")
 SHORT = Measurement(relative_half_width=0.02, block_s=0.005, warm_up_cap_s=0.05, min_s=0.02, max_s=0.1)
 
-LSTM = ModelSpec(
-    name="tiny-lstm",
-    title="LSTM",
-    type="other",
-    family="lstm",
-    config={"vocab_size": 50, "embedding_size": 8, "hidden_size": 16, "num_layers": 2},
-    inputs=(InputSpec(name="tokens", shape=("batch", "size"), dtype="int64", high=50),),
+
+def tiny(name: str, kind: str, family: str, config: dict[str, Any], inputs: InputSpec | None, **more: Any) -> ModelSpec:
+    """The description of a model that is small enough to be measured in a test."""
+    figures = {"parameters": 1, "inference_gflops": 0.1, "memory_mb": 1}
+    entries = (inputs,) if inputs else ()
+    return ModelSpec(name=name, title=name, type=kind, family=family, config=config, inputs=entries, **figures | more)
+
+
+def tokens(name: str, high: int) -> InputSpec:
+    """Random tokens, one row for each sample."""
+    return InputSpec(name=name, shape=("batch", "size"), dtype="int64", high=high)
+
+
+IMAGES = InputSpec(name="images", shape=("batch", 3, "size", "size"))
+TEN_TOKENS = Sizes(unit=SizeUnit.TOKENS, default=10)
+HUGGINGFACE = ("worker.models.huggingface",)
+LSTM = tiny(
+    "tiny-lstm",
+    "other",
+    "lstm",
+    {"vocab_size": 50, "embedding_size": 8, "hidden_size": 16, "num_layers": 2},
+    tokens("tokens", 50),
     sizes=Sizes(unit=SizeUnit.TOKENS, default=12),
-    parameters=1,
-    inference_gflops=0.1,
-    memory_mb=1,
 )
-BERT = ModelSpec(
-    name="tiny-bert",
-    title="BERT",
-    type="transformer",
-    family="bert",
-    config={
+LSTM_OPERATIONS = 2.0 * 24 * (4 * 16 * (8 + 16) + 4 * 16 * (16 + 16) + 16 * 50)
+"""Of one forward pass of two sequences: two layers of four gates that read the input and their state, and the head."""
+BERT = tiny(
+    "tiny-bert",
+    "transformer",
+    "bert",
+    {
         "vocab_size": 60,
         "hidden_size": 16,
         "num_hidden_layers": 2,
@@ -65,49 +78,30 @@ BERT = ModelSpec(
         "intermediate_size": 32,
         "max_position_embeddings": 32,
     },
-    inputs=(InputSpec(name="input_ids", shape=("batch", "size"), dtype="int64", high=60),),
-    sizes=Sizes(unit=SizeUnit.TOKENS, default=10),
-    parameters=1,
-    inference_gflops=0.1,
-    memory_mb=1,
-    preload=("worker.models.huggingface",),
+    tokens("input_ids", 60),
+    sizes=TEN_TOKENS,
+    preload=HUGGINGFACE,
 )
-RESNET = ModelSpec(
-    name="resnet18",
-    title="ResNet-18",
-    type="cnn",
-    family="torchvision",
-    config={"builder": "resnet18"},
-    inputs=(InputSpec(name="images", shape=("batch", 3, "size", "size")),),
-    sizes=Sizes(unit=SizeUnit.PIXELS, default=64),
-    parameters=1,
-    inference_gflops=0.1,
-    memory_mb=1,
-    preload=("torchvision.models.resnet",),
-)
-PROBE = ModelSpec(
-    name="products",
-    title="Products",
-    type="probe",
-    family="probe",
-    inputs=(),
-    parameters=0,
-    inference_gflops=0.0,
-    memory_mb=0,
-)
-"""What cells go by that check the device itself."""
 BERT_OPERATIONS = 2.0 * 20 * (2 * (4 * 16**2 + 2 * 16 * 32 + 2 * 10 * 16) + 16**2 + 16 * 60)
 """Of one forward pass of two sequences: two layers of four projections, two dense ones and attention, and the head."""
-LSTM_OPERATIONS = 2.0 * 24 * (4 * 16 * (8 + 16) + 4 * 16 * (16 + 16) + 16 * 50)
-"""Of one forward pass of two sequences: two layers of four gates that read the input and their state, and the head."""
+RESNET = tiny(
+    "resnet18",
+    "cnn",
+    "torchvision",
+    {"builder": "resnet18"},
+    IMAGES,
+    sizes=Sizes(unit=SizeUnit.PIXELS, default=64),
+    preload=("torchvision.models.resnet",),
+)
 RESNET_OPERATIONS = 594_231_296.0
 """Of one forward pass of two images: twice the 1.82 G multiplications of the published 224 pixels, for 64."""
-GPT2 = ModelSpec(
-    name="tiny-gpt2",
-    title="GPT-2",
-    type="transformer",
-    family="causal",
-    config={
+PROBE = tiny("products", "probe", "probe", {}, None, parameters=0, inference_gflops=0.0, memory_mb=0)
+"""What cells go by that check the device itself."""
+GPT2 = tiny(
+    "tiny-gpt2",
+    "transformer",
+    "causal",
+    {
         "architecture": "gpt2",
         "vocab_size": 60,
         "n_positions": 64,
@@ -117,18 +111,14 @@ GPT2 = ModelSpec(
         "bos_token_id": 0,
         "eos_token_id": 0,
     },
-    inputs=(InputSpec(name="input_ids", shape=("batch", "size"), dtype="int64", high=60),),
-    sizes=Sizes(unit=SizeUnit.TOKENS, default=10),
+    tokens("input_ids", 60),
+    sizes=TEN_TOKENS,
     generation=Generation(prompt_tokens=12, new_tokens=5),
-    parameters=1,
-    inference_gflops=0.1,
-    memory_mb=1,
-    preload=("worker.models.huggingface",),
+    preload=HUGGINGFACE,
 )
 QWEN = msgspec.structs.replace(
     GPT2,
     name="tiny-qwen2",
-    title="Qwen2",
     config={
         "architecture": "qwen2",
         "vocab_size": 60,
@@ -140,50 +130,32 @@ QWEN = msgspec.structs.replace(
         "tie_word_embeddings": True,
     },
 )
-VIT = ModelSpec(
-    name="tiny-vit",
-    title="ViT",
-    type="transformer",
-    family="torchvision",
-    config={"builder": "vit_b_16", "image_size": "size", "num_classes": 10},
-    inputs=(InputSpec(name="images", shape=("batch", 3, "size", "size")),),
+VIT = tiny(
+    "tiny-vit",
+    "transformer",
+    "torchvision",
+    {"builder": "vit_b_16", "image_size": "size", "num_classes": 10},
+    IMAGES,
     sizes=Sizes(unit=SizeUnit.PIXELS, default=32, smallest=16, step=16),
-    parameters=1,
-    inference_gflops=0.1,
-    memory_mb=1,
     preload=("torchvision.models.vision_transformer",),
 )
 VIT_OPERATIONS = 2.0 * 2 * (4 * 768 * 3 * 16**2 + 12 * (5 * (4 * 768**2 + 2 * 768 * 3072) + 2 * 5**2 * 768) + 768 * 10)
 """Of one forward pass of two images: four patches each, twelve layers over these and the class, and the head."""
-UNET = ModelSpec(
-    name="tiny-unet",
-    title="U-Net",
-    type="generative",
-    family="unet",
-    config={"width": 4, "depth": 2, "num_classes": 2},
-    inputs=(InputSpec(name="images", shape=("batch", 3, "size", "size")),),
-    sizes=Sizes(unit=SizeUnit.PIXELS, default=16, smallest=8, step=4),
-    parameters=1,
-    inference_gflops=0.1,
-    memory_mb=1,
+SMALL_IMAGES = Sizes(unit=SizeUnit.PIXELS, default=16, smallest=8, step=4)
+UNET = tiny("tiny-unet", "generative", "unet", {"width": 4, "depth": 2, "num_classes": 2}, IMAGES, sizes=SMALL_IMAGES)
+CODER = {"width": 4, "stages": 2, "latent_channels": 3}
+AUTOENCODER = tiny("tiny-autoencoder", "other", "autoencoder", CODER, IMAGES, sizes=SMALL_IMAGES)
+VAE = tiny("tiny-vae", "generative", "vae", CODER, IMAGES, sizes=SMALL_IMAGES)
+STYLEGAN2 = tiny(
+    "tiny-stylegan2",
+    "generative",
+    "stylegan2",
+    {"resolution": "size", "latent_size": 8, "mapping_layers": 2, "channel_base": 64, "channel_max": 8},
+    InputSpec(name="latents", shape=("batch", 8)),
+    sizes=SMALL_IMAGES,
 )
-AUTOENCODER = msgspec.structs.replace(
-    UNET,
-    name="tiny-autoencoder",
-    title="AutoEncoder",
-    type="other",
-    family="autoencoder",
-    config={"width": 4, "stages": 2, "latent_channels": 3},
-)
-VAE = msgspec.structs.replace(AUTOENCODER, name="tiny-vae", title="VAE", type="generative", family="vae")
-STYLEGAN2 = msgspec.structs.replace(
-    UNET,
-    name="tiny-stylegan2",
-    title="StyleGAN2",
-    family="stylegan2",
-    config={"resolution": "size", "latent_size": 8, "mapping_layers": 2, "channel_base": 64, "channel_max": 8},
-    inputs=(InputSpec(name="latents", shape=("batch", 8)),),
-)
+FAMILIES = (LSTM, BERT, GPT2, QWEN, RESNET, VIT, UNET, AUTOENCODER, VAE, STYLEGAN2)
+"""Every family of models, small."""
 
 
 def assignment(
@@ -191,41 +163,36 @@ def assignment(
     workload: Workload,
     cache: Path,
     *,
-    precision: Precision = Precision.FP32,
-    batch_size: int = 2,
-    memory_format: MemoryFormat = MemoryFormat.CONTIGUOUS,
     device: Device = CPU,
     measurement: Measurement = SHORT,
+    injection: Injection | None = None,
+    **cell: Any,
 ) -> Assign:
-    """One launch of a cell; generation writes as much after as long a prompt as the model's description says."""
-    size = model.sizes.default if model.sizes else None
+    """One launch of a cell with the fields in `cell`. By default fp32, a batch of two, and the model's own sizes."""
     writing = model.generation if workload is Workload.GENERATION else None
-    cell = Cell(
-        devices=(device.uuid,),
-        model=model.name,
-        workload=workload,
-        precision=precision,
-        batch_size=batch_size,
-        input_size=writing.prompt_tokens if writing else size,
-        new_tokens=writing.new_tokens if writing else None,
-        memory_format=memory_format,
-    )
+    fields = {
+        "precision": Precision.FP32,
+        "batch_size": 2,
+        "input_size": writing.prompt_tokens if writing else model.sizes.default if model.sizes else None,
+        "new_tokens": writing.new_tokens if writing else None,
+    }
     return Assign(
         launch=1,
         token="token",
-        cell=cell,
+        cell=Cell(devices=(device.uuid,), model=model.name, workload=workload, **fields | cell),
         device=device,
         model=model,
         measurement=measurement,
         deadlines=Deadlines(start=60, import_=60, build=60, warm_up=60, measure=60, finish=60),
         cache_folder=str(cache),
+        injection=injection,
     )
 
 
 class Listener:
-    """Hears what a stage says: the phases, how often each told how far it was, and what was seen to be wrong."""
+    """Records what a stage reports: phases, progress in each, and mismatches. phase: entered at once."""
 
-    def __init__(self) -> None:
+    def __init__(self, phase: Phase | None = None) -> None:
         self.phases: list[Phase] = []
         self.progress: list[tuple[Phase, float]] = []
         self.seen: list[Seen] = []
@@ -235,14 +202,17 @@ class Listener:
             self.seen.append,
             time.monotonic_ns(),
         )
+        if phase is not None:
+            self.stage.enter(phase)
 
 
 def run_here(assign: Assign, listener: Listener | None = None) -> Result:
-    """Run the workload in this process."""
+    """Run the workload in this process. Its result survives being sent."""
     stage = (listener or Listener()).stage
     stage.enter(Phase.IMPORT)
     workload = importlib.import_module(f"worker.workloads.{assign.cell.workload}")
     result: Result = workload.run(assign, stage, "exec")
+    assert codec.decode(codec.encode(Outcome(launch=1, token="token", result=result)), Outcome).result == result
     return result
 
 
@@ -273,11 +243,42 @@ def run_together(assigns: Sequence[Assign], environment: dict[str, str] | None =
         return list(pool.map(one, assigns))
 
 
-def verified(outcome: Outcome) -> Verification:
-    """What a launch verified, of what its process told."""
+def result_of(outcome: Outcome) -> Result:
+    """The result of a launch that did not fail."""
     assert outcome.result is not None, outcome.failure
-    assert outcome.result.verification is not None
-    return outcome.result.verification
+    return outcome.result
+
+
+def failure_of(outcome: Outcome) -> Failure:
+    """The failure of a launch that failed."""
+    assert outcome.failure is not None
+    return outcome.failure
+
+
+def verified(found: Outcome | Result) -> Verification:
+    """What a launch verified."""
+    result = result_of(found) if isinstance(found, Outcome) else found
+    assert result.verification is not None
+    return result.verification
+
+
+def run_script(source: str, *arguments: str, stdin: bytes | None = None, **environment: str) -> str:
+    """What a script prints in a new interpreter."""
+    done = subprocess.run(
+        [sys.executable, "-c", source, *arguments],
+        input=stdin,
+        capture_output=True,
+        check=False,
+        timeout=280,
+        cwd=ROOT,
+        env={**os.environ, **environment},
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout.decode()
+
+
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+"""The environment of a process that is forked later."""
 
 
 def main() -> None:

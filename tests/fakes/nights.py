@@ -16,13 +16,14 @@ import msgspec
 from orchestrator.burn_in import asked, levels
 from orchestrator.burn_in import plan as burn_in_plan
 from orchestrator.configuration.resolved import Configuration, Plan
-from orchestrator.disk.records import TakenOut, TooHot
+from orchestrator.disk.records import StoodStill, TakenOut, TooHot
 from orchestrator.health.records import LOOK_NS, HealthRecord, NodeVitals, Vitals, Watch
-from orchestrator.report.burn_in import GpuBurnIn
+from orchestrator.report.burn_in import BurnInReport, GpuBurnIn
 from orchestrator.sampling.frames import FrameFile
 from orchestrator.sampling.samples import SampleFile
 from protocol import codec
 from protocol.cell import Cell, Device, DeviceKind, Workload
+from protocol.failure import Category, Phase
 from protocol.messages import Sample
 from protocol.verification import MemoryShare, Verification
 from tests.fakes.configurations import shipped_catalogue
@@ -163,6 +164,67 @@ class Night(FakeRun):
                 self._health(Vitals(at_ns=moment, uuid=device.uuid, values=WELL))
             self._health(NodeVitals(at_ns=moment, values=NODE))
 
+    def first(self, workload: Workload, device: str | None = None) -> Cell:
+        """The first cell of that work on a device, or on any."""
+        cells = self.stored.plan.cells
+        return next(cell for cell in cells if cell.workload is workload and device in (None, cell.devices[0]))
+
+    def one(self, cell: Cell, number: int = 0, *, blocks: int = 3, **changes: object) -> int:
+        """A healthy launch of a cell, of so many seconds, beside the plan. Returns the launch."""
+        healthy = {"verification": sound(cell), "forward_ms": 100.0, "iterations": 10}
+        return self.measured(cell, number=number, blocks=blocks, **{**healthy, **changes})
+
+    def play(self, script: str) -> None:
+        """Steps such as "work 0-10, pause 55, work 10-": launches of the plan by number, seconds of something else.
+
+        pause, halt: nothing happens, the orchestrator is suspended; stall, cut, fail: a soak of the first device is
+        stopped, ended with the run, misses its deadline; other: the second device works; drop: the links have no time.
+        """
+        for step in script.split(", "):
+            what, _, how = step.partition(" ")
+            if what == "work":
+                first, _, last = how.partition("-")
+                self.work(first=int(first), last=int(last) if last else None)
+            else:
+                self._step(what, float(how or 0))
+
+    def _step(self, what: str, seconds: float) -> None:
+        cell, ended = soak(self), {"number": 9, "phase": Phase.MEASURE, "lasted_s": seconds}
+        if what in {"pause", "halt"}:
+            self.now_ns += round(seconds * SECOND_NS)
+        if what == "halt":
+            self._journal.append(StoodStill(at_ns=self.now_ns, seconds=seconds))
+        elif what == "stall":
+            self.one(cell, 9, stood_still_s=seconds)
+        elif what in {"cut", "fail"}:
+            self.failed(cell, Category.STOPPED if what == "cut" else Category.DEADLINE, **ended)
+        elif what == "other":
+            self.one(soak(self, "cpu:1"), 9, blocks=round(seconds))
+        elif what == "drop":
+            self.dropped(self.first(Workload.LINKS), "no time was left", number=7)
+        elif what == "segment":
+            self.segment()
+        else:
+            assert what == "pause", what
+
+    def chapter(self) -> BurnInReport:
+        """What the report says of the burn-in."""
+        found = self.report().burn_in
+        assert found is not None
+        return found
+
+    def finished(self) -> BurnInReport:
+        """Likewise, after its end."""
+        self.finish()
+        return self.chapter()
+
+    def watched(self, **climate: Callable[[float], float | None]) -> BurnInReport:
+        """Likewise, with telemetry of every device and healthy GPUs."""
+        for place in range(len(self.stored.devices)):
+            self.climate(place, **climate)  # type: ignore[arg-type]  # each of its own type
+        self.well()
+        return self.finished()
+
     def too_hot(self, device: int, reason: str) -> None:
         """The load of a device is ended."""
         uuid = self.stored.devices[device].uuid
@@ -198,20 +260,20 @@ def ten_minutes(folder: Path) -> Night:
 
 
 def soak(night: Night, device: str = "cpu:0") -> Cell:
-    """The first of a device."""
-    cells = night.stored.plan.cells
-    return next(cell for cell in cells if cell.workload is Workload.SOAK and cell.devices == (device,))
+    """The first soak of a device."""
+    return night.first(Workload.SOAK, device)
 
 
 def stalled(night: Night, seconds: float) -> None:
     """A launch of the first CPU device, in which its worker stood still."""
-    cell = soak(night)
-    more = {"forward_ms": 100.0, "blocks": 3, "iterations": 10, "stood_still_s": seconds}
-    night.measured(cell, number=9, verification=sound(cell), **more)
+    night.one(soak(night), 9, stood_still_s=seconds)
 
 
 def of_the_first(night: Night) -> GpuBurnIn:
-    """What is said of the first device."""
-    found = night.report().burn_in
-    assert found is not None
-    return found.gpus[0]
+    """The report on the first device."""
+    return night.chapter().gpus[0]
+
+
+def reasons(gpu: GpuBurnIn) -> str:
+    """Every reason for the verdict on a device, with the verdict that it asks for, in lines."""
+    return "\n".join(f"{one.verdict}: {one.text}" for one in gpu.reasons)

@@ -10,7 +10,7 @@ Time is made up and moves only when something happens.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -288,12 +288,16 @@ class FakeRun:
         """An attempt whose end nobody wrote. Returns the launch."""
         return self._start(cell, batch_size or cell.batch_size, number).launch
 
-    def everything(self, forward_ms: float = 10.0) -> None:
-        """A result for every planned launch, each device a little slower than the one before."""
+    def everything(
+        self, forward_ms: float = 10.0, *, factor: Callable[[int, Cell, int], float] | None = None, **changes: object
+    ) -> None:
+        """A result for every planned launch. factor: of its time, by device, cell and round; else 1 % a device."""
         cells = {cell.id: cell for cell in self.stored.plan.cells}
         for place, queue in enumerate(self.stored.plan.order.values()):
             for cell_id, number in queue:
-                self.measured(cells[cell_id], number=number, forward_ms=forward_ms * (1 + place / 100))
+                cell = cells[cell_id]
+                share = 1 + place / 100 if factor is None else factor(place, cell, number)
+                self.measured(cell, number=number, forward_ms=forward_ms * share, **changes)
 
     def samples(
         self,
@@ -348,6 +352,11 @@ class FakeRun:
         """The merged report of what lies on disk."""
         loaded = self.archive()
         return merge(loaded, evidence.gather(loaded))
+
+    def ended(self) -> Report:
+        """The merged report of the run, which is over now."""
+        self.finish()
+        return self.report()
 
     def _start(self, cell: Cell, batch_size: int, number: int) -> Start:
         self._pass(SECOND_NS // 10)

@@ -1,14 +1,14 @@
-"""Starts the telemetry process and listens to it, for tests of what it says."""
+"""Starts the telemetry process and receives its messages."""
 
 import select
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from orchestrator.sampling.telemetry import Telemetry
-from protocol.messages import Digest, FromSampler
+from protocol.messages import DeviceFree
 from tests.fakes.nvml import uuid
 
 PATIENCE_S: Final = 20.0
@@ -24,19 +24,22 @@ def sampling(folder: Path, *gpus: int, interval_ms: int = 20) -> Iterator[Teleme
         telemetry.stop()
 
 
-def digest(message: FromSampler) -> bool:
-    """Whether it is a digest."""
-    return isinstance(message, Digest)
+Message = TypeVar("Message")
 
 
-def hear(telemetry: Telemetry, wanted: Callable[[FromSampler], bool]) -> FromSampler:
-    """The first message that is wanted."""
+def hear(telemetry: Telemetry, kind: type[Message], wanted: Callable[[Message], bool] = lambda _: True) -> Message:
+    """The first message of a kind that is wanted."""
     poller = select.poll()
     poller.register(telemetry, select.POLLIN)
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         poller.poll(1000)
         for message in telemetry.receive():
-            if wanted(message):
+            if isinstance(message, kind) and wanted(message):
                 return message
-    raise AssertionError("the telemetry process did not say it")
+    raise AssertionError(f"the telemetry process sent no {kind.__name__}")
+
+
+def free(telemetry: Telemetry, gpu: int) -> DeviceFree:
+    """The answer whether a GPU of the fake is free."""
+    return hear(telemetry, DeviceFree, lambda message: message.uuid == uuid(gpu))

@@ -50,28 +50,27 @@ def test_no_shell_reads_the_words(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("mail 'me", "cannot be split into words: No closing quotation"),
-        ("  ", "expected a command, got an empty text"),
-        ("no-such-program --now", "there is no program 'no-such-program' that you may run"),
+        ("mail 'me", "No closing quotation"),
+        ("  ", "empty"),
+        ("no-such-program --now", "'no-such-program'"),
     ],
 )
 def test_a_command_that_cannot_be_called_is_refused_at_once(line: str, words: str) -> None:
     """Before the night, with the option's name."""
-    with pytest.raises(ConfigError, match="--on-failure: ") as caught:
+    with pytest.raises(ConfigError, match=f"--on-failure: .*{words}"):
         hooks.parse(line, "--on-failure")
-    assert words in str(caught.value)
 
 
 @pytest.mark.parametrize(
     ("source", "words"),
     [
-        ("raise SystemExit(7)", "ended: exit code 7"),
-        (f"import os; os.kill(os.getpid(), {int(signal.SIGKILL)})", "ended: killed by SIGKILL"),
+        ("raise SystemExit(7)", "exit code 7"),
+        (f"import os; os.kill(os.getpid(), {int(signal.SIGKILL)})", "SIGKILL"),
     ],
 )
 def test_a_command_that_fails_is_a_sentence(tmp_path: Path, source: str, words: str) -> None:
-    """And no exception."""
-    assert hooks.call((sys.executable, "-c", source), END, tmp_path / "log") == words
+    """With its cause, and no exception."""
+    assert words in hooks.call((sys.executable, "-c", source), END, tmp_path / "log")
 
 
 def test_a_log_that_cannot_be_written_keeps_nobody_from_being_told(
@@ -101,18 +100,14 @@ def test_a_command_that_hangs_is_ended_with_what_it_started(tmp_path: Path) -> N
         f"open({str(pids)!r}, 'w').write(f'{{os.getpid()}} {{child.pid}}'); time.sleep(1000)"
     )
     began = time.monotonic()
-    wrong = hooks.call((sys.executable, "-c", source), END, tmp_path / "log", limit_s=3.0)
-    assert wrong == "took longer than 3 s and was ended"
+    assert "3 s" in hooks.call((sys.executable, "-c", source), END, tmp_path / "log", limit_s=3.0)
     assert time.monotonic() - began < 3.0 + 10.0
     left = [psutil.Process(pid) for pid in map(int, pids.read_text().split()) if psutil.pid_exists(pid)]
     _, alive = psutil.wait_procs([process for process in left if process.status() != psutil.STATUS_ZOMBIE], timeout=5)
     assert alive == []
 
 
-@pytest.mark.parametrize(
-    ("moment", "limit_s", "said"),
-    [("started", 60.0, "was interrupted"), ("ended", 0.2, "took longer than 0.2 s and was ended")],
-)
+@pytest.mark.parametrize(("moment", "limit_s", "said"), [("started", 60.0, "interrupted"), ("ended", 0.2, "0.2 s")])
 def test_a_signal_in_the_wrong_moment_leaves_no_command_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str, limit_s: float, said: str
 ) -> None:
@@ -134,12 +129,12 @@ def test_a_signal_in_the_wrong_moment_leaves_no_command_behind(
 
     monkeypatch.setattr(hooks, "_started", started)
     monkeypatch.setattr(os, "killpg", killpg)
-    assert hooks.call(("sleep", "1000"), END, tmp_path / "log", limit_s) == said
+    assert said in hooks.call(("sleep", "1000"), END, tmp_path / "log", limit_s)
     assert not psutil.pid_exists(begun[0])
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-# ── from the command line ─────────────────────────────────────────────────────────────────────────────────────────────
+# From the command line.
 
 
 def hook(folder: Path) -> str:
@@ -162,28 +157,6 @@ def told(folder: Path) -> list[list[str]]:
     return [line.split("|") for line in file.read_text().splitlines()] if file.exists() else []
 
 
-SECRET = "Authorization: Bearer 4711"
-
-
-def test_what_a_command_is_called_with_is_not_kept(tmp_path: Path) -> None:
-    """A secret behind --on-finish or --on-failure is in no file of the run and in no report; its program is."""
-    ended = python(
-        *("-m", "orchestrator", *TINY, "-i", "2", "-w", "1", "--quiet", "-o", "out.json", "-f", "json,csv,txt"),
-        *("--on-finish", f"echo --token '{SECRET}'", f"--on-failure=true '{SECRET}'"),
-        cwd=tmp_path,
-        XDG_CACHE_HOME=str(tmp_path / "cache"),
-    )
-    assert ended.returncode == 0, ended.stderr
-    report = json.loads((tmp_path / "out.json").read_text())
-    assert report["metadata"]["command"][-3:] == ["--on-finish", "echo …", "--on-failure=true …"]
-    [printed] = tmp_path.glob("runs/*/on-finish.log")
-    assert printed.read_text() == f"--token {SECRET}\n"
-    printed.unlink()
-    files = [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert {"run.yaml", "journal.gpj", "out.json", "out.csv", "out.txt"} <= {path.name for path in files}
-    assert [path.name for path in files if SECRET.encode() in path.read_bytes()] == []
-
-
 @pytest.mark.parametrize(
     ("words", "kept"),
     [
@@ -200,23 +173,30 @@ def test_a_command_line_is_kept_without_what_follows_a_program(words: tuple[str,
 
 
 def test_a_run_that_passes_is_finished_and_not_failed(tmp_path: Path) -> None:
-    """--on-finish alone is called; that it fails is said, and the exit code stays 0. --quiet leaves one line."""
-    command = hook(tmp_path)
+    """Only --on-finish is called; that it fails is reported, and the exit code stays 0. --quiet leaves one line.
+
+    Words behind its program, such as a secret, are in no file of the run and in no report.
+    """
+    command, secret = hook(tmp_path), "Authorization: Bearer 4711"
     ended = python(
-        *("-m", "orchestrator", *TINY, "-i", "2", "-w", "1", "--quiet", "-o", "out.json"),
-        *("--on-finish", f"{command} finish", "--on-failure", f"{command} failure"),
+        *("-m", "orchestrator", *TINY, "-i", "2", "-w", "1", "--quiet", "-o", "out.json", "-f", "json,csv,txt"),
+        *("--on-finish", f"{command} finish '{secret}'", f"--on-failure=true '{secret}'"),
         cwd=tmp_path,
         XDG_CACHE_HOME=str(tmp_path / "cache"),
     )
     [folder] = (tmp_path / "runs").iterdir()
     [line] = ended.stdout.splitlines()
-    report = tmp_path / "out.json"
-    assert line == f"{folder.name}: complete, 1 of 1 cells ok, exit code 0; report: {report}"
+    report, log = tmp_path / "out.json", folder / "on-finish.log"
+    assert [part for part in (folder.name, "complete", "exit code 0", str(report)) if part not in line] == []
     assert told(tmp_path) == [["finish", "0", "complete", str(folder), str(report), line]]
-    log = folder / "on-finish.log"
     assert log.read_text() == "words of the hook\n"
-    warning = f"warning: the command of --on-finish ended: exit code 9; what it printed is in {log}\n"
-    assert (ended.returncode, ended.stderr) == (0, warning)
+    assert ended.returncode == 0, ended.stderr
+    assert [part for part in ("--on-finish", "exit code 9", str(log)) if part not in ended.stderr] == []
+    kept = json.loads(report.read_text())["metadata"]["command"][-3:]
+    assert kept == ["--on-finish", f"{sys.executable} …", "--on-failure=true …"]
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert {"run.yaml", "journal.gpj", "out.json", "out.csv", "out.txt"} <= {path.name for path in files}
+    assert [path.name for path in files if secret.encode() in path.read_bytes()] == []
 
 
 def test_a_run_that_never_began_is_told_too(tmp_path: Path) -> None:

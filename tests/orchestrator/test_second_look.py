@@ -136,8 +136,7 @@ def test_it_ends_when_nobody_is_suspect_and_at_seven_launches(tmp_path: Path) ->
         for slot in more.slots:
             launch(run, slot, slower(3), 0.03)
     assert look(run).slots == ()
-    run.finish()
-    report = run.report()
+    report = run.ended()
     assert {(cell.launches, cell.launches_planned) for cell in report.cells} == {(7, 3)}
     assert {one.launches_added for one in report.stragglers} == {8}
     assert report.verdict.exit_code == 0
@@ -192,8 +191,7 @@ def test_an_added_launch_that_is_not_made_leaves_the_run_complete(tmp_path: Path
     cell = run.stored.plan.cells[0]
     run.added((cell.id, 3), suspect=SLOW)
     run.dropped(cell, "no time was left", number=3)
-    run.finish()
-    report = run.report()
+    report = run.ended()
     assert report.summary.cells.short_of_launches == 0
     assert report.verdict.exit_code == 0
     assert {one.launches_added for one in report.stragglers} == {0}
@@ -233,8 +231,7 @@ def test_a_planned_launch_that_failed_is_not_made_up_for_by_an_added_one(tmp_pat
                 run.measured(cell, number=number)
     run.added((first.id, 3))
     run.measured(first, number=3)
-    run.finish()
-    report = run.report()
+    report = run.ended()
     assert (report.cells[0].launches, report.summary.cells.short_of_launches) == (3, 1)
     assert report.verdict.exit_code == ExitCode.INCOMPLETE
     said = [text_remarks.remark(result.inference_metrics["batch_size_8"]) for result in report.results]
@@ -251,8 +248,7 @@ def test_an_added_launch_that_is_out_of_memory_changes_no_figure(tmp_path: Path)
     run.added((first.id, 3))
     run.failed(first, Category.OUT_OF_MEMORY, number=3)
     run.measured(first, batch_size=4, number=3)
-    run.finish()
-    report = run.report()
+    report = run.ended()
     assert (report.cells[0].status, report.cells[0].batch_size, report.cells[0].launches) == (Status.OK, 8, 3)
     assert report.verdict.exit_code == ExitCode.PASSED
 
@@ -302,8 +298,7 @@ def test_a_missing_planned_launch_is_not_excused_by_an_added_one_that_was_droppe
         run.measured(cell, number=number)
     run.added((cell.id, 3))
     run.dropped(cell, "no time was left", number=3)
-    run.finish()
-    assert run.report().summary.cells.short_of_launches == 1
+    assert run.ended().summary.cells.short_of_launches == 1
 
 
 def test_status_counts_added_launches(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""How well the mean of a series of times is known."""
+"""Confidence intervals of the mean of a series of times."""
 
 import random
 
@@ -19,8 +19,8 @@ def correlated(seed: int, count: int, autocorrelation: float) -> list[float]:
 
 
 @pytest.mark.parametrize("autocorrelation", [0.0, 0.5, 0.9])
-def test_the_interval_holds_the_true_mean_about_as_often_as_it_says(autocorrelation: float) -> None:
-    """Of 300 seeded series, at least 92 % have the true mean in their interval, also when the values hang together."""
+def test_the_interval_holds_the_true_mean(autocorrelation: float) -> None:
+    """In at least 92 % of 300 seeded series, also with autocorrelation."""
     held = 0
     for seed in range(300):
         times = correlated(seed, 600, autocorrelation)
@@ -35,15 +35,11 @@ def test_more_values_make_a_narrower_interval() -> None:
     assert few / 8 < many < few / 2
 
 
-def test_a_constant_series_is_known_exactly() -> None:
-    """Values that never differ have an interval without width."""
-    assert relative_half_width([2.5] * 40) == 0.0
-
-
-def test_a_change_of_unit_changes_nothing() -> None:
-    """The width is relative: seconds or milliseconds give the same."""
+def test_the_width_is_relative() -> None:
+    """Seconds and milliseconds give the same, and constant values an interval without width."""
     times = correlated(3, 500, 0.3)
     assert relative_half_width([time / 1000 for time in times]) == pytest.approx(relative_half_width(times))
+    assert relative_half_width([2.5] * 40) == 0.0
 
 
 def test_a_drifting_series_has_a_wide_interval() -> None:
@@ -54,8 +50,8 @@ def test_a_drifting_series_has_a_wide_interval() -> None:
     assert relative_half_width(climbing) > 5 * relative_half_width(shuffled)
 
 
-def test_no_value_is_left_out() -> None:
-    """One slow value counts wherever it lies, also where the values do not divide evenly into batches."""
+def test_every_value_counts() -> None:
+    """Also where the values do not divide evenly into batches."""
     for place in range(27):
         times = [1.0] * 27
         times[place] = 2.0
@@ -66,8 +62,8 @@ def test_no_value_is_left_out() -> None:
     ("times", "batches", "what"),
     [([1.0] * 19, 20, "as many values"), ([1.0] * 9, MIN_BATCHES - 1, "at least"), ([0.0] * 20, 20, "above zero")],
 )
-def test_what_has_no_interval_is_refused(times: list[float], batches: int, what: str) -> None:
-    """Too few values, too few batches and a mean of zero are errors, not a number that looks good."""
+def test_too_few_values_are_refused(times: list[float], batches: int, what: str) -> None:
+    """As are too few batches, and a mean of zero."""
     with pytest.raises(ValueError, match=what):
         relative_half_width(times, batches)
 

@@ -1,10 +1,18 @@
 """What holds for every test of the worker."""
 
 import gc
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+from protocol.cell import Device, DeviceKind
+
+if TYPE_CHECKING:
+    from tests.fakes.own import Code
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -36,3 +44,23 @@ def one_thread(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None] | None:
 def every_core(one_thread: Callable[[int], None], monkeypatch: pytest.MonkeyPatch) -> None:
     """A launch in this process has as many threads as it asks for, for tests of what they are or depend on."""
     monkeypatch.setattr("torch.set_num_threads", one_thread)
+
+
+@pytest.fixture(scope="session")
+def gpu() -> Device:
+    """The first real GPU that a new interpreter sees."""
+    script = "import torch; print(torch.cuda.get_device_properties(0).uuid)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=120)
+    if done.returncode:
+        pytest.skip("torch finds no CUDA device on this machine")
+    uuid = f"GPU-{done.stdout.strip().removeprefix('GPU-')}"
+    return Device(uuid=uuid, gpu_id=0, kind=DeviceKind.CUDA, name="the first GPU")
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Iterator["Code"]:
+    """Writes a Python file and describes a model in it. The modules it imports are forgotten after the test."""
+    from tests.fakes.own import code
+
+    with code(tmp_path) as written:
+        yield written

@@ -1,7 +1,5 @@
 """What is raised in a launch becomes a category: real exceptions where a CPU can raise them, else recorded words."""
 
-import subprocess
-import sys
 from collections.abc import Callable
 
 import pytest
@@ -11,7 +9,7 @@ from hypothesis import strategies as st
 
 from protocol import codec
 from protocol.failure import MESSAGE_LIMIT, TRACEBACK_LIMIT, Category, Failure, Phase
-from tests.fakes.assignments import ROOT
+from tests.fakes.assignments import run_script
 from worker import classify
 from worker.errors import DeviceInheritedError, DeviceUnavailableError, NotFiniteError, UnknownFamilyError
 from worker.memory import Headroom
@@ -27,7 +25,7 @@ ADVICE = (
 )
 
 
-def told(error: BaseException, phase: Phase = Phase.MEASURE, headroom: Headroom = ROOMY) -> Failure:
+def classified(error: BaseException, phase: Phase = Phase.MEASURE, headroom: Headroom = ROOMY) -> Failure:
     """The failure of an error that was really raised."""
     try:
         raise error
@@ -41,17 +39,18 @@ def chained(outer: BaseException, cause: BaseException) -> BaseException:
     return outer
 
 
+def no_gpu(cause: str) -> BaseException:
+    """A GPU that cannot be used because of an error of CUDA."""
+    return chained(DeviceUnavailableError("GPU 3"), RuntimeError(cause))
+
+
 @pytest.mark.parametrize(
     ("words", "category", "code"),
     [
         ("CUDA error: out of memory" + ADVICE, Category.OUT_OF_MEMORY, 2),
         ("CUDA driver error: out of memory", Category.OUT_OF_MEMORY, 2),
         ("CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has …", Category.OUT_OF_MEMORY, None),
-        (
-            "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
-            Category.OUT_OF_MEMORY,
-            None,
-        ),
+        ("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate`", Category.OUT_OF_MEMORY, None),
         ("cuDNN error: CUDNN_STATUS_ALLOC_FAILED", Category.OUT_OF_MEMORY, None),
         ("CUDA error: an illegal memory access was encountered" + ADVICE, Category.CUDA_STICKY, 700),
         ("CUDA error: device-side assert triggered" + ADVICE, Category.CUDA_STICKY, 710),
@@ -60,11 +59,7 @@ def chained(outer: BaseException, cause: BaseException) -> BaseException:
         ("CUDA error: uncorrectable ECC error encountered" + ADVICE, Category.DEVICE_HARDWARE, 214),
         ("CUDA error: no CUDA-capable device is detected" + ADVICE, Category.DEVICE_UNAVAILABLE, 100),
         ("CUDA error: invalid configuration argument" + ADVICE, Category.CUDA_ERROR, None),
-        (
-            "CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`",
-            Category.CUDA_ERROR,
-            None,
-        ),
+        ("CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate`", Category.CUDA_ERROR, None),
         ("cuDNN error: CUDNN_STATUS_EXECUTION_FAILED", Category.CUDA_ERROR, None),
         ("FIND was unable to find an engine to execute this computation", Category.EXCEPTION, None),
         ("mat1 and mat2 shapes cannot be multiplied (3x4 and 5x6)", Category.EXCEPTION, None),
@@ -72,10 +67,20 @@ def chained(outer: BaseException, cause: BaseException) -> BaseException:
 )
 def test_recorded_words(words: str, category: Category, code: int | None) -> None:
     """Words of torch 2.6 to 2.11 as they were read on GPUs, with plenty of memory free."""
-    failure = told(RuntimeError(words))
-    assert (failure.category, failure.code) == (category, code)
+    found = classified(RuntimeError(words))
+    assert (found.category, found.code) == (category, code)
 
 
+@pytest.mark.parametrize(
+    ("headroom", "full"),
+    [
+        (Headroom(device_free=4 * GIB, device_total=100 * GIB), True),
+        (Headroom(device_free=5 * GIB, device_total=100 * GIB), False),
+        (Headroom(device_total=100 * GIB), False),
+        (Headroom(device_free=4 * GIB), False),
+        (CPU_ONLY, False),
+    ],
+)
 @pytest.mark.parametrize(
     "words",
     [
@@ -84,31 +89,9 @@ def test_recorded_words(words: str, category: Category, code: int | None) -> Non
         "Unable to find an engine to execute this computation",
     ],
 )
-def test_out_of_memory_in_disguise_needs_a_full_device(words: str) -> None:
-    """Libraries that cannot have a workspace say something else; how much is free tells which it was."""
-    assert told(RuntimeError(words), headroom=FULL).category is Category.OUT_OF_MEMORY
-    assert told(RuntimeError(words), headroom=ROOMY).category is not Category.OUT_OF_MEMORY
-    assert told(RuntimeError(words), headroom=CPU_ONLY).category is not Category.OUT_OF_MEMORY
-
-
-@pytest.mark.parametrize(
-    ("free", "total", "category"),
-    [
-        (4, 100, Category.OUT_OF_MEMORY),
-        (5, 100, Category.CUDA_ERROR),
-        (6, 100, Category.CUDA_ERROR),
-        (None, 100, Category.CUDA_ERROR),
-        (4, None, Category.CUDA_ERROR),
-    ],
-)
-def test_a_device_is_full_when_less_than_a_twentieth_is_free(
-    free: int | None, total: int | None, category: Category
-) -> None:
-    """A library that cannot start with a tenth of 80 GiB free has another reason; unknown memory excuses nothing."""
-    headroom = Headroom(
-        device_free=None if free is None else free * GIB, device_total=None if total is None else total * GIB
-    )
-    assert told(RuntimeError("CUBLAS_STATUS_NOT_INITIALIZED"), headroom=headroom).category is category
+def test_vague_error_is_out_of_memory_on_a_full_device(words: str, headroom: Headroom, full: bool) -> None:
+    """Libraries without a workspace say something else. Below a twentieth of the memory free, it is the reason."""
+    assert (classified(RuntimeError(words), headroom=headroom).category is Category.OUT_OF_MEMORY) is full
 
 
 @pytest.mark.parametrize(
@@ -124,12 +107,12 @@ def test_a_device_is_full_when_less_than_a_twentieth_is_free(
         (9, Category.CUDA_ERROR),
     ],
 )
-def test_code_of_an_accelerator_error_counts_whatever_its_words(code: int, category: Category) -> None:
+def test_code_of_an_accelerator_error_decides(code: int, category: Category) -> None:
     """The errors of torch from 2.8 on carry CUDA's code."""
     error = torch.AcceleratorError("CUDA error: in words that nobody has seen yet")
     error.error_code = code
-    failure = told(error)
-    assert (failure.category, failure.code) == (category, code)
+    found = classified(error)
+    assert (found.category, found.code) == (category, code)
 
 
 @pytest.mark.parametrize(
@@ -144,29 +127,17 @@ def test_code_of_an_accelerator_error_counts_whatever_its_words(code: int, categ
         (DeviceUnavailableError("GPU 3"), Phase.BUILD, Category.DEVICE_UNAVAILABLE),
         (DeviceInheritedError("GPU 3"), Phase.BUILD, Category.START_FAILED),
         (UnknownFamilyError("model 'x'"), Phase.IMPORT, Category.EXCEPTION),
-        (
-            chained(DeviceUnavailableError("GPU 3"), RuntimeError("CUDA error: out of memory")),
-            Phase.BUILD,
-            Category.OUT_OF_MEMORY,
-        ),
-        (
-            chained(DeviceUnavailableError("GPU 3"), RuntimeError("CUDA error: uncorrectable ECC error encountered")),
-            Phase.BUILD,
-            Category.DEVICE_HARDWARE,
-        ),
-        (
-            chained(DeviceUnavailableError("GPU 3"), RuntimeError("CUDA error: unknown error")),
-            Phase.BUILD,
-            Category.DEVICE_UNAVAILABLE,
-        ),
+        (no_gpu("CUDA error: out of memory"), Phase.BUILD, Category.OUT_OF_MEMORY),
+        (no_gpu("CUDA error: uncorrectable ECC error encountered"), Phase.BUILD, Category.DEVICE_HARDWARE),
+        (no_gpu("CUDA error: unknown error"), Phase.BUILD, Category.DEVICE_UNAVAILABLE),
         (KeyError("images"), Phase.WARM_UP, Category.EXCEPTION),
         (SystemExit(3), Phase.WARM_UP, Category.EXCEPTION),
         (KeyboardInterrupt(), Phase.WARM_UP, Category.EXCEPTION),
     ],
 )
 def test_types_and_chains(error: BaseException, phase: Phase, category: Category) -> None:
-    """The whole chain counts, and the more certain sign wins."""
-    failure = told(error, phase)
+    """The whole chain of exceptions counts, and the most certain sign wins."""
+    failure = classified(error, phase)
     assert (failure.category, failure.phase) == (category, phase)
 
 
@@ -178,15 +149,15 @@ def test_types_and_chains(error: BaseException, phase: Phase, category: Category
         RuntimeError("[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you …"),
     ],
 )
-def test_refused_host_memory_is_the_batch_on_a_cpu_and_the_host_beside_a_gpu(error: BaseException) -> None:
-    """On a CPU device a smaller batch helps; on a GPU the host's memory is another matter."""
-    assert told(error, headroom=CPU_ONLY).category is Category.OUT_OF_MEMORY
-    assert told(error, headroom=ROOMY).category is Category.HOST_OUT_OF_MEMORY
+def test_refused_host_memory_depends_on_the_device(error: BaseException) -> None:
+    """Without a GPU a smaller batch helps. With one, the host's memory is another matter."""
+    assert classified(error, headroom=CPU_ONLY).category is Category.OUT_OF_MEMORY
+    assert classified(error, headroom=ROOMY).category is Category.HOST_OUT_OF_MEMORY
 
 
 def test_torch_refused_by_the_kernel_is_out_of_memory() -> None:
-    """A real launch whose data segment is limited runs out while it measures, and brings the figures as evidence."""
-    script = """
+    """A process whose data segment is limited runs out of memory; the failure's evidence has the limit."""
+    words = run_script("""
 import resource, torch
 from protocol.failure import Phase
 from worker import classify, memory
@@ -197,36 +168,31 @@ try:
 except RuntimeError as error:
     failure = classify.failure(error, Phase.WARM_UP)
     print(failure.category.name, failure.evidence["data_limit_bytes"] == str(limit), failure.message)
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=120, cwd=ROOT
-    )
-    assert done.stdout.startswith("OUT_OF_MEMORY True RuntimeError: ")
+""")
+    assert words.startswith("OUT_OF_MEMORY True RuntimeError: ")
 
 
-def test_device_is_asked_again_when_a_library_is_vague() -> None:
+def test_error_of_the_device_explains_a_vague_library() -> None:
     """The assert that cuDNN stumbled over is named by the next call, with its code."""
     poisoned = Headroom(device_error=RuntimeError("CUDA error: device-side assert triggered" + ADVICE))
-    failure = told(RuntimeError("cuDNN error: CUDNN_STATUS_EXECUTION_FAILED"), headroom=poisoned)
+    failure = classified(RuntimeError("cuDNN error: CUDNN_STATUS_EXECUTION_FAILED"), headroom=poisoned)
     assert (failure.category, failure.code) == (Category.CUDA_STICKY, 710)
     assert failure.evidence["device_error"].startswith("CUDA error: device-side assert triggered")
 
 
 def test_evidence_names_the_chain_and_the_memory() -> None:
     """Everything that helps to doubt the category is kept."""
-    failure = told(chained(RuntimeError("outer"), ValueError("inner")), headroom=FULL)
+    failure = classified(chained(RuntimeError("outer"), ValueError("inner")), headroom=FULL)
     assert failure.evidence["chain"] == "RuntimeError ← ValueError"
     assert failure.evidence["device_free_bytes"] == str(GIB)
     assert failure.exception == "RuntimeError"
-    assert failure.traceback is not None
-    assert "inner" in failure.traceback
+    assert "inner" in str(failure.traceback)
 
 
-def test_what_is_told_is_short_and_safe_to_print() -> None:
+def test_message_and_traceback_are_short_and_safe_to_print() -> None:
     """No terminal is cleared by a model's error, and no report drowns in one."""
-    failure = told(RuntimeError("\x1b[2J\x1b]0;owned\x07red\x9b31m\nsecond line\r\n" + "long " * 10_000))
+    failure = classified(RuntimeError("\x1b[2J\x1b]0;owned\x07red\x9b31m\nsecond line\r\n" + "long " * 10_000))
     assert failure.message == "RuntimeError: red31m"
-    assert failure.traceback is not None
     assert len(failure.traceback) <= TRACEBACK_LIMIT
     assert failure.traceback.endswith("long \n")
     assert not set(failure.traceback) & {"\x1b", "\x07", "\x9b", "\r"}
@@ -244,35 +210,32 @@ def _circle() -> BaseException:
 
 
 @pytest.mark.parametrize("make", [_MuteError, _circle, lambda: ExceptionGroup("several", [ValueError("one")])])
-def test_strange_exceptions_are_still_told(make: Callable[[], BaseException]) -> None:
+def test_strange_exceptions_are_classified(make: Callable[[], BaseException]) -> None:
     """An exception without words, or that is its own cause, does not take the failure with it."""
-    assert told(make()).category is Category.EXCEPTION
+    assert classified(make()).category is Category.EXCEPTION
 
 
 @given(st.text(st.characters(codec=None), max_size=3000), st.sampled_from([RuntimeError, ValueError, ImportError]))
 def test_any_words_make_a_failure_that_can_be_sent(words: str, kind: type[Exception]) -> None:
     """Lone surrogates, controls and endless lines included."""
-    failure = told(kind(words))
+    failure = classified(kind(words))
     assert len(failure.message) <= MESSAGE_LIMIT
     assert codec.decode(codec.encode(failure), Failure) == failure
 
 
 def test_torch_is_not_imported_to_explain_that_it_is_missing() -> None:
     """A launch that failed to import torch is classified without it."""
-    script = """
+    words = run_script("""
 import sys
 from protocol.failure import Phase
 from worker import classify
 print(classify.failure(ImportError("no torch"), Phase.IMPORT).category.name, "torch" in sys.modules)
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60, cwd=ROOT
-    )
-    assert done.stdout.split() == ["IMPORT_ERROR", "False"]
+""")
+    assert words.split() == ["IMPORT_ERROR", "False"]
 
 
 @pytest.mark.parametrize(("limit", "category"), [(2**30, Category.OUT_OF_MEMORY), (None, Category.EXCEPTION)])
-def test_onednn_does_not_say_that_it_had_no_memory(limit: int | None, category: Category) -> None:
-    """Its one error for everything counts as want of memory only where memory is limited."""
+def test_vague_error_of_onednn_is_out_of_memory_where_memory_is_limited(limit: int | None, category: Category) -> None:
+    """OneDNN has one error for everything."""
     error = RuntimeError("could not execute a primitive")
     assert classify.failure(error, Phase.WARM_UP, Headroom(data=2**29, data_limit=limit)).category is category

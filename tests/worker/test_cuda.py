@@ -1,10 +1,6 @@
-"""The same, on a real GPU: each test in interpreters of its own, because a device is opened once in a process."""
+"""Workloads on a real GPU: each test in new interpreters, because a process opens a device once."""
 
-import functools
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,7 +10,7 @@ import msgspec
 import pytest
 
 from protocol import codec
-from protocol.cell import Device, DeviceKind, MemoryFormat, ModelSpec, Precision, Workload
+from protocol.cell import Device, MemoryFormat, ModelSpec, Precision, Workload
 from protocol.failure import Category, Phase
 from protocol.messages import Measurement, Outcome
 from protocol.own import OwnModel
@@ -31,7 +27,10 @@ from tests.fakes.assignments import (
     ROOT,
     STYLEGAN2,
     assignment,
+    failure_of,
+    result_of,
     run_apart,
+    run_script,
 )
 from tests.fakes.own import LINEAR, Code
 
@@ -71,27 +70,6 @@ WRITERS = [
 ]
 
 
-@functools.cache
-def first_gpu() -> Device | None:
-    """The first GPU that a new interpreter sees, None where there is none."""
-    script = "import torch; print(torch.cuda.get_device_properties(0).uuid)"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=120)
-    if done.returncode:
-        return None
-    return Device(
-        uuid=f"GPU-{done.stdout.strip().removeprefix('GPU-')}", gpu_id=0, kind=DeviceKind.CUDA, name="the first GPU"
-    )
-
-
-@pytest.fixture(scope="module")
-def gpu() -> Device:
-    """A real GPU."""
-    device = first_gpu()
-    if device is None:
-        pytest.skip("torch finds no CUDA device on this machine")
-    return device
-
-
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("gpu")]
 
 
@@ -103,17 +81,13 @@ def launch(gpu: Device, model: ModelSpec, workload: Workload, cache: Path, **opt
 
 def measured(outcome: Outcome) -> Result:
     """The result, after checking what every result on a GPU has."""
-    assert outcome.failure is None, outcome.failure
-    result = outcome.result
-    assert result is not None
+    result = result_of(outcome)
     iterations = sum(block.iterations for block in result.blocks)
     for name in set(result.series) - {"latency", "first_token", "inter_token"}:
         assert len(result.times_ms(name)) * result.group == iterations
     assert all(time > 0 for time in result.times_ms("iteration"))
     assert all(block.start_ns < block.enqueued_ns <= block.end_ns for block in result.blocks)
     assert result.memory.cold_allocated_bytes is not None
-    assert result.memory.warm_reserved_bytes is not None
-    assert result.memory.warm_allocated_bytes is not None
     assert result.memory.warm_allocated_bytes >= result.memory.model_bytes
     assert result.memory.warm_reserved_bytes >= result.memory.warm_allocated_bytes
     assert result.ledger.context_ms > 0
@@ -123,7 +97,7 @@ def measured(outcome: Outcome) -> Result:
 
 @pytest.fixture(scope="module")
 def launched(gpu: Device, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Case], Result]]:
-    """The results of all cases, launched several at once as soon as the first of them is asked for."""
+    """The results of all cases, launched several at once when the first one is needed."""
     cache = tmp_path_factory.mktemp("cache")
     with ThreadPoolExecutor(AT_ONCE) as pool:
         outcomes = {
@@ -157,8 +131,8 @@ def test_work_on_a_gpu(launched: Callable[[Case], Result], case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", [*ONE_LOSS, *CHANNELS_LAST], ids=str)
-def test_operations_are_counted_on_a_gpu(launched: Callable[[Case], Result], case: Case) -> None:
-    """Attention included, whichever of its kernels was chosen. An LSTM's are all seen or none: it depends on torch."""
+def test_operations_on_a_gpu(launched: Callable[[Case], Result], case: Case) -> None:
+    """Attention included, whichever kernel was chosen. An LSTM is counted as a whole or not at all."""
     forward = {LSTM.name: LSTM_OPERATIONS, BERT.name: BERT_OPERATIONS, RESNET.name: RESNET_OPERATIONS}[case.model]
     counted = launched(case).flops_per_iteration
     if counted is None:
@@ -199,8 +173,8 @@ def test_load_on_a_gpu(gpu: Device, tmp_path: Path, model: ModelSpec) -> None:
 
 
 @pytest.mark.parametrize("workload", [Workload.LOAD, Workload.INFERENCE, Workload.TRAINING])
-def test_a_model_of_the_users_own_on_a_gpu(gpu: Device, tmp_path: Path, workload: Workload) -> None:
-    """Built and fed on the host as its code does it; model and nested inputs are moved, and cast where weights are."""
+def test_own_model_on_a_gpu(gpu: Device, tmp_path: Path, workload: Workload) -> None:
+    """Built and fed on the host by its own code; model and nested inputs are moved, and cast where weights are."""
     own = OwnModel(target=f"{ROOT}/docs/examples/own_model.py:TwoTowers", allowed=True)
     model = msgspec.structs.replace(LSTM, name="own", family="own", sizes=None, inputs=(), own=own)
     result = measured(launch(gpu, model, workload, tmp_path, precision=Precision.BF16))
@@ -225,35 +199,25 @@ print(json.dumps(sorted(set(sys.modules) - before)))
 
 
 @pytest.mark.parametrize("model", [LSTM, BERT, RESNET], ids=lambda spec: spec.name)
-def test_launch_after_the_preload_imports_a_handful_of_modules(gpu: Device, tmp_path: Path, model: ModelSpec) -> None:
-    """On a GPU too, where torch has more to import late."""
+def test_late_imports_on_a_gpu(gpu: Device, tmp_path: Path, model: ModelSpec) -> None:
+    """A launch after the preload imports a handful of modules, though torch has more to import late for a GPU."""
     assign = assignment(model, Workload.TRAINING, tmp_path, device=gpu, precision=Precision.BF16)
-    done = subprocess.run(
-        [sys.executable, "-c", LATE_IMPORTS],
-        input=codec.encode(assign),
-        stdout=subprocess.PIPE,
-        check=True,
-        timeout=200,
-        cwd=ROOT,
-        env={**os.environ, "CUDA_VISIBLE_DEVICES": gpu.uuid},
-    )
-    assert len(json.loads(done.stdout)) <= 5, done.stdout
+    late = run_script(LATE_IMPORTS, stdin=codec.encode(assign), CUDA_VISIBLE_DEVICES=gpu.uuid)
+    assert len(json.loads(late)) <= 5, late
 
 
-def test_another_gpu_than_the_one_asked_for_is_refused(gpu: Device, tmp_path: Path) -> None:
+def test_another_gpu_than_the_requested_one_is_refused(gpu: Device, tmp_path: Path) -> None:
     """CUDA opened a GPU, but not this one."""
     other = msgspec.structs.replace(gpu, uuid="GPU-00000000-1111-2222-3333-444444444444")
     assign = assignment(LSTM, Workload.INFERENCE, tmp_path, device=other)
-    failure = run_apart(assign, {"CUDA_VISIBLE_DEVICES": gpu.uuid}).failure
-    assert failure is not None
+    failure = failure_of(run_apart(assign, {"CUDA_VISIBLE_DEVICES": gpu.uuid}))
     assert failure.category is Category.DEVICE_UNAVAILABLE
     assert gpu.uuid.removeprefix("GPU-") in failure.message
 
 
 def test_batch_too_large_for_the_gpu_is_out_of_memory(gpu: Device, tmp_path: Path) -> None:
     """In the warm-up phase, so that a smaller batch is tried, and with the device's memory as evidence."""
-    failure = launch(gpu, RESNET, Workload.TRAINING, tmp_path, batch_size=8_000_000).failure
-    assert failure is not None
+    failure = failure_of(launch(gpu, RESNET, Workload.TRAINING, tmp_path, batch_size=8_000_000))
     assert (failure.category, failure.phase) == (Category.OUT_OF_MEMORY, Phase.WARM_UP)
     assert "device_total_bytes" in failure.evidence
 
@@ -262,8 +226,7 @@ def test_index_out_of_bounds_poisons_the_process(gpu: Device, tmp_path: Path) ->
     """A device-side assert is a sticky error with its code."""
     (tokens,) = LSTM.inputs
     model = msgspec.structs.replace(LSTM, inputs=(msgspec.structs.replace(tokens, high=5_000),))
-    failure = launch(gpu, model, Workload.INFERENCE, tmp_path, batch_size=64).failure
-    assert failure is not None
+    failure = failure_of(launch(gpu, model, Workload.INFERENCE, tmp_path, batch_size=64))
     assert (failure.category, failure.code) == (Category.CUDA_STICKY, 710)
 
 
@@ -274,14 +237,13 @@ FAR_AWAY = """\
         triton_digest.add(words, weights[:64], weights, torch.zeros(1, dtype=torch.int64, device=x.device), 1 << 40)
         return self.layer(x)
 """
-"""A kernel of ours is told to add its sum 8 TiB behind a tensor of one element, where no GPU has any memory."""
+"""A kernel of ours adds its sum 8 TiB behind a tensor of one element, where no GPU has any memory."""
 
 
 def test_an_illegal_address_poisons_the_process(gpu: Device, tmp_path: Path) -> None:
     """Written to by a kernel in the middle of a model: a sticky error with its code."""
     model = Code(tmp_path)(LINEAR.replace("        return self.layer(x)\n", FAR_AWAY))
-    failure = launch(gpu, model, Workload.INFERENCE, tmp_path).failure
-    assert failure is not None
+    failure = failure_of(launch(gpu, model, Workload.INFERENCE, tmp_path))
     assert (failure.category, failure.code) == (Category.CUDA_STICKY, 700)
 
 
@@ -323,10 +285,7 @@ print(json.dumps({
 
 def test_latency_copies_there_and_back_without_more_memory_on_the_gpu() -> None:
     """Inputs are those of the host's pinned copy; outputs come piece by piece; the device's peak is that of a pass."""
-    done = subprocess.run(
-        [sys.executable, "-c", ROUND_TRIP], stdout=subprocess.PIPE, text=True, check=True, timeout=120, cwd=ROOT
-    )
-    answers = json.loads(done.stdout)
+    answers = json.loads(run_script(ROUND_TRIP))
     assert answers.pop("times") > 1
     assert answers.pop("more") <= 1 << 20
     assert answers == {"sent": True, "same": True, "buffer": 1_000_000, "pinned": True}
@@ -373,10 +332,7 @@ def test_launch_bound_and_groups_on_a_gpu() -> None:
 
     What is far below a millisecond is timed in groups.
     """
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT], stdout=subprocess.PIPE, text=True, check=True, timeout=120, cwd=ROOT
-    )
-    answers = json.loads(done.stdout)
+    answers = json.loads(run_script(SCRIPT))
     assert answers["tiny"]["group"] > 1
     assert answers["many_tiny"] == {"group": 1, "launch_bound": True}
     assert answers["many_heavy"] == {"group": 1, "launch_bound": False}

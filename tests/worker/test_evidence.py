@@ -1,4 +1,4 @@
-"""worker/verify/evidence.py: what is found out about one wrong output, of products as small as can be."""
+"""worker/verify/evidence.py: what is found out about one wrong output, with very small products."""
 
 import pytest
 import torch
@@ -13,9 +13,9 @@ NUMBER = 7
 
 
 class Tiny:
-    """Two products of whole numbers, whose verdict is the sum of their bits. made: which were made again.
+    """Two products of whole numbers, whose verdict is the sum of their bits.
 
-    writes: whether a product is written at all. allowances: for which terms it was asked what rounding explains.
+    made: products that were made again. writes: whether a product is written. allowances: terms given to `allowed`.
     """
 
     pairs = 2
@@ -114,26 +114,21 @@ def test_one_wrong_element_is_described(pair: int) -> None:
     assert products.made == [pair] * REPETITIONS
 
 
-def test_an_output_that_is_right_when_it_is_read_again() -> None:
-    """The verdict was another one before: an error of reading, and nothing to compute."""
+def test_output_that_is_right_when_read_again() -> None:
+    """The first verdict was an error of reading: nothing differs, and rounding is not asked."""
     products = Tiny()
     mismatch = found(products, products.expected(1), verdict=products.verdict(1) + 1)
     assert (mismatch.same_when_read_again, mismatch.elements, mismatch.first) == (False, 0, ())
     assert mismatch.beyond_rounding is None
 
 
-def test_a_fault_that_stays_is_wrong_again() -> None:
-    """It strikes what is made to look closer, too."""
+@pytest.mark.parametrize("writes", [True, False])
+def test_permanent_fault_is_wrong_again(writes: bool) -> None:
+    """A fault strikes the repetitions too. A product that is not written must not find the right one in memory."""
     products = Tiny()
-    mismatch = found(products, wrong(products, 1, e00=8.0), strike=lambda output: output[0, 0].add_(8.0))
-    assert mismatch.wrong_again == REPETITIONS
-
-
-def test_a_product_that_is_never_written_is_wrong_again() -> None:
-    """The memory that it gets happens to hold the right one, which is wiped out before."""
-    products = Tiny()
-    products.writes = False
-    assert found(products, wrong(products, 1, e00=8.0)).wrong_again == REPETITIONS
+    products.writes = writes
+    strike = (lambda output: output[0, 0].add_(8.0)) if writes else nothing
+    assert found(products, wrong(products, 1, e00=8.0), strike=strike).wrong_again == REPETITIONS
 
 
 @pytest.mark.parametrize(
@@ -152,8 +147,8 @@ def test_whether_rounding_explains_it(by: dict[str, float], beyond: bool) -> Non
     assert found(products, wrong(products, 1, **by)).beyond_rounding is beyond
 
 
-def test_of_very_many_elements_those_that_are_farthest_off_are_computed_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first of them may be within rounding, as where the lowest bits of many are wrong and a high one of few."""
+def test_farthest_of_many_elements_are_computed_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first may be within rounding, as where the lowest bits of many are wrong and a high one of few."""
     monkeypatch.setattr(bits, "KEPT_ELEMENTS", 2)
     monkeypatch.setattr(evidence, "KEPT_ELEMENTS", 2)
     little = {f"e{row}{column}": 0.01 for row in range(SIDE) for column in range(SIDE)}
@@ -172,22 +167,15 @@ def test_the_farthest_elements(monkeypatch: pytest.MonkeyPatch) -> None:
     assert bits.farthest(expected, expected, 9) == []
 
 
-def test_elements_are_computed_anew_from_their_own_row_and_column() -> None:
-    """In fp64, with the sum of the terms' sizes to say how much may be rounded."""
+@pytest.mark.parametrize(("pair", "row", "column", "fraction"), [(1, 3, 1, 0.0), (0, 0, 0, 2**-20)])
+def test_elements_are_computed_anew_in_fp64(pair: int, row: int, column: int, fraction: float) -> None:
+    """From their own row and column. Products of fp32 numbers have more bits than fp32."""
     products = Tiny()
-    found(products, wrong(products, 1, e31=5.0))
-    left, right = (operand.double() for operand in products.operands(1))
-    terms = left[3] * right[:, 1]
+    if fraction:
+        products._left[row], products._right[:, column] = 1 + fraction, 1 + fraction
+    found(products, wrong(products, pair, **{f"e{row}{column}": 8.0}), pair=pair)
+    left, right = (operand.double() for operand in products.operands(pair))
+    terms = left[row] * right[:, column]
     assert products.allowances == [(terms.sum().item(), terms.abs().sum().item())]
-    assert terms.abs().sum().item() > abs(terms.sum().item())
-
-
-def test_terms_are_multiplied_in_fp64() -> None:
-    """A product of two fp32 numbers has more bits than fp32: rounding them first would hide a small error."""
-    products = Tiny()
-    products._left[0], products._right[:, 0] = 1 + 2**-20, 1 + 2**-20
-    found(products, wrong(products, 0, e00=8.0), pair=0)
-    left, right = (operand.double() for operand in products.operands(0))
-    exact = (left[0] * right[:, 0]).sum().item()
-    assert products.allowances[0][0] == exact
-    assert exact != (left[0] * right[:, 0]).float().sum().item()
+    assert (terms.sum().item() != terms.sum().float().item()) is bool(fraction)
+    assert bool(fraction) or terms.abs().sum().item() > abs(terms.sum().item())

@@ -1,14 +1,14 @@
-"""Counting operations: the right number where everything is seen, and none where it is not."""
+"""Operations are counted where every kernel is visible, and unknown where one is not."""
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torchvision.models import get_model
 
 from protocol.cell import ModelSpec, Precision, Workload
-from protocol.result import Result
 from tests.fakes.assignments import (
     BERT,
     BERT_OPERATIONS,
@@ -20,6 +20,7 @@ from tests.fakes.assignments import (
     assignment,
     run_here,
 )
+from tests.fakes.spies import spy
 from worker import flops
 from worker.models import bert, lstm
 
@@ -38,9 +39,15 @@ def product() -> torch.Tensor:
     return torch.randn(WIDE, LONG) @ torch.randn(LONG, DEEP)
 
 
-def measured(model: ModelSpec, workload: Workload, cache: Path, **options: object) -> Result:
-    """One launch."""
-    return run_here(assignment(model, workload, cache, **options))
+def counted(model: ModelSpec, workload: Workload, cache: Path, **options: Any) -> float | None:
+    """Operations of an iteration of one launch."""
+    return run_here(assignment(model, workload, cache, **options)).flops_per_iteration
+
+
+def certain(flops: float | None) -> float:
+    """A number of operations that is known."""
+    assert flops is not None
+    return flops
 
 
 @pytest.mark.parametrize("mode", [torch.inference_mode, torch.no_grad, torch.enable_grad])
@@ -72,8 +79,7 @@ def test_each_gradient_of_a_convolution_takes_what_its_forward_pass_does(make: C
     """In groups and transposed too; a gradient that nobody wants takes nothing."""
     layer = make()
     images = torch.randn(2, 4, *(9,) * (next(layer.parameters()).dim() - 2), requires_grad=True)
-    forward = flops.count(lambda: layer(images), 1.0)
-    assert forward is not None
+    forward = certain(flops.count(lambda: layer(images), 1.0))
     assert flops.count(lambda: layer(images).sum().backward(), 1.0) == 3 * forward
     assert flops.count(lambda: layer(images.detach()).sum().backward(), 1.0) == 2 * forward
     layer.requires_grad_(False)
@@ -82,14 +88,11 @@ def test_each_gradient_of_a_convolution_takes_what_its_forward_pass_does(make: C
 
 @pytest.mark.parametrize("builder", ["resnext50_32x4d", "efficientnet_b0", "shufflenet_v2_x0_5"])
 def test_training_of_networks_with_groups_takes_three_forward_passes(builder: str) -> None:
-    """All but the gradient of the images, which nobody wants."""
+    """Less the gradient of the images, which is not needed."""
     with torch.device("meta"):
         module, images = get_model(builder), torch.randn(2, 3, 64, 64)
-    forward = flops.count(lambda: module(images), 1.0)
-    assert forward is not None
-    step = flops.count(lambda: module(images).sum().backward(), 1.0)
-    assert step is not None
-    assert 2.8 * forward < step <= 3 * forward
+    forward = certain(flops.count(lambda: module(images), 1.0))
+    assert 2.8 * forward < certain(flops.count(lambda: module(images).sum().backward(), 1.0)) <= 3 * forward
 
 
 def dot() -> torch.Tensor:
@@ -115,12 +118,13 @@ def recurrent() -> torch.Tensor:
 
 
 @pytest.mark.parametrize("hidden", [dot, transform, lambda: scale(torch.ones(3)), recurrent])
-def test_kernel_that_nobody_can_count_leaves_no_number(hidden: Callable[[], torch.Tensor]) -> None:
-    """A sum that misses a part would be taken for the whole."""
+def test_kernel_that_cannot_be_counted_leaves_no_number(hidden: Callable[[], torch.Tensor]) -> None:
+    """A sum that misses a part would be taken for the whole. Nor is zero a count where nothing was seen."""
     assert flops.count(lambda: (product(), hidden()), 1.0) is None
+    assert flops.count(lambda: torch.ones(3) + 1, 1.0) is None
 
 
-def test_pointwise_operations_are_taken_for_nothing() -> None:
+def test_pointwise_operations_count_as_zero() -> None:
     """Resizing, norms and activations hide nothing, though their names may sound like it."""
     image = torch.randn(1, 2, 8, 8)
 
@@ -132,19 +136,14 @@ def test_pointwise_operations_are_taken_for_nothing() -> None:
     assert flops.count(step, 1.0) == PRODUCT
 
 
-def test_nothing_counted_is_no_number() -> None:
-    """Zero operations in a second would be a statement."""
-    assert flops.count(lambda: torch.ones(3) + 1, 1.0) is None
-
-
-def test_long_iteration_is_not_run_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_iteration_is_not_repeated_for_counting(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a CPU it would take as long again."""
     monkeypatch.setattr(flops, "COUNTED_WITHIN_MS", 2_000.0)
     assert flops.count(lambda: pytest.fail("it was run"), 2_001.0) is None
     assert flops.count(product, 1_999.0) == PRODUCT
 
 
-def test_error_while_counting_costs_the_number_alone(capsys: pytest.CaptureFixture[str]) -> None:
+def test_error_while_counting_costs_only_the_number(capsys: pytest.CaptureFixture[str]) -> None:
     """What was measured is not lost; the log says why there is no number."""
 
     def step() -> None:
@@ -154,33 +153,25 @@ def test_error_while_counting_costs_the_number_alone(capsys: pytest.CaptureFixtu
     assert "not under a counter" in capsys.readouterr().err
 
 
-def test_inference_counts_one_forward_pass_of_the_batch(tmp_path: Path) -> None:
-    """Twice the batch, twice the operations, whatever the precision."""
-    counts = [measured(RESNET, Workload.INFERENCE, tmp_path, batch_size=n).flops_per_iteration for n in (1, 2)]
-    assert counts == [RESNET_OPERATIONS / 2, RESNET_OPERATIONS]
-    half = measured(RESNET, Workload.INFERENCE, tmp_path, batch_size=1, precision=Precision.BF16)
-    assert half.flops_per_iteration == counts[0]
-
-
-def test_training_counts_forward_and_backward(tmp_path: Path) -> None:
-    """About three times a forward pass: the first layer needs no gradient of its input."""
-    step = measured(RESNET, Workload.TRAINING, tmp_path, batch_size=2).flops_per_iteration
-    assert step is not None
-    assert 2.5 * RESNET_OPERATIONS < step <= 3 * RESNET_OPERATIONS
+def test_launches_count_the_passes_of_the_batch(tmp_path: Path) -> None:
+    """One forward pass of each item, whatever the precision; a training step takes about three."""
+    for precision, batch in ((Precision.FP32, 1), (Precision.FP32, 2), (Precision.BF16, 1)):
+        found = counted(RESNET, Workload.INFERENCE, tmp_path, batch_size=batch, precision=precision)
+        assert found == RESNET_OPERATIONS * batch / 2
+    assert 2.5 * RESNET_OPERATIONS < certain(counted(RESNET, Workload.TRAINING, tmp_path)) <= 3 * RESNET_OPERATIONS
 
 
 def test_attention_is_counted_or_there_is_no_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Versions of torch that have no formula for a CPU's attention give none, and never the rest of the model."""
-    with_formula = measured(BERT, Workload.INFERENCE, tmp_path).flops_per_iteration
-    assert with_formula in (None, BERT_OPERATIONS)
+    """Versions of torch without a formula for a CPU's attention give None, never the rest of the model."""
+    assert counted(BERT, Workload.INFERENCE, tmp_path) in (None, BERT_OPERATIONS)
     attention = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
     monkeypatch.delitem(flops.flop_registry, attention, raising=False)
-    assert measured(BERT, Workload.INFERENCE, tmp_path).flops_per_iteration is None
+    assert counted(BERT, Workload.INFERENCE, tmp_path) is None
 
 
 def test_fused_attention_is_counted_by_the_products_it_stands_for(tmp_path: Path) -> None:
-    """What is measured takes the fused kernel of torch.nn.MultiheadAttention all the same, before and afterwards."""
-    assert measured(VIT, Workload.INFERENCE, tmp_path).flops_per_iteration in (None, VIT_OPERATIONS)
+    """The measurement itself uses the fused kernel of torch.nn.MultiheadAttention, before and afterwards."""
+    assert counted(VIT, Workload.INFERENCE, tmp_path) in (None, VIT_OPERATIONS)
     layer = torch.nn.MultiheadAttention(8, 2, batch_first=True).eval()
     tokens = torch.randn(1, LONG, 8)
     projections, attention = 2 * LONG * 4 * 8**2, 2 * 2 * LONG**2 * 8
@@ -189,34 +180,19 @@ def test_fused_attention_is_counted_by_the_products_it_stands_for(tmp_path: Path
     assert torch.backends.mha.get_fastpath_enabled()
 
 
-def test_recurrent_model_has_no_number(tmp_path: Path) -> None:
-    """Neither for inference nor for training."""
-    assert measured(LSTM, Workload.INFERENCE, tmp_path).flops_per_iteration is None
-    assert measured(LSTM, Workload.TRAINING, tmp_path).flops_per_iteration is None
-
-
-def test_counting_is_over_before_and_begins_after_nothing_that_is_measured(
+def test_recurrent_model_has_no_number_unless_its_own_step_is_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Neither for inference nor for training. The products of a model's own step are its operations."""
+    assert counted(LSTM, Workload.INFERENCE, tmp_path) is None
+    assert counted(LSTM, Workload.TRAINING, tmp_path) is None
+    monkeypatch.setattr(lstm, "train_step", lambda *_: product().sum(), raising=False)
+    assert counted(LSTM, Workload.TRAINING, tmp_path) == PRODUCT
+
+
+def test_counting_follows_the_measurement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No step of the warm-up or of a measured block runs under the counter: one more does, at the end."""
-    seen: list[bool] = []
-    honest = bert.forward
-
-    def watched(module: torch.nn.Module, batch: dict[str, torch.Tensor]) -> torch.Tensor:
-        seen.append(torch._C._len_torch_dispatch_stack() > 0)
-        return honest(module, batch)
-
-    monkeypatch.setattr(bert, "forward", watched)
-    measured(BERT, Workload.INFERENCE, tmp_path)
+    seen = spy(monkeypatch, bert, "forward", lambda *_: torch._C._len_torch_dispatch_stack() > 0)
+    counted(BERT, Workload.INFERENCE, tmp_path)
     assert seen[-1]
     assert not any(seen[:-1])
-
-
-def test_whole_step_is_counted_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever products the model's own code makes are its operations."""
-
-    def step(module: torch.nn.Module, batch: dict[str, torch.Tensor]) -> torch.Tensor:
-        return product().sum()
-
-    monkeypatch.setattr(lstm, "train_step", step, raising=False)
-    assert measured(LSTM, Workload.TRAINING, tmp_path).flops_per_iteration == PRODUCT

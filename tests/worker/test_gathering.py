@@ -1,4 +1,4 @@
-"""worker/gathering.py and worker/counted.py: processes of a made-up cell wait for each other, and count it."""
+"""Processes of a cell with several devices wait for each other, and count their steps."""
 
 import struct
 import tempfile
@@ -25,13 +25,13 @@ def folder() -> Iterator[Path]:
         yield Path(made)
 
 
-def begun(folder: Path) -> tuple[int, ...]:
-    """What each has begun, as it is told from outside."""
+def steps_begun(folder: Path) -> tuple[int, ...]:
+    """The steps that each rank has begun, as the orchestrator reads them."""
     return struct.unpack(f"={SIZE}q", (folder / "steps").read_bytes())
 
 
 def together(folder: Path, do: Callable[[int, Gathering], object]) -> list[Future[object]]:
-    """Each of three, in a thread of its own: gathered, then `do`, then its connections end as those of a process."""
+    """Run `do` in a thread for each rank, gathered; then its connections end like those of a process."""
 
     def one(rank: int) -> object:
         gang = Gang(rank=rank, meeting=str(folder / "meeting"), steps=str(folder / "steps"))
@@ -45,27 +45,27 @@ def together(folder: Path, do: Callable[[int, Gathering], object]) -> list[Futur
         return [pool.submit(one, rank) for rank in range(SIZE)]
 
 
-def test_nobody_goes_on_before_all_have_come(folder: Path) -> None:
-    """Whoever is late, the others wait for; each has counted its coming before, and the meeting itself."""
+def test_alignment_waits_for_the_last_rank(folder: Path) -> None:
+    """The others wait for whoever is late. Each has counted its arrival before, and the meeting itself."""
     last, early = threading.Event(), list[tuple[int, ...]]()
 
     def wait(rank: int, gathering: Gathering) -> bool:
         if rank == 1:
-            while begun(folder) != (2, 1, 2):
+            while steps_begun(folder) != (2, 1, 2):
                 pass
-            early.append(begun(folder))
+            early.append(steps_begun(folder))
             last.set()
         gathering.align()
         return last.is_set()
 
     assert [one.result() for one in together(folder, wait)] == [True] * SIZE
     assert early == [(2, 1, 2)]
-    assert begun(folder) == (2, 2, 2)
+    assert steps_begun(folder) == (2, 2, 2)
 
 
 @pytest.mark.parametrize("culprit", range(SIZE))
-def test_a_connection_that_ends_is_told_as_such(folder: Path, culprit: int) -> None:
-    """Whoever leaves, the others hear of it, at the latest when one of them has left because of it."""
+def test_rank_that_leaves_is_a_communication_error(folder: Path, culprit: int) -> None:
+    """When one rank leaves, the others fail, at the latest when one of them has left because of it."""
 
     def leave(rank: int, gathering: Gathering) -> None:
         if rank != culprit:

@@ -12,6 +12,7 @@ from protocol.cell import ModelSpec, Precision, Workload
 from protocol.failure import Phase
 from protocol.result import Result
 from tests.fakes.assignments import GPT2, LSTM, QWEN, SHORT, Listener, assignment, run_here
+from tests.fakes.spies import spy
 from worker import outputs
 from worker.errors import UnsuitableModelError
 from worker.models import causal
@@ -20,16 +21,15 @@ NEW = GPT2.generation.new_tokens if GPT2.generation else 0
 FOUR = msgspec.structs.replace(SHORT, iterations=4, warm_up_iterations=2)
 
 
-def generate(cache: Path, model: ModelSpec = GPT2, batch_size: int = 3, **options: object) -> Result:
+def generate(cache: Path, model: ModelSpec = GPT2, batch_size: int = 3, **options: Any) -> Result:
     """Four texts, after two that warm up."""
-    assign = assignment(model, Workload.GENERATION, cache, batch_size=batch_size, **{"measurement": FOUR, **options})
-    return run_here(assign)
+    return run_here(assignment(model, Workload.GENERATION, cache, measurement=FOUR, batch_size=batch_size, **options))
 
 
 @pytest.mark.parametrize("model", [GPT2, QWEN], ids=lambda spec: spec.name)
 @pytest.mark.parametrize("precision", [Precision.FP32, Precision.BF16])
 def test_every_token_has_its_time(tmp_path: Path, model: ModelSpec, precision: Precision) -> None:
-    """The first token's time and those between the others make up the text's, for the measured texts alone."""
+    """First-token and inter-token times make up the text's. Tokens of the measured texts alone are counted."""
     listener = Listener()
     assign = assignment(model, Workload.GENERATION, tmp_path, batch_size=3, precision=precision, measurement=FOUR)
     result = run_here(assign, listener)
@@ -41,29 +41,16 @@ def test_every_token_has_its_time(tmp_path: Path, model: ModelSpec, precision: P
     for at, text_ms in enumerate(result.times_ms("iteration")):
         own = first[at] + sum(inter[at * (NEW - 1) : (at + 1) * (NEW - 1)])
         assert own <= text_ms * 1.001
-    assert result.items_per_iteration == 3
-    assert result.launch_bound is None
-    assert result.flops_per_iteration is None
+    assert (result.items_per_iteration, result.generated_tokens) == (3, 3 * NEW * 4)
+    assert (result.launch_bound, result.flops_per_iteration) == (None, None)
 
 
-def test_the_look_at_the_last_logits_has_its_entry_in_the_ledger(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """And there is something to look at."""
-    seen: list[object] = []
-
-    def slow(logits: object, **_: object) -> None:
-        seen.append(logits)
-        time.sleep(0.1)
-
-    monkeypatch.setattr(outputs, "require_finite", slow)
+def test_check_of_the_last_logits_is_in_the_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As time for counting, and it gets a tensor."""
+    monkeypatch.setattr(outputs, "require_finite", lambda *_, **_options: time.sleep(0.1))
+    checked = spy(monkeypatch, outputs, "require_finite", lambda _, logits, **_options: type(logits))
     assert generate(tmp_path).ledger.count_ms >= 100
-    assert [type(logits) for logits in seen] == [torch.Tensor]
-
-
-def test_tokens_are_counted_on_the_host(tmp_path: Path) -> None:
-    """All sequences of all measured texts, and none of the warm-up's."""
-    assert generate(tmp_path, batch_size=3).generated_tokens == 3 * NEW * 4
+    assert checked == [torch.Tensor]
 
 
 READ_MS = 15.0
@@ -78,8 +65,8 @@ class Far(torch.Tensor):
         return super().tolist()
 
 
-def test_token_is_there_when_the_host_has_read_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not when it was asked for: the time to the first token has its way to the host in it, and so have all others."""
+def test_token_time_ends_when_the_host_has_read_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The times of all tokens include their way to the host."""
     prefill, decode = causal.prefill, causal.decode
 
     def far_prefill(module: torch.nn.Module, tokens: torch.Tensor) -> tuple[torch.Tensor, object]:
@@ -100,49 +87,27 @@ def test_token_is_there_when_the_host_has_read_it(tmp_path: Path, monkeypatch: p
 
 def test_single_token_has_nothing_between_tokens(tmp_path: Path) -> None:
     """Only the time to the first one."""
-    assign = assignment(GPT2, Workload.GENERATION, tmp_path, measurement=FOUR)
-    one = msgspec.structs.replace(assign, cell=msgspec.structs.replace(assign.cell, new_tokens=1))
-    result = run_here(one)
+    result = generate(tmp_path, new_tokens=1)
     assert result.times_ms("inter_token") == []
     assert len(result.times_ms("first_token")) == 4
 
 
-def test_text_is_the_greedy_one_and_the_prompt_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each step reads the token that was likeliest before, and one only; a full pass over all of it agrees."""
-    prompts: list[torch.Tensor] = []
-    read: list[torch.Tensor] = []
-    modules: list[torch.nn.Module] = []
-    prefill, decode = causal.prefill, causal.decode
-
-    def watched_prefill(module: torch.nn.Module, tokens: torch.Tensor) -> tuple[torch.Tensor, object]:
-        prompts.append(tokens)
-        modules.append(module)
-        return prefill(module, tokens)
-
-    def watched_decode(module: torch.nn.Module, tokens: torch.Tensor, cache: object) -> tuple[torch.Tensor, object]:
-        read.append(tokens)
-        return decode(module, tokens, cache)
-
-    monkeypatch.setattr(causal, "prefill", watched_prefill)
-    monkeypatch.setattr(causal, "decode", watched_decode)
+def test_text_is_greedy_and_the_prompt_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each step reads only the token that was likeliest before; a full pass over all of it agrees."""
+    prompts = spy(monkeypatch, causal, "prefill", lambda _, module, tokens: (module, tokens))
+    read = spy(monkeypatch, causal, "decode", lambda _, _module, tokens, _cache: tokens)
     generate(tmp_path, batch_size=2)
-    prompt = prompts[-1]
+    module, prompt = prompts[-1]
     assert prompt.shape == (2, GPT2.generation.prompt_tokens if GPT2.generation else 0)
     text = torch.cat([prompt, *read[-(NEW - 1) :]], dim=1)
     with torch.inference_mode():
-        likeliest = modules[-1](input_ids=text).logits.argmax(-1)
+        likeliest = module(input_ids=text).logits.argmax(-1)
     assert torch.equal(text[:, prompt.shape[1] :], likeliest[:, prompt.shape[1] - 1 : -1])
 
 
-def test_model_that_does_not_write_is_refused(tmp_path: Path) -> None:
-    """With a reason, before anything is built."""
-    with pytest.raises(UnsuitableModelError, match="'tiny-lstm' does not write text"):
+def test_generation_needs_a_language_model_and_new_tokens(tmp_path: Path) -> None:
+    """An LSTM is refused before anything is built, and a cell without a number of new tokens too."""
+    with pytest.raises(UnsuitableModelError, match="tiny-lstm"):
         generate(tmp_path, model=LSTM)
-
-
-def test_no_new_tokens_are_no_generation(tmp_path: Path) -> None:
-    """A cell that does not say how much to write is a mistake of the plan's, named with the cell."""
-    assign = assignment(GPT2, Workload.GENERATION, tmp_path)
-    none = msgspec.structs.replace(assign, cell=msgspec.structs.replace(assign.cell, new_tokens=None))
-    with pytest.raises(ValueError, match="at least one new token, got None"):
-        run_here(none)
+    with pytest.raises(ValueError, match="got None"):
+        generate(tmp_path, new_tokens=None)

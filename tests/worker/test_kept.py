@@ -1,4 +1,4 @@
-"""worker/verify/kept.py: wrong bits are on the disk before anything else is done that may end the process."""
+"""worker/verify/kept.py: mismatches are on disk before anything that may end the process."""
 
 import os
 from pathlib import Path
@@ -7,14 +7,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from protocol.cell import Precision, Workload
+from protocol.cell import Workload
 from protocol.failure import Phase
 from protocol.messages import Assign
 from protocol.paths import LaunchPaths
-from protocol.verification import KEPT_MISMATCHES, LEAST_REPLAYS, REPLAY_STEPS, Injection, Mismatch, Seen
-from tests.fakes.assignments import LSTM, PROBE, SHORT, Listener, assignment, run_here
+from protocol.verification import KEPT_MISMATCHES, LEAST_REPLAYS, REPLAY_STEPS, Injection, Seen
+from tests.fakes.assignments import LSTM, PROBE, SHORT, Listener, assignment, run_here, verified
 from tests.fakes.findings import mismatch
-from tests.worker.test_links_repeats import alone, iterate
+from tests.worker.test_links import iterate
+from tests.worker.test_links_repeats import alone
 from worker import session
 from worker.verify import bits, evidence
 from worker.verify.kept import Kept
@@ -26,22 +27,18 @@ class DiedError(Exception):
 
 
 def dies(*_: object, **__: object) -> None:
-    """In the middle of looking closer."""
+    """Raise in the middle of the examination."""
     raise DiedError
 
 
 def launch(folder: Path, workload: Workload) -> Assign:
-    """One that flips a bit of its own."""
+    """A launch that flips a bit of its own."""
     model = LSTM if workload is Workload.REPLAY else PROBE
     steps = LEAST_REPLAYS * REPLAY_STEPS if workload is Workload.REPLAY else 300
     measurement = msgspec.structs.replace(SHORT, warm_up_iterations=1, iterations=steps)
-    assign = assignment(
-        model, workload, folder, precision=Precision.FP32, batch_size=2 if model is LSTM else 1, measurement=measurement
-    )
-    cell = assign.cell if model is LSTM else msgspec.structs.replace(assign.cell, input_size=16, seed=8)
-    return msgspec.structs.replace(
-        assign, cell=cell, injection=Injection(flip_bits=1, stuck=workload is Workload.MEMORY)
-    )
+    cell = {} if model is LSTM else {"batch_size": 1, "input_size": 16, "seed": 8}
+    injection = Injection(flip_bits=1, stuck=workload is Workload.MEMORY)
+    return assignment(model, workload, folder, measurement=measurement, injection=injection, **cell)
 
 
 CLOSER: dict[Workload, tuple[Any, str]] = {
@@ -53,10 +50,10 @@ CLOSER: dict[Workload, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize("workload", list(CLOSER))
-def test_what_is_wrong_is_kept_before_it_is_looked_at_closer(
+def test_mismatch_is_kept_before_its_examination(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workload: Workload
 ) -> None:
-    """Also where that ends the process: which check it was, and when."""
+    """With its check and its time, even if the examination ends the process."""
     monkeypatch.setattr(*CLOSER[workload], dies)
     listener = Listener()
     with pytest.raises(DiedError):
@@ -68,34 +65,26 @@ def test_what_is_wrong_is_kept_before_it_is_looked_at_closer(
 
 
 @pytest.mark.parametrize("workload", list(CLOSER))
-def test_what_was_kept_in_the_end_is_what_the_result_says(tmp_path: Path, workload: Workload) -> None:
-    """The same mismatches, all that is known of them."""
+def test_last_lines_agree_with_the_result(tmp_path: Path, workload: Workload) -> None:
+    """The same mismatches, with all that is known of them."""
     listener = Listener()
-    result = run_here(launch(tmp_path, workload), listener)
-    assert result.verification is not None
-    assert result.verification.kept
-    assert by_place(listener) == result.verification.kept
-    assert all(one.repeated for one in by_place(listener))
+    kept = verified(run_here(launch(tmp_path, workload), listener)).kept
+    assert kept
+    assert tuple({one.at: one.mismatch for one in listener.seen}.values()) == kept
+    assert all(one.repeated for one in kept)
 
 
-def by_place(listener: Listener) -> tuple[Mismatch, ...]:
-    """What later lines say."""
-    return tuple({one.at: one.mismatch for one in listener.seen}.values())
-
-
-def test_a_transfer_that_was_wrong_is_kept_before_it_is_looked_at(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With what it was a transfer of; and when it was repeated, again."""
+def test_wrong_transfer_is_kept_before_its_examination(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With its kind; and again after its repetition."""
     test, _ = alone(tmp_path, 2)
     with monkeypatch.context() as patched:
         patched.setattr(bits, "differences", dies)
         with pytest.raises(DiedError):
-            iterate(test, 3)
+            iterate([test], 3)
     seen: list[Seen] = []
     test, _ = alone(tmp_path, 2)
     test._kept._stage.keep = seen.append
-    iterate(test, 3)
+    iterate([test], 3)
     assert [(one.at, one.mismatch.of_all, one.mismatch.elements) for one in seen] == [(0, True, 0), (0, True, 1)]
     test.repeat(test.wrong)
     assert seen[-1].mismatch == test.verification(()).kept[0]
@@ -104,15 +93,14 @@ def test_a_transfer_that_was_wrong_is_kept_before_it_is_looked_at(
 
 def test_no_more_is_kept_than_a_result_holds() -> None:
     """All are counted."""
-    listener = Listener()
-    listener.stage.enter(Phase.MEASURE)
+    listener = Listener(Phase.MEASURE)
     kept = Kept(listener.stage)
     places = [kept.seen("product", number) for number in range(KEPT_MISMATCHES + 5)]
     assert places == [*range(KEPT_MISMATCHES), *[None] * 5]
     assert (kept.count, len(kept.all), len(listener.seen)) == (KEPT_MISMATCHES + 5, KEPT_MISMATCHES, KEPT_MISMATCHES)
 
 
-def test_a_line_is_synced_and_begins_behind_one_that_was_torn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_line_is_synced_and_starts_after_a_torn_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The file each time, its folder when it is new."""
     synced: list[str] = []
     monkeypatch.setattr(os, "fsync", lambda fd: synced.append(str(Path(f"/proc/self/fd/{fd}").readlink())))
@@ -127,6 +115,6 @@ def test_a_line_is_synced_and_begins_behind_one_that_was_torn(tmp_path: Path, mo
     assert torn.startswith(b'{"at":1')
 
 
-def test_a_disk_that_refuses_costs_the_line_alone(tmp_path: Path) -> None:
-    """The launch goes on, and its result says it."""
+def test_write_error_costs_only_the_line(tmp_path: Path) -> None:
+    """The launch goes on, and its result has the mismatch."""
     session._note(Seen(at=0, mismatch=mismatch()), LaunchPaths(tmp_path / "gone"))

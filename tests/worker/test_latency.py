@@ -1,4 +1,4 @@
-"""Inference end to end. A CPU stands in for the device here; tests/worker/test_cuda.py copies to a real one."""
+"""Latency of inference, end to end, with the CPU as device; tests/worker/test_cuda.py has a real one."""
 
 import time
 from collections import defaultdict
@@ -11,6 +11,7 @@ import torch
 
 from protocol.cell import Workload
 from tests.fakes.assignments import BERT, LSTM, assignment, run_here
+from tests.fakes.spies import spy
 from worker import devices, flops, latency, memory
 from worker.models import lstm
 from worker.stage import Stage
@@ -18,7 +19,7 @@ from worker.stage import Stage
 CPU = torch.device("cpu")
 
 
-def test_times_are_those_of_the_forward_pass_and_come_to_an_end() -> None:
+def test_passes_are_repeated_for_a_limited_time() -> None:
     """A pass of 20 ms is repeated for half the profile's least time, 0.3 s at most; one of 0.4 s is done once."""
     for least_s, most in ((0.3, 8), (5.0, 15)):
         short = latency.times_ms(lambda: time.sleep(0.02), [], CPU, least_s)
@@ -42,7 +43,7 @@ class OnDevice(torch.Tensor):
 
 
 def test_each_pass_copies_its_inputs_there_and_all_outputs_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a stand-in for a GPU, whose inputs are spoilt by every pass: what was waited for is on the host."""
+    """On a fake GPU on which every pass overwrites its inputs: the awaited output is on the host."""
     honest, pinned = torch.empty, list[torch.Tensor]()
 
     def empty(*size: int, pin_memory: bool = False, **options: object) -> torch.Tensor:
@@ -82,8 +83,7 @@ def test_each_pass_copies_its_inputs_there_and_all_outputs_back(monkeypatch: pyt
 def test_all_bytes_of_an_output_are_fetched_once(tensor: torch.Tensor) -> None:
     """In the order in which they lie in memory, and without a copy where they lie together."""
     data = latency._bytes_of(tensor)
-    assert data.dtype is torch.uint8
-    assert data.numel() == tensor.numel() * tensor.element_size()
+    assert (data.dtype, data.numel()) == (torch.uint8, tensor.numel() * tensor.element_size())
     assert sorted(data.view(tensor.dtype).tolist()) == sorted(tensor.flatten().tolist())
     shared = data.untyped_storage().data_ptr() == tensor.untyped_storage().data_ptr()
     assert shared == (tensor.stride() != (8, 2))
@@ -110,10 +110,8 @@ def test_latency_is_measured_after_the_blocks(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("workload", [Workload.INFERENCE, Workload.TRAINING])
-def test_counting_operations_is_no_measuring(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workload: Workload
-) -> None:
-    """It is done once, at the speed of Python, and has an entry of its own in the ledger."""
+def test_counting_is_not_measuring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workload: Workload) -> None:
+    """Operations are counted once, at the speed of Python, with their own entry in the ledger."""
     spans = defaultdict[str, list[tuple[int, int]]](list)
     honest = Stage.timed
 
@@ -138,10 +136,8 @@ def test_counting_operations_is_no_measuring(
     assert all(measured_ns <= begin_ns or end_ns <= since_ns for since_ns, measured_ns in spans["measure"])
 
 
-def test_latency_and_counting_are_no_part_of_the_peak_of_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Pinned buffers come when the peaks have been read, on the host too."""
+def test_peak_of_memory_excludes_latency_and_counting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pinned buffers are made after the peaks are read, on the host too."""
     now = {"peak": 1}
     monkeypatch.setattr(memory, "resident_peak", lambda: now["peak"])
     monkeypatch.setattr(latency, "times_ms", lambda *_: now.update(peak=2) or [1.0])
@@ -151,13 +147,9 @@ def test_latency_and_counting_are_no_part_of_the_peak_of_memory(
 
 def test_only_what_the_model_reads_is_sent_to_the_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch has labels, which inference does not need; a family that names no inputs sends all of it."""
-    sent: list[list[tuple[int, ...]]] = []
-
-    def watched(forward: object, inputs: object, device: torch.device, least_s: float) -> list[float]:
-        sent.append([tuple(tensor.shape) for tensor in inputs])
-        return [1.0]
-
-    monkeypatch.setattr(latency, "times_ms", watched)
+    sent = spy(
+        monkeypatch, latency, "times_ms", lambda _, _forward, inputs, *_rest: [tuple(one.shape) for one in inputs]
+    )
     run_here(assignment(BERT, Workload.INFERENCE, tmp_path))
     assert sent == [[(2, 10)]]
     monkeypatch.setattr(lstm, "batch", lambda spec, feed: {"other": feed.classes(50, (2, 12))})

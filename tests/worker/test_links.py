@@ -1,4 +1,4 @@
-"""worker/workloads/links.py and worker/gang.py: what devices send each other, verified to the last bit."""
+"""worker/workloads/links.py and worker/gang.py: transfers between devices, verified to the last bit."""
 
 import struct
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from protocol.cell import Device, DeviceKind, Precision
 from protocol.failure import Category, Phase
 from protocol.messages import Assign, Gang, Measurement
 from protocol.verification import Injection, Verification
-from tests.fakes.assignments import Listener, assignment, run_together, verified
+from tests.fakes.assignments import Listener, assignment, failure_of, result_of, run_together, verified
 from tests.fakes.faults import model
 from tests.fakes.gangs import gang
 from worker import gang as room
@@ -44,24 +44,23 @@ def assigned(folder: Path, rank: int, size: int, *, seed: int = 1, precision: Pr
     ],
 )
 def test_healthy_devices_verify_every_word(tmp_path: Path, precision: Precision) -> None:
-    """As many iterations on each; copies and sums are counted with their bytes, and their times are told."""
+    """With as many iterations on each; copies and sums have their bytes and times."""
     outcomes = run_together([assigned(tmp_path, rank, 2, precision=precision) for rank in range(2)])
     one, other = map(verified, outcomes)
     assert (one.checks, one.mismatches, one.kept) == (other.checks, 0, ())
     assert one.checks >= 6
     assert one.verified_bytes == one.checks << 20
     assert "gloo" in one.method
-    result = outcomes[0].result
-    assert result is not None
+    result = result_of(outcomes[0])
     assert result.bytes_per_iteration == {"all_reduce": 1 << 20, "copies": 1 << 20}
     iterations = sum(block.iterations for block in result.blocks)
     for series in ("iteration", "all_reduce", "copies", "verify"):
         assert len(result.times_ms(series)) == iterations
-    begun = struct.unpack("=2q", (tmp_path / "steps").read_bytes())
-    assert begun[0] == begun[1] > iterations
+    one_steps, other_steps = struct.unpack("=2q", (tmp_path / "steps").read_bytes())
+    assert one_steps == other_steps > iterations
 
 
-def test_flipped_bits_are_found_by_their_device_and_by_who_receives_them(tmp_path: Path) -> None:
+def test_flipped_bits_are_found_by_sender_and_receiver(tmp_path: Path) -> None:
     """The device finds its own numbers wrong, once; the other one its copy. Neither comes back."""
     assigns = [assigned(tmp_path, rank, 2) for rank in range(2)]
     assigns[1] = msgspec.structs.replace(assigns[1], injection=Injection(flip_bits=2))
@@ -80,21 +79,18 @@ def test_a_fault_that_stays_comes_back_every_time(tmp_path: Path) -> None:
     assigns = [assigned(tmp_path, rank, 2) for rank in range(2)]
     assigns[0] = msgspec.structs.replace(assigns[0], injection=Injection(flip_bits=1, stuck=True))
     first, second = map(verified, run_together(assigns))
-    for found in (first, second):
-        assert found.kept
-        assert all(one.wrong_again == one.repeated == 10 for one in found.kept)
+    assert first.kept
+    assert second.kept
+    assert all(one.wrong_again == one.repeated == 10 for one in (*first.kept, *second.kept))
 
 
 @pytest.mark.slow
-def test_what_the_other_does_not_answer_is_a_failure_of_communication(tmp_path: Path) -> None:
-    """A process whose peer fails before the first transfer says that the connection broke."""
+def test_silent_peer_is_a_communication_failure(tmp_path: Path) -> None:
+    """A process whose peer fails before the first transfer reports that the connection broke."""
     good, bad = (assigned(tmp_path, rank, 2) for rank in range(2))
     bad = msgspec.structs.replace(bad, cell=msgspec.structs.replace(bad.cell, input_size=None))
-    waiting, failed = run_together([good, bad])
-    assert failed.failure is not None
-    assert failed.failure.category is Category.EXCEPTION
-    assert waiting.failure is not None
-    assert waiting.failure.category is Category.COMMUNICATION
+    categories = [failure_of(one).category for one in run_together([good, bad])]
+    assert categories == [Category.COMMUNICATION, Category.EXCEPTION]
 
 
 # ── one process that plays all ranks ──────────────────────────────────────────────────────────────────────────────────
@@ -128,17 +124,21 @@ def wired(
     peers: list[LinksTest] = []
     for rank in range(size):
         assign = assigned(tmp_path, rank, size, seed=seed)
-        stage = Listener().stage
-        stage.enter(Phase.MEASURE)
+        stage = Listener(Phase.MEASURE).stage
         peers.append(LinksTest(assign, Wired(assign, rank, peers, spoil), torch.device("cpu"), stage))
-    for name in peers[0].steps():
-        for peer in peers:
-            peer.steps()[name]()
+    iterate(peers)
     return peers
 
 
-def test_a_bad_wire_is_seen_where_it_ends(tmp_path: Path) -> None:
-    """Sound where it was sent; wrong in that copy alone."""
+def iterate(peers: list[LinksTest], times: int = 1) -> None:
+    """Iterations in which every rank does a step before any does the next."""
+    for name in [*peers[0].steps()] * times:
+        for peer in peers:
+            peer.steps()[name]()
+
+
+def test_bad_wire_is_seen_by_its_receiver(tmp_path: Path) -> None:
+    """The numbers are right at the sender, and wrong in that copy alone."""
     peers = wired(tmp_path, 3, lambda sender, receiver: 1 << 40 if (sender, receiver) == (2, 0) else 0)
     found = [peer.verification(()) for peer in peers]
     assert [one.mismatches for one in found] == [1, 0, 0]
@@ -151,9 +151,7 @@ def test_every_transfer_sends_other_bits(tmp_path: Path) -> None:
     """A copy that is not made leaves what came before, and that is wrong; so is a sum that is not."""
     (first, second) = wired(tmp_path, 2)
     before, total = first._incoming[1].clone(), first._sum.clone()
-    for name in first.steps():
-        for peer in (first, second):
-            peer.steps()[name]()
+    iterate([first, second])
     assert not torch.equal(before, first._incoming[1])
     assert not torch.equal(total, first._sum)
     first._incoming[1].copy_(before)
@@ -165,7 +163,7 @@ def test_every_transfer_sends_other_bits(tmp_path: Path) -> None:
 @pytest.mark.parametrize("size", [2, 5])
 @pytest.mark.parametrize("precision", [Precision.FP32, Precision.BF16])
 def test_sums_are_exact_whatever_their_order(tmp_path: Path, size: int, precision: Precision) -> None:
-    """The largest sum that can come up is a whole number of the type, and so is every one on the way to it."""
+    """The largest possible sum is a whole number of the type, and so is every partial sum."""
     device = Device(uuid="0", gpu_id=0, kind=DeviceKind.CPU, name="a CPU")
     cell = gang(*map(str, range(size)), precision=precision)
     assign = msgspec.structs.replace(assigned(tmp_path, 0, 1), cell=cell, device=device)
@@ -182,16 +180,19 @@ def test_sums_are_exact_whatever_their_order(tmp_path: Path, size: int, precisio
     assert torch.stack(numbers).abs().max() >= limit / size / 2
 
 
-def test_multicast_is_left_as_the_environment_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And told."""
+@pytest.mark.parametrize(("value", "words"), [(None, "left to NCCL"), ("0", "set by NCCL_NVLS_ENABLE=0")])
+def test_multicast_is_left_as_the_environment_has_it(
+    monkeypatch: pytest.MonkeyPatch, value: str | None, words: str
+) -> None:
+    """The method says which."""
     monkeypatch.delenv("NCCL_NVLS_ENABLE", raising=False)
-    assert room.multicast() == "left to NCCL"
-    monkeypatch.setenv("NCCL_NVLS_ENABLE", "0")
-    assert room.multicast() == "set by NCCL_NVLS_ENABLE=0"
+    if value is not None:
+        monkeypatch.setenv("NCCL_NVLS_ENABLE", value)
+    assert room.multicast() == words
 
 
-def test_a_device_alone_sends_to_nobody(tmp_path: Path) -> None:
-    """No sum and no copy: on a GPU what is left is the way to the host and back."""
+def test_single_device_has_no_transfer(tmp_path: Path) -> None:
+    """No sum and no copy: on a GPU only the way to the host and back remains."""
     (alone,) = wired(tmp_path, 1)
     assert set(alone.steps()) == {"prepare", "verify"}
     assert isinstance(alone.verification(()), Verification)

@@ -1,9 +1,6 @@
 """Burn-in of links on real GPUs: NCCL between processes that see one GPU each, every word verified."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import msgspec
@@ -12,10 +9,11 @@ import pytest
 from protocol.cell import Device, DeviceKind, Precision
 from protocol.messages import Assign, Gang
 from protocol.verification import Injection
-from tests.fakes.assignments import assignment, run_together, verified
+from tests.fakes.assignments import assignment, result_of, run_script, run_together, verified
 from tests.fakes.faults import model
 from tests.fakes.gangs import gang
 from tests.worker.test_links import MEASUREMENT
+from worker.gang import multicast
 
 GPUS = """
 import json, torch
@@ -28,8 +26,7 @@ MIB = 64
 @pytest.fixture(scope="module")
 def gpus() -> tuple[Device, ...]:
     """All real GPUs, where there are two at least."""
-    done = subprocess.run([sys.executable, "-c", GPUS], capture_output=True, text=True, check=True, timeout=200)
-    uuids = [f"GPU-{uuid.removeprefix('GPU-')}" for uuid in json.loads(done.stdout)]
+    uuids = [f"GPU-{uuid.removeprefix('GPU-')}" for uuid in json.loads(run_script(GPUS))]
     if len(uuids) < 2:
         pytest.skip(f"links take two GPUs, and torch finds {len(uuids)}")
     return tuple(
@@ -64,11 +61,9 @@ def test_healthy_links(
     assert len({one.checks for one in found}) == 1
     assert found[0].checks > 3 * (len(gpus) + 1)
     assert "NCCL" in found[0].method
-    setting = os.environ.get("NCCL_NVLS_ENABLE")
-    assert ("left to NCCL" if setting is None else f"set by NCCL_NVLS_ENABLE={setting}") in found[0].method
+    assert multicast() in found[0].method
     assert found[0].not_tested == {}
-    result = outcomes[0].result
-    assert result is not None
+    result = result_of(outcomes[0])
     assert set(result.bytes_per_iteration) == {"all_reduce", "copies", "to_host", "to_device"}
     with capsys.disabled():
         for series, size in result.bytes_per_iteration.items():
@@ -88,16 +83,16 @@ def test_flips_on_gpus(gpus: tuple[Device, ...], tmp_path: Path) -> None:
         assert any(mismatch.of_all for mismatch in one.kept)
 
 
-def test_multicast_off_is_told(gpus: tuple[Device, ...], tmp_path: Path) -> None:
-    """What the environment says reaches NCCL as it is, and the report."""
+def test_multicast_off_reaches_nccl_and_the_report(gpus: tuple[Device, ...], tmp_path: Path) -> None:
+    """The environment reaches NCCL as it is."""
     assigns = assigned(tmp_path, gpus, Precision.FP32, {})
     found = list(map(verified, run_together(assigns, {"NCCL_NVLS_ENABLE": "0"})))
     assert all("set by NCCL_NVLS_ENABLE=0" in one.method for one in found)
     assert [one.mismatches for one in found] == [0] * len(gpus)
 
 
-def test_one_gpu_alone_moves_to_the_host_and_back(gpus: tuple[Device, ...], tmp_path: Path) -> None:
-    """There is nobody to send to, and the way to the host is verified."""
+def test_single_gpu_moves_to_the_host_and_back(gpus: tuple[Device, ...], tmp_path: Path) -> None:
+    """Without a peer, the way to the host is verified."""
     (found,) = map(verified, run_together(assigned(tmp_path, gpus[:1], Precision.FP32, {})))
     assert found.checks > 3
     assert found.verified_bytes == found.checks * MIB << 20

@@ -1,4 +1,4 @@
-"""worker/workloads/links.py: an iteration is repeated as it was, and counts once; and all begin a transfer together."""
+"""worker/workloads/links.py: an iteration is repeated with its own bits, and counts once."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ import torch
 from protocol.cell import Precision
 from protocol.failure import Phase
 from tests.fakes.assignments import Listener
-from tests.worker.test_links import Wired, assigned, wired
+from tests.worker.test_links import Wired, assigned, iterate, wired
 from worker.workloads import links
 from worker.workloads.links import LinksTest
 
@@ -19,12 +19,12 @@ class Flaky(Wired):
 
     wrong: frozenset[int] = frozenset()
     skips = False
-    said: list[str]
+    calls: list[str]
     sent: list[torch.Tensor]
 
     def add_up(self, tensor: torch.Tensor) -> None:
         """The rank's own, since it plays alone."""
-        self.said.append("add_up")
+        self.calls.append("add_up")
         self.sent.append(tensor.clone())
         tensor.copy_(self._peers[0]._total + self.size * (self._peers[0]._number % 4))
         if self._peers[0]._number in self.wrong:
@@ -37,32 +37,23 @@ class Flaky(Wired):
 
     def align(self) -> None:
         """Noted."""
-        self.said.append("align")
+        self.calls.append("align")
 
 
 def alone(folder: Path, *wrong: int, precision: Precision = Precision.FP32) -> tuple[LinksTest, Flaky]:
     """The first of two ranks, in the phase of measuring."""
     assign = assigned(folder, 0, 2, precision=precision)
-    stage = Listener().stage
-    stage.enter(Phase.MEASURE)
     peers: list[LinksTest] = []
     flaky = Flaky(assign, 0, peers, lambda *_: 0)
-    flaky.wrong, flaky.said, flaky.sent = frozenset(wrong), [], []
-    peers.append(LinksTest(assign, flaky, torch.device("cpu"), stage))
+    flaky.wrong, flaky.calls, flaky.sent = frozenset(wrong), [], []
+    peers.append(LinksTest(assign, flaky, torch.device("cpu"), Listener(Phase.MEASURE).stage))
     return peers[0], flaky
 
 
-def iterate(test: LinksTest, times: int) -> None:
-    """So many iterations."""
-    for _ in range(times):
-        for step in test.steps().values():
-            step()
-
-
-def test_the_iteration_that_was_wrong_is_repeated_as_it_was(tmp_path: Path) -> None:
-    """With its own bits, also where others came after it in the block; and what comes next is new."""
+def test_wrong_iteration_is_repeated_with_its_own_bits(tmp_path: Path) -> None:
+    """Also where others followed it in the block; the next iteration is new."""
     test, flaky = alone(tmp_path, 2)
-    iterate(test, 3)
+    iterate([test], 3)
     assert test.wrong == 2
     test.repeat(test.wrong)
     assert len(flaky.sent) == 3 + links.REPETITIONS
@@ -70,28 +61,28 @@ def test_the_iteration_that_was_wrong_is_repeated_as_it_was(tmp_path: Path) -> N
     (wrong,) = test.verification(()).kept
     assert (wrong.repeated, wrong.wrong_again) == (links.REPETITIONS, links.REPETITIONS)
     assert test.wrong == 0
-    iterate(test, 1)
+    iterate([test], 1)
     assert test._number == 4
 
 
 def test_repetitions_are_not_counted(tmp_path: Path) -> None:
     """Neither as transfers that were verified nor in the number of an iteration."""
     test, _ = alone(tmp_path, 1, 3)
-    iterate(test, 2)
+    iterate([test], 2)
     before = test.verification(())
     test.repeat(test.wrong)
     after = test.verification(())
     assert (after.checks, after.verified_bytes) == (before.checks, before.verified_bytes) == (4, 4 << 20)
-    iterate(test, 1)
+    iterate([test], 1)
     assert [one.iteration for one in test.verification(()).kept] == [0, 2]
 
 
 def test_a_copy_that_is_not_made_is_wrong_in_repetitions_too(tmp_path: Path) -> None:
     """The same bits are there from before."""
     test, flaky = alone(tmp_path)
-    iterate(test, 1)
+    iterate([test], 1)
     flaky.skips = True
-    iterate(test, 1)
+    iterate([test], 1)
     flaky.skips = False
     again = iter([False] * 4 + [True] * 6)
     honest = flaky.pass_on
@@ -107,32 +98,32 @@ def test_a_copy_that_is_not_made_is_wrong_in_repetitions_too(tmp_path: Path) -> 
 
 
 def test_all_are_there_before_the_first_transfer_is_timed(tmp_path: Path) -> None:
-    """Else who verifies faster would wait for the others inside a transfer's span."""
+    """Otherwise a faster rank would wait for the others within the time of a transfer."""
     test, flaky = alone(tmp_path)
     test.steps()["prepare"]()
-    assert flaky.said == ["align"]
-    iterate(test, 1)
-    assert flaky.said == ["align", "align", "add_up"]
+    assert flaky.calls == ["align"]
+    iterate([test])
+    assert flaky.calls == ["align", "align", "add_up"]
 
 
 @pytest.mark.parametrize("precision", [Precision.FP32, Precision.BF16, Precision.FP16])
-def test_a_wrong_sum_is_told_by_its_own_elements(tmp_path: Path, precision: Precision) -> None:
-    """Not by pairs of those of two bytes."""
+def test_wrong_sum_has_the_elements_of_its_type(tmp_path: Path, precision: Precision) -> None:
+    """Not pairs of those of two bytes."""
     test, _ = alone(tmp_path, 1, precision=precision)
-    iterate(test, 1)
+    iterate([test], 1)
     (wrong,) = test.verification(()).kept
     assert (wrong.elements, wrong.first[0].offset) == (1, 5)
     assert len(wrong.first[0].found) == (8 if precision is Precision.FP32 else 4)
 
 
 def test_several_devices_need_a_warm_up_of_a_fixed_number(tmp_path: Path) -> None:
-    """Said before anything is begun together."""
+    """It is refused before anything starts."""
     assign = assigned(tmp_path, 0, 2)
     adaptive = msgspec.structs.replace(assign.measurement, warm_up_iterations=None)
-    with pytest.raises(ValueError, match="by a fixed number of iterations"):
+    with pytest.raises(ValueError, match="fixed number of iterations"):
         links.run(msgspec.structs.replace(assign, measurement=adaptive), Listener().stage, "none")
 
 
-def test_what_is_wrong_nowhere_is_repeated_nowhere(tmp_path: Path) -> None:
-    """Sound ranks have no number to tell."""
+def test_healthy_ranks_have_nothing_to_repeat(tmp_path: Path) -> None:
+    """Their number of a wrong iteration is 0."""
     assert [peer.wrong for peer in wired(tmp_path, 2)] == [0, 0]

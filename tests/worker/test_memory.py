@@ -1,12 +1,11 @@
 """How much memory a launch took, from the kernel's and the module's own figures."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 
+from tests.fakes.assignments import run_script
 from worker import memory
 
 MIB = 1024 * 1024
@@ -22,23 +21,22 @@ def test_shared_weights_count_once() -> None:
 
 def test_resident_peak_is_that_since_the_reset() -> None:
     """What importing, or the process before a fork, once took is not the launch's peak."""
-    script = """
+    words = run_script("""
 from worker import memory
 ballast = bytearray(256 << 20); ballast[::4096] = b"1" * len(ballast[::4096])
 before = memory.resident_peak()
 del ballast
 memory.reset_resident()
 print(before >> 20, memory.resident_peak() >> 20)
-"""
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
-    before, after = map(int, done.stdout.split())
+""")
+    before, after = map(int, words.split())
     assert before >= 256
     if after >= 256:
         pytest.skip("this kernel does not let a process reset its peak (/proc/self/clear_refs)")
     assert after < before - 200
 
 
-def test_kernel_that_does_not_reset_or_tell_is_tolerated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernel_without_peaks_is_tolerated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without /proc's files the peak comes from getrusage, and nothing is raised."""
     monkeypatch.setattr(memory, "_CLEAR_REFS", tmp_path / "absent" / "clear_refs")
     monkeypatch.setattr(memory, "_STATUS", tmp_path / "absent")

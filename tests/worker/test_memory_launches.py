@@ -1,16 +1,14 @@
-"""The test of memory in whole launches: what they say they verified, and how one goes on from the rounds before."""
+"""The test of memory in whole launches: what each reports as verified, and how one follows the rounds before."""
 
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from protocol import codec
 from protocol.cell import Workload
-from protocol.messages import Outcome
 from protocol.result import Result
 from protocol.verification import Injection, MemoryShare
-from tests.fakes.assignments import PROBE, SHORT, assignment, run_here
+from tests.fakes.assignments import PROBE, SHORT, assignment, run_here, verified
 from tests.worker.test_memory_patterns import CHUNKS, CPU, GROUP, MARCH, changed
 from worker.verify import patterns
 from worker.verify.patterns import PATTERNS, Content, Span, Turn
@@ -29,17 +27,16 @@ def launch(
 ) -> Result:
     """A launch that tests 1 MiB in 16 chunks, with one visit to warm up. number: of its round."""
     small.setitem(memory.CHUNK, "cpu", 64 * 1024)
-    measurement = msgspec.structs.replace(SHORT, warm_up_iterations=1, iterations=visits - 1)
-    assign = assignment(PROBE, Workload.MEMORY, cache, batch_size=1, measurement=measurement)
-    cell = msgspec.structs.replace(assign.cell, input_size=1, seed=11)
-    return run_here(msgspec.structs.replace(assign, cell=cell, injection=injection, round=number))
+    steps = msgspec.structs.replace(SHORT, warm_up_iterations=1, iterations=visits - 1)
+    cell = {"batch_size": 1, "input_size": 1, "seed": 11}
+    assign = assignment(PROBE, Workload.MEMORY, cache, measurement=steps, injection=injection, **cell)
+    return run_here(msgspec.structs.replace(assign, round=number))
 
 
-def test_a_launch_says_what_it_verified(tmp_path: Path, small: pytest.MonkeyPatch) -> None:
-    """Every byte that was compared, and no pattern that was not marched to its end."""
+def test_launch_reports_what_it_verified(tmp_path: Path, small: pytest.MonkeyPatch) -> None:
+    """Every byte that was compared, and every pattern that was marched to its end."""
     result = launch(tmp_path, small, visits=5 * MARCH)
-    found = result.verification
-    assert found is not None
+    found = verified(result)
     assert (found.mismatches, found.kept) == (0, ())
     assert (found.checks, found.verified_bytes) == (5 * 3 * CHUNKS, 5 * 3 * 1024 * 1024)
     assert list(found.not_tested) == ["memory"]
@@ -49,29 +46,20 @@ def test_a_launch_says_what_it_verified(tmp_path: Path, small: pytest.MonkeyPatc
     assert len(result.times_ms("iteration")) == 5 * MARCH - 1
     assert result.memory.model_bytes == 1024 * 1024
     assert found.share == MemoryShare(covered=1024 * 1024, taken=1024 * 1024, whole=1024 * 1024)
-    sent = codec.encode(Outcome(launch=1, token="token", result=result))
-    assert codec.decode(sent, Outcome).result == result
 
 
-def test_a_pattern_that_was_cut_short_never_came_to_its_end(tmp_path: Path, small: pytest.MonkeyPatch) -> None:
-    """By a single visit."""
-    found = launch(tmp_path, small, visits=5 * MARCH - 1).verification
-    assert found is not None
+def test_unfinished_patterns_and_unchecked_memory_do_not_count(tmp_path: Path, small: pytest.MonkeyPatch) -> None:
+    """A pattern that lacks one visit has not ended. Memory that was written and not checked is not covered."""
+    found = verified(launch(tmp_path, small, visits=5 * MARCH - 1))
     assert [name for name, times in found.patterns.items() if not times] == ["random"]
-
-
-def test_what_no_check_came_to_is_not_covered(tmp_path: Path, small: pytest.MonkeyPatch) -> None:
-    """All of the memory was written; a part of it was checked, each word once or more often."""
-    found = launch(tmp_path, small, visits=CHUNKS + GROUP + 1).verification
-    assert found is not None
+    found = verified(launch(tmp_path, small, visits=CHUNKS + GROUP + 1))
     assert found.checks == GROUP
     assert found.share == MemoryShare(covered=GROUP * 64 * 1024, taken=1024 * 1024, whole=1024 * 1024)
 
 
-def test_a_launch_goes_on_from_the_rounds_before(tmp_path: Path, small: pytest.MonkeyPatch) -> None:
-    """It writes what the march of its round writes, and says which patterns it ended."""
-    found = launch(tmp_path, small, MARCH, Injection(flip_bits=1), number=1).verification
-    assert found is not None
+def test_launch_continues_from_the_rounds_before(tmp_path: Path, small: pytest.MonkeyPatch) -> None:
+    """It writes what the march of its round writes, and reports the patterns it ended."""
+    found = verified(launch(tmp_path, small, MARCH, Injection(flip_bits=1), number=1))
     assert found.patterns == {name: int(name == "walking ones and zeros") for name in PATTERNS}
     (first,) = found.kept[0].first
     turn = Turn(patterns.first_march(1) // len(PATTERNS), 11)
@@ -82,12 +70,9 @@ def test_a_launch_goes_on_from_the_rounds_before(tmp_path: Path, small: pytest.M
 
 @pytest.mark.parametrize("count", [1, 4])
 @pytest.mark.parametrize("stuck", [False, True])
-def test_an_injected_fault_is_found_in_a_launch(
-    tmp_path: Path, small: pytest.MonkeyPatch, count: int, stuck: bool
-) -> None:
+def test_injected_fault_is_found(tmp_path: Path, small: pytest.MonkeyPatch, count: int, stuck: bool) -> None:
     """With its word and its bits; once, or whenever the word is written."""
-    found = launch(tmp_path, small, MARCH, Injection(flip_bits=count, stuck=stuck)).verification
-    assert found is not None
+    found = verified(launch(tmp_path, small, MARCH, Injection(flip_bits=count, stuck=stuck)))
     assert found.mismatches == (3 if stuck else 1)
     first = found.kept[0]
     ((word, mask),) = changed((first,)).items()
@@ -98,14 +83,9 @@ def test_an_injected_fault_is_found_in_a_launch(
     assert first.beyond_rounding is None
 
 
-def test_a_launch_that_ends_in_a_group_looks_at_its_last_checks(tmp_path: Path, small: pytest.MonkeyPatch) -> None:
-    """What was checked is looked at, wherever the measurement ends."""
-    whole = launch(tmp_path, small, MARCH, Injection(flip_bits=1)).verification
-    assert whole is not None
+def test_last_checks_of_a_launch_count(tmp_path: Path, small: pytest.MonkeyPatch) -> None:
+    """Wherever in a group the measurement ends."""
+    whole = verified(launch(tmp_path, small, MARCH, Injection(flip_bits=1)))
     until = whole.kept[0].iteration + 2
-    found = launch(tmp_path, small, until, Injection(flip_bits=1)).verification
-    assert found is not None
-    assert found.mismatches == 1
-    short = launch(tmp_path, small, until - 1, Injection(flip_bits=1)).verification
-    assert short is not None
-    assert (short.mismatches, short.checks) == (0, found.checks - 1)
+    found, short = (verified(launch(tmp_path, small, visits, Injection(flip_bits=1))) for visits in (until, until - 1))
+    assert (found.mismatches, short.mismatches, short.checks) == (1, 0, found.checks - 1)

@@ -1,4 +1,4 @@
-"""The test of memory: which faults which pattern finds, in memory that is made to fail."""
+"""The test of memory: which pattern finds which fault, in memory with faults."""
 
 import itertools
 import random
@@ -157,7 +157,7 @@ def test_random_words_are_of_the_seed_and_the_round() -> None:
     assert memory._population(made[0]) == pytest.approx(32_000, rel=0.02)
 
 
-def test_a_march_writes_everything_before_it_reads_anything() -> None:
+def test_march_writes_everything_before_it_reads() -> None:
     """Then a group is checked whole before any of it is written, and the third walk goes back."""
     made = patterns.visits(3, 2, 5)
     visits = [next(made) for _ in range(6 * 3)]
@@ -186,8 +186,8 @@ def test_marches_count_from_end_to_end() -> None:
 
 
 @pytest.mark.parametrize(("marches", "rounds"), [(1, 5), (2, 3), (3, 2), (4, 2), (5, 1)])
-def test_rounds_come_to_every_pattern_however_short_their_launches(marches: int, rounds: int) -> None:
-    """A launch that has no time for all of them begins with others in the next round."""
+def test_short_launches_reach_every_pattern_over_the_rounds(marches: int, rounds: int) -> None:
+    """A launch without time for all of them starts with others in the next round."""
     ended: Counter[str] = Counter()
     for number in range(rounds):
         ended.update(patterns.marches(MARCH * marches, CHUNKS, patterns.first_march(number)))
@@ -195,25 +195,22 @@ def test_rounds_come_to_every_pattern_however_short_their_launches(marches: int,
 
 
 @pytest.mark.parametrize("marches", [1, 5])
-def test_a_night_comes_to_every_background_and_place(marches: int) -> None:
-    """Also of launches with a single march: 7 turns each have another background, 64 another place, 20 others."""
+def test_rounds_reach_every_background_and_place(marches: int) -> None:
+    """Also with launches of a single march: 7 backgrounds, 64 places of the bit, 20 offsets."""
     seen: dict[str, set[int]] = {name: set() for name in PATTERNS}
     for number in range(5 * 64):
         made = patterns.visits(1, 1, 5, patterns.first_march(number))
         for visit in itertools.islice(made, patterns.VISITS * marches):
             seen[visit.content.pattern].add(visit.content.turn.number)
-    backgrounds = {number % 7 for number in seen["moving inversions"]}
-    places = {number % 64 for number in seen["walking ones and zeros"]}
-    twentieths = {number % 20 for number in seen["modulo 20"]}
-    assert (len(backgrounds), len(places), len(twentieths)) == (7, 64, 20)
+    for pattern, states in {"moving inversions": 7, "walking ones and zeros": 64, "modulo 20": 20}.items():
+        assert len({number % states for number in seen[pattern]}) == states
 
 
-def test_visits_and_marches_agree_on_where_a_round_begins() -> None:
-    """What is counted as ended is what was visited."""
+def test_visits_and_marches_agree_on_the_start_of_a_round() -> None:
+    """The patterns that count as ended are those that were visited."""
     first = patterns.first_march(3)
-    visited = {
-        visit.content.pattern for visit in itertools.islice(patterns.visits(4, 2, 5, first), patterns.VISITS * 8)
-    }
+    visits = itertools.islice(patterns.visits(4, 2, 5, first), patterns.VISITS * 8)
+    visited = {visit.content.pattern for visit in visits}
     counted = patterns.marches(patterns.VISITS * 8, 4, first)
     assert visited == {name for name, times in counted.items() if times}
     assert len(visited) == 2
@@ -268,14 +265,14 @@ def test_every_pattern_finds_a_bit_that_is_stuck(small: pytest.MonkeyPatch, patt
 @EVERY_PATTERN
 @pytest.mark.parametrize("high", [False, True])
 def test_patterns_find_address_lines_that_are_stuck(small: pytest.MonkeyPatch, pattern: str, high: bool) -> None:
-    """As the table of worker/verify/patterns.py says: what repeats within a group cannot tell its lines."""
+    """As the table of worker/verify/patterns.py says: a pattern that repeats within a group misses its lines."""
     only(small, pattern, most=0)
     found = {line for line in range(10) if march(Aliased(line, high))[0]}
     blind = {"moving inversions": set(range(8)), "walking ones and zeros": {6, 7}}
     assert found == set(range(10)) - blind.get(pattern, set())
 
 
-def test_an_error_of_reading_is_told_from_one_of_memory(small: pytest.MonkeyPatch) -> None:
+def test_error_of_reading_differs_from_one_of_memory(small: pytest.MonkeyPatch) -> None:
     """The bits that were read stay known, though they are right by then."""
     mismatches, kept, _ = march(Misread(word=70, mask=0b101 << 40))
     assert mismatches == 1
@@ -300,7 +297,7 @@ def test_all_mismatches_count_and_the_first_are_kept(small: pytest.MonkeyPatch) 
 # ── taking memory ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_less_is_taken_where_there_is_not_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_less_is_taken_where_there_is_not_enough() -> None:
     """In steps, always whole chunks; a memory without room for one chunk is out of memory."""
     asked: list[int] = []
 
@@ -316,17 +313,16 @@ def test_less_is_taken_where_there_is_not_enough(monkeypatch: pytest.MonkeyPatch
         memory.most_of(930, less=400, chunk=750, allocate=allocate)
 
 
-@pytest.mark.parametrize(("tested", "named"), [(900, False), (899, True)])
-def test_less_than_nine_tenths_is_named(tested: int, named: bool) -> None:
-    """With what was had."""
-    left_out = memory._left_out(tested, 1000)
-    assert ("899 bytes were tested, 90 % of the 1000" in left_out.get("memory", "")) is named
+@pytest.mark.parametrize(("tested", "reported"), [(900, False), (899, True)])
+def test_testing_less_than_nine_tenths_is_reported(tested: int, reported: bool) -> None:
+    """With both sizes in bytes."""
+    reason = memory._left_out(tested, 1000).get("memory", "")
+    assert ("899" in reason and "1000" in reason) is reported
 
 
-def test_a_mismatch_of_the_warm_up_is_called_so(small: pytest.MonkeyPatch) -> None:
+def test_mismatch_of_the_warm_up_has_its_phase(small: pytest.MonkeyPatch) -> None:
     """Its iteration is counted within its phase."""
-    listener = Listener()
-    listener.stage.enter(Phase.WARM_UP)
+    listener = Listener(Phase.WARM_UP)
     small.setattr(memory, "REPETITIONS", 1)
 
     def hold(words: torch.Tensor, _: Span) -> None:

@@ -1,7 +1,6 @@
-"""Models of the user's own that go wrong: which cannot do what, why, where, and what to do about it."""
+"""Errors in models of the user's own: which model, what it cannot do, why, where, and what to do."""
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,23 +9,21 @@ from protocol.cell import InputSpec, ModelSpec, Precision, Workload
 from protocol.failure import Category, Phase
 from protocol.own import OwnModel
 from tests.fakes.assignments import assignment, run_here
-from tests.fakes.own import LINEAR, Code, code, described, fed
+from tests.fakes.own import LINEAR, Code, described, fed
 from worker import classify
 from worker.errors import ModelCodeError, UnsuitableModelError
 
 
-@pytest.fixture
-def write(tmp_path: Path) -> Iterator[Code]:
-    """Writes a Python file and describes a model in it. What is imported is forgotten with the test."""
-    with code(tmp_path) as written:
-        yield written
-
-
-def blamed(spec: ModelSpec, tmp_path: Path, workload: Workload = Workload.TRAINING) -> ModelCodeError:
-    """What goes wrong when the model is trained."""
+def error_of(spec: ModelSpec, tmp_path: Path, workload: Workload = Workload.TRAINING) -> ModelCodeError:
+    """The error of a launch of the model."""
     with pytest.raises(ModelCodeError) as caught:
         run_here(assignment(spec, workload, tmp_path))
     return caught.value
+
+
+def made(inputs: str) -> str:
+    """A model with other example inputs."""
+    return LINEAR.replace("torch.randn(batch_size, 4)", inputs)
 
 
 @pytest.mark.parametrize(
@@ -43,104 +40,67 @@ def blamed(spec: ModelSpec, tmp_path: Path, workload: Workload = Workload.TRAINI
         ("self, batch_size", "self", "cannot make its inputs: TypeError: .*is called with the batch size"),
     ],
 )
-def test_what_the_users_code_raises_is_told_with_its_place(
-    write: Code, tmp_path: Path, old: str, new: str, message: str
-) -> None:
-    """One line says which model cannot do what, why, and where; the traceback begins in the user's file."""
-    error = blamed(write(LINEAR.replace(old, new)), tmp_path)
+def test_error_of_the_users_code_has_its_place(write: Code, tmp_path: Path, old: str, new: str, message: str) -> None:
+    """The message has model, cause, and line; the traceback begins in the user's file."""
+    error = error_of(write(LINEAR.replace(old, new)), tmp_path)
     assert error.__cause__ is not None
-    with pytest.raises(ModelCodeError, match=message):
-        raise error
-    failure = classify.failure(error, Phase.BUILD)
-    assert failure.traceback is not None
-    lines = failure.traceback.splitlines()
+    assert re.search(message, str(error))
+    lines = str(classify.failure(error, Phase.BUILD).traceback).splitlines()
     place = next((line for line in lines if line.startswith("  File")), "")
     assert str(tmp_path) in place or isinstance(error.__cause__, TypeError)
     assert lines.index(f"{type(error.__cause__).__name__}: {error.__cause__}") < len(lines) - 1
 
 
-UNINITIALIZED = {
-    "pass": "net.py:Net made a torch.nn.Module that was never initialized.",
-    "self.layer = torch.nn.Linear(width, 2)": "cannot be built: AttributeError: cannot assign module before Module",
-    "self.apply(print)": "cannot be built: AttributeError: 'Net' object has no attribute '_modules'",
-}
-
-
-@pytest.mark.parametrize("body", UNINITIALIZED)
-def test_a_class_that_never_initialized_its_module_is_told_so(write: Code, tmp_path: Path, body: str) -> None:
-    """However the omission shows: nothing of that model can be built, and the hint says what is missing."""
+@pytest.mark.parametrize("body", ["pass", "self.layer = torch.nn.Linear(width, 2)", "self.apply(print)"])
+def test_missing_call_of_init_has_a_hint(write: Code, tmp_path: Path, body: str) -> None:
+    """However the omission shows, the model cannot be built and the hint says what is missing."""
     bare = "import torch\nclass Net(torch.nn.Module):\n    def __init__(self, width=4):\n        " + body + "\n"
-    error = blamed(write(bare + "    def get_example_inputs(self, batch_size): return None\n"), tmp_path)
+    error = error_of(write(bare + "    def get_example_inputs(self, batch_size): return None\n"), tmp_path)
     assert str(error).startswith("net.py:Net")
-    assert UNINITIALIZED[body] in str(error)
-    assert str(error).endswith(". Call super().__init__() first in its __init__.")
+    assert "super().__init__()" in str(error)
     assert classify.failure(error, Phase.BUILD).category is Category.NOT_BUILT
-
-
-METHODS = {
-    "def loss(self, outputs): return 3.0": "loss of net.py:Net returned a float; it must return a tensor with one",
-    "def loss(self, outputs): return outputs.detach().sum()": r"a tensor of shape \(\) without a gradient",
-    "def loss(self, outputs): raise OSError('no labels')": "net.py:Net cannot be trained: OSError: no labels",
-    "def train_step(self, batch): return self(batch).mean()": "changed no parameter in 3 steps",
-    "def train_step(self, batch): return None": r"train_step of net.py:Net returned nothing \(None\); it must",
-    "def samples(self, batch): return 0.5": "samples of net.py:Net returned 0.5, expected a whole number above 0",
-}
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_methods_that_do_not_do_their_part_are_named(write: Code, tmp_path: Path, method: str) -> None:
-    """A number that means something else than its name is worse than none."""
-    with pytest.raises(ModelCodeError, match=METHODS[method]):
-        raise blamed(write(LINEAR + f"    {method}\n"), tmp_path)
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("Net = 3", "net.py:Net is an int; name a class or a function that makes a model"),
-        ("Net = nn.Linear(4, 2)", "net.py:Net is a Linear; name a class or a function that makes a model"),
-        ("def Net(): return {}", "net.py:Net made a dict; it must make a torch.nn.Module"),
+        (LINEAR + "    def loss(self, outputs): return 3.0\n", "loss of net.py:Net.*a float.*tensor"),
+        (LINEAR + "    def loss(self, outputs): return outputs.detach().sum()\n", r"shape \(\) without a gradient"),
+        (LINEAR + "    def loss(self, outputs): raise OSError('no labels')\n", "net.py:Net.*OSError: no labels"),
+        (LINEAR + "    def train_step(self, batch): return self(batch).mean()\n", "no parameter in 3 steps"),
+        (LINEAR + "    def train_step(self, batch): return None\n", "train_step of net.py:Net.*None"),
+        (LINEAR + "    def samples(self, batch): return 0.5\n", "samples of net.py:Net.*0.5.*above 0"),
+        ("Net = 3", "net.py:Net is an int"),
+        ("Net = nn.Linear(4, 2)", "net.py:Net is a Linear"),
+        ("def Net(): return {}", r"net.py:Net made a dict.*torch\.nn\.Module"),
+        ("class Net(nn.Linear):\n    def __init__(self): super().__init__(1, 1)", "what net.py:Net is fed"),
+        (made("[7] * batch_size"), "get_example_inputs of net.py:Net.*a list.*no tensor"),
+        (made("__import__('types').SimpleNamespace(x=torch.ones(batch_size))"), "a SimpleNamespace.*no tensor"),
         (
-            "class Net(nn.Linear):\n    def __init__(self): super().__init__(1, 1)",
-            "nothing says what net.py:Net is fed",
-        ),
-        (
-            LINEAR.replace("torch.randn(batch_size, 4)", "[7] * batch_size"),
-            "get_example_inputs of net.py:Net returned a list in which no tensor was found",
-        ),
-        (
-            LINEAR.replace(
-                "torch.randn(batch_size, 4)", "__import__('types').SimpleNamespace(x=torch.ones(batch_size))"
-            ),
-            "returned a SimpleNamespace in which no tensor was found. Tuples, lists and dicts are looked into",
-        ),
-        (
-            LINEAR.replace("(batch_size, 4)", "(32, 4)"),
-            "get_example_inputs of net.py:Net does not follow the batch size.*length 2 where 2 is.*"
-            r"length 1 where 1 is.*define samples\(batch\)",
+            made("torch.randn(32, 4)"),
+            r"get_example_inputs of net.py:Net.*batch size.*length 2 .* 2 .*length 1 .* 1 .*samples\(batch\)",
         ),
         (
             LINEAR.replace("return self.layer(x)", "return self.layer(x).detach()"),
-            "no output of net.py:Net depends on its parameters.*--phases load,inference",
+            "net.py:Net.*parameters.*--phases load,inference",
         ),
     ],
 )
-def test_what_is_no_model_is_told_what_it_lacks(write: Code, tmp_path: Path, text: str, message: str) -> None:
-    """The message says what to change."""
-    with pytest.raises(ModelCodeError, match=message):
-        raise blamed(write(text), tmp_path)
+def test_error_names_what_the_model_lacks(write: Code, tmp_path: Path, text: str, message: str) -> None:
+    """Methods that do not do their part, and objects that are no model or have no inputs."""
+    assert re.search(message, str(error_of(write(text), tmp_path)))
 
 
 def test_functions_that_could_do_anything_need_permission() -> None:
     """`class: torch.hub.load` in somebody's file would download code and run it."""
-    with pytest.raises(ModelCodeError, match=r"torch\.hub\.load is neither a torch\.nn\.Module nor.*--allow-code"):
+    with pytest.raises(ModelCodeError, match=r"torch\.hub\.load.*--allow-code"):
         fed(described(OwnModel(target="torch.hub.load")))
 
 
 def test_a_misspelt_key_of_a_configuration_is_refused() -> None:
-    """Transformers takes any key without a word, and would measure a model of another size."""
+    """Transformers accepts any key, and would measure a model of another size."""
     own = OwnModel(target="transformers.BertModel", config='{"hiden_size": 8}')
-    with pytest.raises(ModelCodeError, match="BertConfig has no key 'hiden_size'; did you mean hidden_size"):
+    with pytest.raises(ModelCodeError, match=r"BertConfig.*'hiden_size'.*hidden_size"):
         fed(described(own, (InputSpec(name="input_ids", shape=("batch", 3), dtype="int64"),)))
 
 
@@ -150,16 +110,16 @@ def test_a_misspelt_key_of_a_configuration_is_refused() -> None:
 )
 def test_the_category_is_that_of_the_users_error(write: Code, tmp_path: Path, error: str, category: Category) -> None:
     """Out of memory in the user's code is answered with a smaller batch like any other."""
-    found = blamed(write(LINEAR.replace("return self.layer(x)", f"raise {error}")), tmp_path, Workload.INFERENCE)
+    found = error_of(write(LINEAR.replace("return self.layer(x)", f"raise {error}")), tmp_path, Workload.INFERENCE)
     assert classify.failure(found, Phase.WARM_UP).category is category
 
 
-def test_an_error_that_cannot_say_what_it_is_is_named_all_the_same(write: Code, tmp_path: Path) -> None:
-    """Its __str__ raises: the launch has failed with the user's error, at the user's line, and not with that one."""
+def test_error_whose_str_raises_is_reported(write: Code, tmp_path: Path) -> None:
+    """The failure is the user's error, at the user's line, and not the one of its `__str__`."""
     own = "class Mute(Exception):\n    def __str__(self): raise RuntimeError('no str')\n"
     text = own + LINEAR.replace("return self.layer(x)", "raise Mute")
-    error = blamed(write(text), tmp_path, Workload.INFERENCE)
-    assert re.search(r"cannot be run: Mute: <its words cannot be read: RuntimeError> \(.*net\.py, line", str(error))
+    error = error_of(write(text), tmp_path, Workload.INFERENCE)
+    assert re.search(r"Mute: .*RuntimeError.*net\.py, line", str(error))
     assert type(error.__cause__).__name__ == "Mute"
 
 
@@ -173,13 +133,10 @@ BROKEN = {
 
 @pytest.mark.parametrize("workload", [Workload.LOAD, Workload.INFERENCE, Workload.TRAINING])
 @pytest.mark.parametrize("broken", BROKEN)
-def test_what_makes_no_model_makes_none_in_any_cell(
-    write: Code, tmp_path: Path, workload: Workload, broken: str
-) -> None:
-    """Every workload says so in the same words, by which the whole model is skipped."""
-    with pytest.raises(ModelCodeError) as caught:
-        run_here(assignment(write(LINEAR.replace(*BROKEN[broken])), workload, tmp_path))
-    assert classify.failure(caught.value, Phase.BUILD).category is Category.NOT_BUILT
+def test_model_that_cannot_be_built_is_skipped(write: Code, tmp_path: Path, workload: Workload, broken: str) -> None:
+    """Every workload fails with the category by which the whole model is skipped."""
+    error = error_of(write(LINEAR.replace(*BROKEN[broken])), tmp_path, workload)
+    assert classify.failure(error, Phase.BUILD).category is Category.NOT_BUILT
 
 
 COMPLEX = LINEAR.replace("self.layer =", "self.turn = nn.Parameter(torch.ones(2, dtype=torch.complex64)); self.layer =")
@@ -188,43 +145,33 @@ VIEWS = LINEAR.replace(
     "base = torch.ones(6); self.a, self.b = nn.Parameter(base[:4]), nn.Parameter(base[2:]); self.layer =",
 )
 LAZY = LINEAR.replace("nn.Linear(width, 2)", "nn.LazyLinear(2)")
-STATE = (
-    LINEAR
-    + """    def get_extra_state(self):
-        return {"epoch": 3}
-    def set_extra_state(self, state):
-        pass
-"""
-)
+STATE = LINEAR + "    def get_extra_state(self): return {'epoch': 3}\n    def set_extra_state(self, state): pass\n"
 ONCE = "ALIVE = []\n" + LINEAR.replace("super().__init__()", "assert not ALIVE; ALIVE.append(1); super().__init__()")
 
 
 @pytest.mark.parametrize("text", [VIEWS, LAZY, STATE, ONCE], ids=["views", "lazy", "extra state", "made once"])
-def test_what_cannot_be_saved_can_be_run(write: Code, tmp_path: Path, text: str) -> None:
-    """Loading alone fails, in words that say what can still be measured; inference works, and so does training."""
-    spec = write(text)
-    with pytest.raises(
-        UnsuitableModelError, match=r"the weights of mine cannot be saved.*--phases inference,training"
-    ) as caught:
-        run_here(assignment(spec, Workload.LOAD, tmp_path))
+def test_model_that_cannot_be_saved_can_be_run(write: Code, tmp_path: Path, text: str) -> None:
+    """Loading alone fails, with a hint at what can be measured: inference and training."""
+    with pytest.raises(UnsuitableModelError, match="--phases inference,training") as caught:
+        run_here(assignment(write(text), Workload.LOAD, tmp_path))
     assert classify.failure(caught.value, Phase.BUILD).category is Category.EXCEPTION
     for workload in (Workload.INFERENCE, Workload.TRAINING):
         again = write(text, file=f"{workload}.py")
         assert run_here(assignment(again, workload, tmp_path)).blocks
 
 
-def test_what_has_no_half_is_loaded_and_run_in_fp32(write: Code, tmp_path: Path) -> None:
-    """A complex parameter: the failure is that of the cell, not one by which the whole model would be skipped."""
+def test_complex_model_is_loaded_and_run_in_fp32(write: Code, tmp_path: Path) -> None:
+    """The failure in half precision is that of the cell, not one that skips the whole model."""
     spec = write(COMPLEX)
     for workload in (Workload.LOAD, Workload.INFERENCE):
-        with pytest.raises(UnsuitableModelError, match=r"no counterpart in bfloat16.*with -p fp32") as caught:
+        with pytest.raises(UnsuitableModelError, match=r"bfloat16.*-p fp32") as caught:
             run_here(assignment(spec, workload, tmp_path, precision=Precision.BF16))
         assert classify.failure(caught.value, Phase.BUILD).category is Category.EXCEPTION
         assert run_here(assignment(spec, workload, tmp_path)).blocks
 
 
-def test_want_of_memory_or_room_is_told_in_its_own_words(write: Code, tmp_path: Path) -> None:
-    """A disk that is full says nothing of the model's weights."""
+def test_error_of_the_disk_is_not_one_of_the_model(write: Code, tmp_path: Path) -> None:
+    """A full disk is unrelated to the model's weights."""
     (tmp_path / "file").write_text("")
     with pytest.raises(FileExistsError):
         run_here(assignment(write(LINEAR), Workload.LOAD, tmp_path / "file"))
@@ -234,14 +181,14 @@ def test_want_of_memory_or_room_is_told_in_its_own_words(write: Code, tmp_path: 
     ("returned", "words"),
     [("None", "nothing"), ("{'loss': None}", "nothing"), ("()", "nothing"), ("(y for y in x)", "a generator")],
 )
-def test_a_forward_that_puts_out_nothing_is_no_result(write: Code, tmp_path: Path, returned: str, words: str) -> None:
+def test_forward_without_outputs_fails(write: Code, tmp_path: Path, returned: str, words: str) -> None:
     """Millions of items a second of nothing would be the best result of the run."""
     spec = write(LINEAR.replace("return self.layer(x)", f"return {returned}"))
     with pytest.raises(ModelCodeError, match=f"forward of mine returned.*{words}.*train_step"):
         run_here(assignment(spec, Workload.INFERENCE, tmp_path))
 
 
-def test_a_forward_may_put_out_something_else_than_tensors(write: Code, tmp_path: Path) -> None:
-    """Words that were recognised, numbers on the host."""
+def test_forward_may_return_no_tensors(write: Code, tmp_path: Path) -> None:
+    """Recognised words, numbers on the host."""
     spec = write(LINEAR.replace("return self.layer(x)", "return self.layer(x).argmax(-1).tolist()"))
     assert run_here(assignment(spec, Workload.INFERENCE, tmp_path)).blocks

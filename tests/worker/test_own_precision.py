@@ -1,4 +1,4 @@
-"""A cell is measured in its own precision, whatever the model's code is made of and whatever it switches."""
+"""A cell is measured in its own precision, whatever the model's code contains and switches."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,7 +8,7 @@ import torch
 
 from protocol.cell import Precision, Workload
 from tests.fakes.assignments import CPU, assignment, run_here
-from tests.fakes.own import LINEAR, Code, code
+from tests.fakes.own import LINEAR, Code
 from worker import devices
 from worker.errors import ModelCodeError, UnsuitableModelError
 
@@ -40,11 +40,10 @@ if hasattr(torch.backends.cuda.matmul, "fp32_precision"):
     ]
 
 
-@pytest.fixture
-def write(tmp_path: Path) -> Iterator[Code]:
-    """Writes a Python file and describes a model in it; switches of this process are as before afterwards."""
-    with code(tmp_path) as written:
-        yield written
+@pytest.fixture(autouse=True)
+def switches_restored() -> Iterator[None]:
+    """After a test, this process has the switches of fp32."""
+    yield
     devices.open_device(CPU, Precision.FP32)
 
 
@@ -62,7 +61,7 @@ def test_complex_numbers_keep_both_their_parts(write: Code, tmp_path: Path, work
 @pytest.mark.parametrize("precision", HALVES)
 @pytest.mark.parametrize("workload", [Workload.LOAD, Workload.INFERENCE])
 def test_complex_numbers_have_no_half(write: Code, tmp_path: Path, workload: Workload, precision: Precision) -> None:
-    """The tensor is named, and what may be done; a buffer is refused like a parameter."""
+    """The error has the tensor's name and a remedy; a buffer is refused like a parameter."""
     for text, name in [(TURN, "turn"), (TURN.replace("nn.Parameter(torch.full((4,), 3 + 4j))", "nn.ReLU()"), "by")]:
         spec = write(text, file=f"{name}.py")
         with pytest.raises(UnsuitableModelError, match=f"^{name} is of type complex64.*with -p fp32"):
@@ -76,7 +75,7 @@ def test_complex_numbers_are_trained_under_autocast(write: Code, tmp_path: Path)
 
 @pytest.mark.parametrize("precision", list(Precision))
 @pytest.mark.parametrize("line", SWITCHES)
-def test_a_switch_before_the_measurement_is_set_right(
+def test_switch_before_the_measurement_is_corrected(
     write: Code, tmp_path: Path, line: str, precision: Precision
 ) -> None:
     """Wherever the code sets it, by either of torch's interfaces, even where both were used and reading one raises."""
@@ -93,12 +92,12 @@ def test_a_switch_before_the_measurement_is_set_right(
 @pytest.mark.parametrize("workload", [Workload.INFERENCE, Workload.TRAINING])
 @pytest.mark.parametrize("precision", list(Precision))
 @pytest.mark.parametrize("line", SWITCHES)
-def test_a_switch_in_the_measurement_is_a_failure_that_says_so(
+def test_switch_in_the_measurement_is_a_failure(
     write: Code, tmp_path: Path, line: str, precision: Precision, workload: Workload
 ) -> None:
     """TF32 by the name of fp32 would be a wrong number."""
     wanted = precision is Precision.TF32
     text = LINEAR.replace("        return self", f"        {switched(line, on=not wanted)}\n        return self")
-    with pytest.raises(ModelCodeError, match=f"switched TF32 {'off' if wanted else 'on'} while.* in {precision}"):
+    with pytest.raises(ModelCodeError, match=f"TF32 {'off' if wanted else 'on'} .* in {precision}"):
         run_here(assignment(write(text), workload, tmp_path, precision=precision))
     assert set(devices.environment(torch.device("cpu"), "fork").flags) >= {"cuda.matmul.allow_tf32", "cudnn.allow_tf32"}

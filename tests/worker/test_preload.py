@@ -1,14 +1,12 @@
-"""A launch after the preload imports next to nothing: what it measures is not how long torch takes to load itself."""
+"""A launch after the preload imports next to nothing, so that it does not measure how long torch takes to load."""
 
 import json
-import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-from tests.fakes.assignments import ROOT
+from tests.fakes.assignments import ONE_THREAD, run_script
 
 HANDFUL = 5
 
@@ -37,16 +35,7 @@ print(json.dumps({"threads": threads, "late": late, "cuda": torch.cuda.is_initia
 
 def test_launch_after_the_preload_imports_a_handful_of_modules(tmp_path: Path) -> None:
     """For every model and workload; and the preload leaves one thread and no CUDA behind, so that it can be forked."""
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, str(tmp_path)],
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-        timeout=200,
-        cwd=ROOT,
-        env={"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
-    )
-    report = json.loads(done.stdout)
+    report = json.loads(run_script(SCRIPT, str(tmp_path), **ONE_THREAD))
     assert {case: names for case, names in report["late"].items() if len(names) > HANDFUL} == {}
     assert report["threads"] == 1
     assert not report["cuda"]
@@ -67,20 +56,9 @@ print(json.dumps([threads, known, sorted(set(sys.modules) - before), torch.cuda.
 @pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
 def test_triton_is_ready_before_a_launch_and_touches_no_gpu() -> None:
     """The key of its cache is known, Gluon is there, and the zygote can be forked: one thread, no CUDA."""
-    done = subprocess.run(
-        [sys.executable, "-c", AHEAD],
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-        timeout=120,
-        cwd=ROOT,
-        env={"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
-    )
-    assert json.loads(done.stdout) == [1, 1, [], False]
+    assert json.loads(run_script(AHEAD, **ONE_THREAD)) == [1, 1, [], False]
 
 
-def test_made_up_work_leaves_torch_alone() -> None:
-    """Runs of it are made by the hundred in tests, and a selftest should not wait for torch either."""
-    code = "import sys; import worker.workloads.fault; print('torch' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
-    assert done.stdout == "False\n"
+def test_simulated_work_does_not_import_torch() -> None:
+    """Tests make hundreds of runs of it, and a selftest should not wait for torch either."""
+    assert run_script("import sys; import worker.workloads.fault; print('torch' in sys.modules)") == "False\n"

@@ -1,8 +1,6 @@
-"""Probes, really run on the CPU, and the choices that they make."""
+"""Probes, really run on the CPU, and the shapes that they choose."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,12 +9,10 @@ import pytest
 import torch
 import yaml
 
-from protocol import codec
 from protocol.cell import ModelSpec, Precision, Workload
 from protocol.failure import Phase
-from protocol.messages import Outcome
 from protocol.result import Result, StopReason
-from tests.fakes.assignments import ROOT, SHORT, Listener, assignment, run_here
+from tests.fakes.assignments import ONE_THREAD, ROOT, SHORT, Listener, assignment, run_here, run_script
 from worker.probes import gemm, traffic
 from worker.probes.base import Bench, Probe
 from worker.timing import HostClock
@@ -62,11 +58,9 @@ def measure(
     tmp_path: Path, name: str, precision: Precision = Precision.FP32, listener: Listener | None = None, **fixed: int
 ) -> Result:
     """One probe, as a launch runs it."""
-    measurement = msgspec.structs.replace(SHORT, **fixed)
-    cell = assignment(
-        SHIPPED[name], Workload.PROBE, tmp_path, precision=precision, batch_size=1, measurement=measurement
-    )
-    return run_here(cell, listener)
+    steps = msgspec.structs.replace(SHORT, **fixed)
+    cell = {"precision": precision, "batch_size": 1}
+    return run_here(assignment(SHIPPED[name], Workload.PROBE, tmp_path, measurement=steps, **cell), listener)
 
 
 def bursts(monkeypatch: pytest.MonkeyPatch, times_ms: Sequence[float]) -> list[int]:
@@ -99,8 +93,6 @@ def test_gemm_counts_its_operations(tmp_path: Path, precision: Precision) -> Non
     side = round((result.flops_per_iteration / 2) ** (1 / 3))
     assert result.memory.model_bytes == 3 * side**2 * width
     assert (result.parameters, result.items_per_iteration, result.bytes_per_iteration) == (0, 1, {})
-    sent = codec.encode(Outcome(launch=1, token="token", result=result))
-    assert codec.decode(sent, Outcome).result == result
 
 
 def test_memory_is_measured_in_two_ways(tmp_path: Path) -> None:
@@ -113,7 +105,7 @@ def test_memory_is_measured_in_two_ways(tmp_path: Path) -> None:
     assert result.flops_per_iteration is None
 
 
-def test_a_probe_does_exactly_as_many_iterations_as_asked(tmp_path: Path) -> None:
+def test_probe_does_exactly_the_requested_iterations(tmp_path: Path) -> None:
     """`-i` and `-w` hold for probes; the bursts that choose a shape are not among them."""
     result = measure(tmp_path, "gemm", iterations=7, warm_up_iterations=3)
     assert len(result.times_ms("iteration")) * result.group == 7
@@ -135,30 +127,18 @@ def test_probes_work_on_random_numbers(prepare: object, half: bool) -> None:
 def test_probes_import_nothing_late() -> None:
     """What they need is in the process that launches are forked from, which has one thread."""
     specs = msgspec.json.encode([SHIPPED["gemm"], SHIPPED["hbm"]]).decode()
-    done = subprocess.run(
-        [sys.executable, "-c", LATE_IMPORTS, specs],
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-        timeout=200,
-        cwd=ROOT,
-        env={"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
-    )
-    assert json.loads(done.stdout) == {"threads": 1, "late": {"gemm": [], "hbm": []}}
+    found = json.loads(run_script(LATE_IMPORTS, specs, **ONE_THREAD))
+    assert found == {"threads": 1, "late": {"gemm": [], "hbm": []}}
 
 
-def test_copy_copies_and_triad_adds() -> None:
-    """The steps really do the work that their bytes are counted for."""
+def test_steps_do_the_work_that_is_counted() -> None:
+    """A copy copies, a triad adds, and a product is the product of its matrices."""
     made = traffic.device_memory(bench())
     target, left, right = made.tensors
     made.steps["copy"]()
     assert torch.equal(target, left)
     made.steps["triad"]()
     assert torch.equal(target, torch.add(left, right, alpha=0.5))
-
-
-def test_product_is_the_product() -> None:
-    """What is timed is the multiplication of the two matrices."""
     made = gemm.prepare(bench())
     left, right, product = made.tensors
     made.steps["iteration"]()

@@ -1,28 +1,17 @@
 """Probes on a real GPU, each in an interpreter of its own."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from protocol.cell import Device, Precision, Workload
 from protocol.result import Result
-from tests.fakes.assignments import ROOT, assignment, run_apart
-from tests.worker.test_cuda import MEASUREMENT, first_gpu
+from tests.fakes.assignments import assignment, result_of, run_apart, run_script
+from tests.worker.test_cuda import MEASUREMENT
 from tests.worker.test_probe import SHIPPED
 from worker.probes import gemm, traffic
 
 PRECISIONS = pytest.mark.parametrize("precision", list(Precision))
-
-
-@pytest.fixture
-def gpu() -> Device:
-    """A real GPU."""
-    device = first_gpu()
-    if device is None:
-        pytest.skip("torch finds no CUDA device on this machine")
-    return device
 
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("gpu")]
@@ -30,21 +19,10 @@ pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("gpu")]
 
 def measure(gpu: Device, tmp_path: Path, name: str, precision: Precision = Precision.FP32) -> Result:
     """One probe on the GPU, in a process of its own, after checking what every probe there has."""
-    assign = assignment(
-        SHIPPED[name],
-        Workload.PROBE,
-        tmp_path,
-        device=gpu,
-        precision=precision,
-        batch_size=1,
-        measurement=MEASUREMENT,
-    )
-    outcome = run_apart(assign, {"CUDA_VISIBLE_DEVICES": gpu.uuid})
-    assert outcome.failure is None, outcome.failure
-    result = outcome.result
-    assert result is not None
+    cell = {"precision": precision, "batch_size": 1}
+    assign = assignment(SHIPPED[name], Workload.PROBE, tmp_path, device=gpu, measurement=MEASUREMENT, **cell)
+    result = result_of(run_apart(assign, {"CUDA_VISIBLE_DEVICES": gpu.uuid}))
     assert result.launch_bound is False
-    assert result.memory.warm_allocated_bytes is not None
     assert result.memory.warm_allocated_bytes >= result.memory.model_bytes
     wall_ms = sum(block.end_ns - block.start_ns for block in result.blocks) / 1e6
     assert sum(result.times_ms("iteration")) * result.group <= wall_ms * 1.001
@@ -59,7 +37,6 @@ def test_gemm_on_a_gpu(gpu: Device, tmp_path: Path, precision: Precision) -> Non
     sides = {2.0 * side**3: side for side in gemm.SIDES["cuda"]}
     assert result.flops_per_iteration in sides
     assert result.memory.model_bytes == 3 * sides[result.flops_per_iteration] ** 2 * width
-    assert result.memory.warm_allocated_bytes is not None
     assert result.memory.warm_allocated_bytes < 1.1 * result.memory.model_bytes + 2**28
     assert all(time > 0 for time in result.times_ms("best"))
     assert result.environment.flags["cuda.matmul.allow_tf32"] == str(precision is Precision.TF32)
@@ -103,9 +80,6 @@ for prepare, target in ((traffic.to_device, there), (traffic.to_host, here)):
 """
 
 
-def test_transfers_carry_the_bytes(gpu: Device) -> None:
+def test_transfers_carry_the_bytes() -> None:
     """From pinned memory to the device and back: what is timed is the copy itself."""
-    done = subprocess.run(
-        [sys.executable, "-c", REALLY_CARRIED], capture_output=True, text=True, check=False, timeout=200, cwd=ROOT
-    )
-    assert done.returncode == 0, done.stderr
+    run_script(REALLY_CARRIED)

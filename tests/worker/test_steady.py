@@ -2,29 +2,18 @@
 
 import math
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fakes.simulation import Series, white
 from worker.steady import WINDOW, is_steady, theil_sen_slope
-
-Series = Callable[[random.Random], Iterator[float]]
-
-
-def white(deviation: float) -> Series:
-    """Independent noise around 10 ms."""
-
-    def generate(source: random.Random) -> Iterator[float]:
-        while True:
-            yield 10 * (1 + source.gauss(0, deviation))
-
-    return generate
 
 
 def autocorrelated(deviation: float, correlation: float) -> Series:
-    """Noise that resembles its neighbour."""
+    """Noise that resembles its neighbour, from the level on."""
 
     def generate(source: random.Random) -> Iterator[float]:
         state = 0.0
@@ -71,31 +60,25 @@ def test_quiet_series_is_steady_as_soon_as_the_window_is_full(series: Series) ->
     assert reached(series, WINDOW + 6) == 1.0
 
 
-def test_noise_of_one_percent_still_comes_to_an_end() -> None:
-    """A noisier device is let through within a few more blocks."""
-    assert reached(white(0.01), WINDOW + 20) > 0.95
+@pytest.mark.parametrize(
+    ("series", "within", "least", "most"),
+    [
+        (white(0.01), WINDOW + 20, 0.95, 1.0),
+        *((ramp(each), 60, 0.0, 0.02) for each in (0.002, 0.004, -0.002, -0.01)),
+    ],
+)
+def test_noise_ends_and_drift_does_not(series: Series, within: int, least: float, most: float) -> None:
+    """Noise of 1 % costs a few more blocks. Times that drift by 0.2 % a block or more are never steady."""
+    assert least <= reached(series, within) <= most
 
 
-@pytest.mark.parametrize("each", [0.002, 0.004, -0.002, -0.01])
-def test_drift_is_not_steady(each: float) -> None:
-    """Times that rise or fall by 0.2 % a block or more are never taken for steady."""
-    assert reached(ramp(each), 60) < 0.02
-
-
-def test_step_within_the_window_is_not_steady_until_it_has_left() -> None:
-    """A clock that drops in the middle of the window keeps warm-up going until the window is past it."""
+def test_step_ends_with_the_window_and_a_single_block_does_not_matter() -> None:
+    """A clock that drops keeps warm-up going until the window is past it; one block of twice the time does not."""
     for at in range(2, WINDOW - 1):
-        medians = [10.0] * at + [10.3] * (WINDOW - at)
-        assert not is_steady(medians, [0] * WINDOW), at
+        assert not is_steady([10.0] * at + [10.3] * (WINDOW - at), [0] * WINDOW), at
     assert is_steady([10.0] * 4 + [10.3] * WINDOW, [0] * (WINDOW + 4))
-
-
-def test_single_disturbed_block_does_not_matter() -> None:
-    """One block that took twice as long does not keep a cell from being measured."""
     for at in range(WINDOW):
-        medians = [10.0] * WINDOW
-        medians[at] = 20.0
-        assert is_steady(medians, [0] * WINDOW), at
+        assert is_steady([10.0] * at + [20.0] + [10.0] * (WINDOW - at - 1), [0] * WINDOW), at
 
 
 def test_allocator_that_retried_within_the_window_is_not_steady() -> None:
@@ -105,13 +88,9 @@ def test_allocator_that_retried_within_the_window_is_not_steady() -> None:
     assert is_steady(medians, [0, 0] + [1] * WINDOW)
 
 
-def test_fewer_blocks_than_the_window_are_never_steady() -> None:
-    """Two equal blocks prove nothing."""
+def test_steadiness_needs_a_full_window_and_its_retries() -> None:
+    """Two equal blocks prove nothing, and the two series belong together."""
     assert not is_steady([10.0] * (WINDOW - 1), [0] * (WINDOW - 1))
-
-
-def test_medians_without_their_retries_are_refused() -> None:
-    """The two series belong together."""
     with pytest.raises(ValueError, match="retries"):
         is_steady([10.0], [])
 
@@ -131,12 +110,8 @@ def test_slope_of_a_line_is_its_slope(start: float, slope: float, length: int) -
     assert theil_sen_slope([start + slope * x for x in range(length)]) == pytest.approx(slope, abs=1e-9)
 
 
-def test_slope_ignores_an_outlier() -> None:
-    """One wild value among ten moves the slope of a line hardly at all."""
+def test_slope_ignores_an_outlier_and_needs_two_values() -> None:
+    """One wild value among ten hardly moves the slope of a line."""
     assert theil_sen_slope([0, 1, 2, 3, 1000, 5, 6, 7, 8, 9]) == pytest.approx(1.0, abs=0.1)
-
-
-def test_slope_of_one_value_is_refused() -> None:
-    """There is none."""
     with pytest.raises(ValueError, match="two values"):
         theil_sen_slope([1.0])

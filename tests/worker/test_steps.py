@@ -1,4 +1,4 @@
-"""Steps of load: when a device works and when it rests, by a clock that all share."""
+"""Steps of load: when a device works and rests, by a clock that all devices share."""
 
 import itertools
 import time
@@ -9,7 +9,7 @@ import pytest
 
 from protocol.cell import Workload
 from protocol.messages import Assign, LoadSteps
-from tests.fakes.assignments import PROBE, SHORT, Listener, assignment, run_here
+from tests.fakes.assignments import PROBE, SHORT, Listener, assignment, run_here, verified
 from worker.verify import burning, products
 from worker.workloads import steps
 
@@ -28,8 +28,8 @@ from worker.workloads import steps
         (0.5, 2.0, 0.0),
     ],
 )
-def test_when_it_rests(now: float, offset_s: float, rests_s: float) -> None:
-    """Two seconds of work, one of rest, from the offset on; before the first one as behind it."""
+def test_device_rests_by_the_shared_clock(now: float, offset_s: float, rests_s: float) -> None:
+    """Two seconds of work, one of rest, from the offset on and before it."""
     assert steps.rest_s(LoadSteps(on_s=2, off_s=1, offset_s=offset_s), now) == pytest.approx(rests_s)
 
 
@@ -38,15 +38,14 @@ def launch(cache: Path, load: LoadSteps | None) -> Assign:
     measurement = msgspec.structs.replace(
         SHORT, relative_half_width=0.0, block_s=0.01, warm_up_iterations=1, min_s=1.0, max_s=1.0
     )
-    assign = assignment(PROBE, Workload.STEPS, cache, measurement=measurement)
-    cell = msgspec.structs.replace(assign.cell, input_size=64, seed=8)
-    return msgspec.structs.replace(assign, cell=cell, steps=load)
+    assign = assignment(PROBE, Workload.STEPS, cache, measurement=measurement, input_size=64, seed=8)
+    return msgspec.structs.replace(assign, steps=load)
 
 
 class HostClock:
-    """The clock that all devices share, as it stands: a moment passes with each look at it, and what is slept.
+    """A simulated shared clock: each reading advances it a little, and a sleep by its length.
 
-    rests: after each, the moment on it, how long the rest was, and the real time in nanoseconds.
+    rests: for each, the end on this clock in s, its length in s, and the real time in ns.
     """
 
     def __init__(self) -> None:
@@ -65,15 +64,14 @@ class HostClock:
 
 
 def test_load_comes_and_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every block begins in the time of work, every product is verified, and between two such times nothing is done."""
+    """Every block starts in the time of work, every product is verified, and the device rests in between."""
     monkeypatch.setattr(products, "_MOST_OUTPUTS", 11)
     load = LoadSteps(on_s=0.1, off_s=0.15, offset_s=0.05)
     clock = HostClock()
     monkeypatch.setattr(steps, "time", clock)
     result = run_here(launch(tmp_path, load))
-    assert result.verification is not None
-    assert result.verification.mismatches == 0
-    assert result.verification.checks >= sum(block.iterations for block in result.blocks)
+    assert verified(result).mismatches == 0
+    assert verified(result).checks >= sum(block.iterations for block in result.blocks)
     rested = []
     for before, after in itertools.pairwise(result.blocks):
         ((now, rest_s, _),) = [rest for rest in clock.rests if before.end_ns <= rest[2] <= after.start_ns]
@@ -82,25 +80,24 @@ def test_load_comes_and_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert 0 < sum(rest_s > 0.1 for rest_s in rested) < len(rested) / 2
 
 
-def test_its_products_are_those_of_any_load(tmp_path: Path) -> None:
+def test_products_do_not_depend_on_the_steps(tmp_path: Path) -> None:
     """The same digests whenever it works: they are compared between devices that take turns."""
-    found = [run_here(launch(tmp_path, LoadSteps(on_s=on, off_s=0.01))).verification for on in (0.05, 0.2)]
-    assert None not in found
-    assert len({one.digests for one in found if one is not None}) == 1
+    found = [verified(run_here(launch(tmp_path, LoadSteps(on_s=on, off_s=0.01)))) for on in (0.05, 0.2)]
+    assert len({one.digests for one in found}) == 1
 
 
-def test_its_blocks_are_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However long those of the burn-in are: it begins to rest at the end of one."""
+def test_blocks_of_steps_are_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long those of the burn-in are: a rest starts at the end of a block."""
     asked: list[float] = []
     monkeypatch.setattr(burning, "run", lambda assign, *_args, **_more: asked.append(assign.measurement.block_s))
     for block_s in (0.25, 0.01):
-        told = launch(tmp_path, LoadSteps(on_s=1, off_s=1))
-        measurement = msgspec.structs.replace(told.measurement, block_s=block_s)
-        steps.run(msgspec.structs.replace(told, measurement=measurement), Listener().stage, "exec")
+        assign = launch(tmp_path, LoadSteps(on_s=1, off_s=1))
+        measurement = msgspec.structs.replace(assign.measurement, block_s=block_s)
+        steps.run(msgspec.structs.replace(assign, measurement=measurement), Listener().stage, "exec")
     assert asked == [0.05, 0.01]
 
 
 def test_a_cell_without_times_is_refused(tmp_path: Path) -> None:
-    """Nobody said when to rest."""
+    """A cell of steps has times to work and to rest."""
     with pytest.raises(ValueError, match="times to work and to rest"):
         run_here(launch(tmp_path, None))

@@ -1,9 +1,8 @@
-"""Measuring ends when the mean is known, at the cap, or at the number asked for.
+"""When a measurement ends: target, cap or fixed number. test_coverage.py checks the intervals themselves."""
 
-That the mean is then known as well as it says is held by test_coverage.py.
-"""
-
+import itertools
 import random
+from collections.abc import Iterator
 
 import msgspec
 from hypothesis import given
@@ -12,49 +11,43 @@ from hypothesis import strategies as st
 from protocol.intervals import BATCHES, relative_half_width
 from protocol.messages import Measurement
 from protocol.result import StopReason
+from tests.fakes.simulation import white
 from worker.stopping import LEAST_ITERATIONS, Stopper
 
 ASKED = Measurement(relative_half_width=0.01, block_s=0.1, warm_up_cap_s=1, min_s=1, max_s=30)
-ITERATION_MS = 10.0
 
 
-def measure(deviation: float, seed: int) -> tuple[list[float], StopReason]:
-    """Times of independent deviations, in blocks of ten, until the stopper is content."""
-    source, stopper = random.Random(seed), Stopper(ASKED)
-    times: list[float] = []
+def measured(times: Iterator[float]) -> tuple[list[float], StopReason]:
+    """Times in blocks of ten, until the stopper is content."""
+    stopper, taken = Stopper(ASKED), list[float]()
     while True:
-        times += [ITERATION_MS * (1 + source.gauss(0, deviation)) for _ in range(10)]
-        reason = stopper.reason(times, len(times), sum(times) / 1e3)
-        if reason is not None:
-            return times, reason
+        taken += itertools.islice(times, 10)
+        if (reason := stopper.reason(taken, len(taken), sum(taken) / 1e3)) is not None:
+            return taken, reason
 
 
-def test_target_ends_measuring_with_an_interval_as_narrow_as_asked_for() -> None:
+def test_target_ends_a_measurement() -> None:
     """White noise of 5 % needs about a hundred iterations for 1 %, and gets them."""
-    times, reason = measure(0.05, seed=1)
+    times, reason = measured(white(0.05)(random.Random(1)))
     assert reason is StopReason.TARGET
     assert relative_half_width(times) <= ASKED.relative_half_width
 
 
 def test_time_cap_ends_a_series_that_never_settles() -> None:
-    """A ramp widens its own interval, so that it is measured to the cap and says so."""
-    stopper, times = Stopper(ASKED), list[float]()
-    reason = None
-    while reason is None:
-        times += [10.0 + 0.01 * len(times)] * 10
-        reason = stopper.reason(times, len(times), sum(times) / 1e3)
+    """A ramp widens its own interval, so that it is measured to the cap."""
+    times, reason = measured(10.0 + 0.01 * number for number in itertools.count())
     assert reason is StopReason.TIME_CAP
     assert sum(times) / 1e3 >= ASKED.max_s
 
 
-def test_nothing_ends_before_the_least_time() -> None:
+def test_measurement_takes_the_least_time() -> None:
     """Times without any scatter are known at once, and are measured for `min_s` nevertheless."""
     stopper = Stopper(ASKED)
     assert stopper.reason([10.0] * 50, 50, 0.5) is None
     assert stopper.reason([10.0] * 100, 100, 1.0) is StopReason.TARGET
 
 
-def test_interval_is_looked_at_only_after_30_percent_more_data() -> None:
+def test_interval_is_evaluated_after_30_percent_more_data() -> None:
     """A lucky look right after an unlucky one does not end measuring."""
     stopper = Stopper(ASKED)
     wild = [5.0, 15.0, 25.0, 8.0] * 25
@@ -64,26 +57,25 @@ def test_interval_is_looked_at_only_after_30_percent_more_data() -> None:
     assert stopper.reason(calm * 130, 130, 1.3) is StopReason.TARGET
 
 
-def test_slow_iterations_are_measured_three_times_whatever_the_cap() -> None:
+def test_slow_iterations_are_measured_three_times() -> None:
     """An iteration that is longer than the cap is not judged by a single time."""
     stopper = Stopper(ASKED)
     reasons = [stopper.reason([40_000.0] * n, n, 40.0 * n) for n in range(1, LEAST_ITERATIONS + 1)]
     assert reasons == [None, None, StopReason.TIME_CAP]
 
 
-def test_haste_gives_up_an_interval_that_stays_far_from_its_target() -> None:
-    """At the first look it is foreseen at more than twice the target; one that is nearer is waited for."""
+def test_give_up_ends_an_interval_far_from_its_target() -> None:
+    """The first look foresees more than twice the target; a nearer one is waited for."""
     hasty = msgspec.structs.replace(ASKED, max_s=10, give_up=True)
     for deviation, reason in ((0.5, StopReason.OUT_OF_REACH), (0.05, None)):
-        source = random.Random(1)
-        times = [ITERATION_MS * (1 + source.gauss(0, deviation)) for _ in range(100)]
+        times = list(itertools.islice(white(deviation)(random.Random(1)), 100))
         assert Stopper(hasty).reason(times, 100, 1.0) is reason
         assert Stopper(hasty).reason(times, 100, 0.9) is None
         assert Stopper(ASKED).reason(times, 100, 1.0) is None
 
 
-def test_haste_does_not_wait_where_there_will_be_no_interval() -> None:
-    """Fewer than 20 values fit into the cap: the least time is enough, and the least number of iterations."""
+def test_give_up_does_not_wait_for_an_impossible_interval() -> None:
+    """Fewer than 20 values fit into the cap: the least time and number of iterations are enough."""
     hasty = msgspec.structs.replace(ASKED, give_up=True)
     assert Stopper(hasty).reason([2_000.0] * 3, 3, 6.0) is StopReason.OUT_OF_REACH
     assert Stopper(hasty).reason([2_000.0] * 2, 2, 4.0) is None

@@ -39,14 +39,7 @@ def test_group_covers_several_iterations_with_one_span() -> None:
     assert len(block.spans_ms) == 3
 
 
-@pytest.mark.parametrize(("iterations", "steps", "group"), [(7, 1, 2), (4, 2, 2)])
-def test_group_that_does_not_fit_is_refused(iterations: int, steps: int, group: int) -> None:
-    """Half a group cannot be timed, nor can several steps at once."""
-    with pytest.raises(ValueError, match="cannot be timed"):
-        time_block(HostClock(), [lambda: None] * steps, iterations, group)
-
-
-def test_collector_is_off_within_a_block_and_back_after_it() -> None:
+def test_garbage_collection_is_off_within_a_block() -> None:
     """No collection in the middle of an iteration, and none suppressed for ever, even when a step raises."""
     states: list[bool] = []
     time_block(HostClock(), [lambda: states.append(gc.isenabled())], iterations=2)
@@ -80,8 +73,15 @@ def test_short_iterations_are_grouped_to_a_millisecond(iteration: float, total: 
         assert total % group == 0
 
 
-def test_no_groups_on_the_host_clock_or_for_several_steps() -> None:
-    """A CPU's clock is fine enough, and the steps of a training iteration are always timed apart."""
+@pytest.mark.parametrize(("iterations", "steps", "group"), [(7, 1, 2), (4, 2, 2)])
+def test_group_that_does_not_fit_is_refused(iterations: int, steps: int, group: int) -> None:
+    """Half a group cannot be timed, nor can several steps at once."""
+    with pytest.raises(ValueError, match="cannot be timed"):
+        time_block(HostClock(), [lambda: None] * steps, iterations, group)
+
+
+def test_host_clock_and_several_steps_need_no_groups() -> None:
+    """A CPU's clock is fine enough, and the steps of a training iteration are timed one by one."""
     assert group_for(HostClock(), 0.01, 1, None) == 1
     assert group_for(CoarseClock(), 0.01, 3, None) == 1
 
@@ -140,23 +140,21 @@ def block(behind_ms: float) -> Block:
     return Block(start_ns=0, enqueued_ns=50_000_000, end_ns=50_000_000 + int(behind_ms * 1e6), iterations=10)
 
 
-@pytest.mark.parametrize(("behind_ms", "expected"), [(0.1, True), (0.9, True), (1.2, False), (30.0, False)])
-def test_device_that_is_done_with_the_last_enqueue_waited_for_the_host(behind_ms: float, expected: bool) -> None:
-    """With iterations of 2 ms, a device less than one millisecond behind the host is launch-bound."""
-    assert launch_bound(CoarseClock(), [block(behind_ms)] * 3, 2.0) is expected
-
-
-@pytest.mark.parametrize(("behind_ms", "expected"), [(0.1, True), (38.2, False)])
-def test_a_full_queue_is_no_waiting_for_the_host(behind_ms: float, expected: bool) -> None:
-    """CUDA holds the host back when a thousand launches wait: of an iteration of 95 ms that may be less than half."""
-    assert launch_bound(CoarseClock(), [block(behind_ms)] * 3, 95.2) is expected
-
-
-def test_one_disturbed_block_does_not_decide() -> None:
-    """The median block does."""
-    assert launch_bound(CoarseClock(), [block(0.1), block(40.0), block(0.1)], 2.0) is True
-
-
-def test_launch_bound_has_no_meaning_on_a_cpu() -> None:
-    """Nothing is enqueued there."""
-    assert launch_bound(HostClock(), [block(0.0)], 2.0) is None
+@pytest.mark.parametrize(
+    ("clock", "behind_ms", "iteration_ms", "expected"),
+    [
+        (CoarseClock(), [0.1] * 3, 2.0, True),
+        (CoarseClock(), [0.9] * 3, 2.0, True),
+        (CoarseClock(), [1.2] * 3, 2.0, False),
+        (CoarseClock(), [30.0] * 3, 2.0, False),
+        (CoarseClock(), [0.1] * 3, 95.2, True),
+        (CoarseClock(), [38.2] * 3, 95.2, False),  # CUDA holds the host back when a thousand launches wait
+        (CoarseClock(), [0.1, 40.0, 0.1], 2.0, True),  # the median block decides
+        (HostClock(), [0.0], 2.0, None),  # nothing is enqueued on a CPU
+    ],
+)
+def test_device_less_than_half_an_iteration_behind_is_launch_bound(
+    clock: HostClock, behind_ms: list[float], iteration_ms: float, expected: bool | None
+) -> None:
+    """A device that is done with the last enqueue waited for the host."""
+    assert launch_bound(clock, [block(each) for each in behind_ms], iteration_ms) is expected

@@ -1,6 +1,6 @@
-"""transformers 4, which people have installed, beside 5, which the constraints pin: the same cells are measured.
+"""The cells of transformers 5, which the constraints pin, are measured with transformers 4 as well.
 
-It is put in front of the installed one, in a folder of its own, for a fresh interpreter: a process has one version.
+A fresh interpreter finds it first, in a folder of its own.
 """
 
 import os
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from protocol.cell import ModelSpec, Workload
-from tests.fakes.assignments import BERT, GPT2, assignment, run_apart
+from tests.fakes.assignments import BERT, GPT2, assignment, result_of, run_apart
 
 TOKENIZERS = {"4.48.0": "0.21.4", "4.57.6": "0.22.2"}
 """The oldest that pyproject.toml allows, and the last of 4, each with the tokenizers that it needs."""
@@ -44,8 +44,6 @@ def test_models_of_transformers_4_are_measured(
     """Built, saved, loaded, run, trained, and made to write."""
     version, folder = transformers4
     path = os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH"))))
-    outcome = run_apart(assignment(model, workload, tmp_path), {"PYTHONPATH": path})
-    assert outcome.failure is None
-    assert outcome.result is not None
-    assert outcome.result.environment.transformers == version
-    assert outcome.result.times_ms("iteration")
+    result = result_of(run_apart(assignment(model, workload, tmp_path), {"PYTHONPATH": path}))
+    assert result.environment.transformers == version
+    assert result.times_ms("iteration")

@@ -1,18 +1,17 @@
-"""Burn-in of products, whole launches on the CPU: healthy ones, and ones with a fault of their own."""
+"""Burn-in of products in whole launches on the CPU, healthy and with an injected fault."""
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 import torch
 
-from protocol import codec
 from protocol.cell import Precision, Workload
 from protocol.failure import Phase
-from protocol.messages import Assign, Outcome
-from protocol.result import Result
-from protocol.verification import KEPT_MISMATCHES, Injection, Verification
-from tests.fakes.assignments import PROBE, SHORT, Listener, assignment, run_apart, run_here
+from protocol.messages import Assign
+from protocol.verification import KEPT_MISMATCHES, Injection
+from tests.fakes.assignments import PROBE, SHORT, Listener, assignment, run_apart, run_here, verified
 from worker.timing import HostClock
 from worker.verify import flips, products
 from worker.verify.key import key
@@ -24,7 +23,7 @@ SIDE = 64
 ITERATIONS = 60
 WARM_UP = 4
 MADE = 6 + WARM_UP + ITERATIONS
-"""Products of a launch: six tell what verifying costs."""
+"""Products of a launch: six measure what verification costs."""
 FIXED = msgspec.structs.replace(SHORT, iterations=ITERATIONS, warm_up_iterations=WARM_UP)
 BOTH = pytest.mark.parametrize("workload", [Workload.SOAK, Workload.TRUTH])
 PRECISIONS = pytest.mark.parametrize("precision", list(Precision))
@@ -36,21 +35,13 @@ def few_outputs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(products, "_MOST_OUTPUTS", 11)
 
 
-def launch(tmp_path: Path, workload: Workload, precision: Precision = Precision.FP32, **changes: object) -> Assign:
-    """An assignment of fixed numbers of products; `changes` are those of its cell, and `injection`."""
-    injection = changes.pop("injection", None)
-    assign = assignment(PROBE, workload, tmp_path, precision=precision, batch_size=1, measurement=FIXED)
-    cell = msgspec.structs.replace(assign.cell, **{"input_size": SIDE, "seed": 8, **changes})
-    return msgspec.structs.replace(assign, cell=cell, injection=injection)
+def launch(tmp_path: Path, workload: Workload, precision: Precision = Precision.FP32, **changes: Any) -> Assign:
+    """An assignment of fixed numbers of products; `changes` are fields of its cell, and `injection`."""
+    cell = {"precision": precision, "batch_size": 1, "input_size": SIDE, "seed": 8} | changes
+    return assignment(PROBE, workload, tmp_path, measurement=FIXED, **cell)
 
 
-def verified(result: Result) -> Verification:
-    """What a result says about it, as it arrives at the parent."""
-    sent = codec.encode(Outcome(launch=1, token="token", result=result))
-    arrived = codec.decode(sent, Outcome).result
-    assert arrived == result
-    assert arrived.verification is not None
-    return arrived.verification
+KINDS = {Workload.SOAK: soak.RandomProducts, Workload.TRUTH: truth.WholeProducts}
 
 
 def places(precision: Precision, count: int) -> dict[int, int]:
@@ -110,24 +101,22 @@ def test_a_stuck_flip_comes_back(tmp_path: Path, workload: Workload, precision: 
     assert {one.offset for mismatch in found.kept for one in mismatch.first} == set(places(precision, 2))
 
 
-@pytest.mark.parametrize(("bit", "beyond"), [(30, True), (31, True), (0, False)])
-def test_whether_rounding_explains_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bit: int, beyond: bool) -> None:
-    """A high bit, never; the lowest bit of an fp32 might be another order of adding up."""
+@pytest.mark.parametrize(
+    ("workload", "bit", "beyond"),
+    [(Workload.SOAK, 30, True), (Workload.SOAK, 31, True), (Workload.SOAK, 0, False), (Workload.TRUTH, 0, True)],
+)
+def test_rounding_explains_low_bits_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workload: Workload, bit: int, beyond: bool
+) -> None:
+    """The lowest bit of an fp32 might be another order of adding up; of a whole number, nothing is rounded."""
     monkeypatch.setattr(flips, "places", lambda *_: {77: 1 << bit})
-    (mismatch,) = verified(run_here(launch(tmp_path, Workload.SOAK, injection=Injection(flip_bits=1)))).kept
+    (mismatch,) = verified(run_here(launch(tmp_path, workload, injection=Injection(flip_bits=1)))).kept
     assert (mismatch.beyond_rounding, mismatch.first[0].offset) == (beyond, 77)
 
 
-def test_where_nothing_is_rounded_every_bit_is_beyond_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The lowest bit of a whole number."""
-    monkeypatch.setattr(flips, "places", lambda *_: {77: 1})
-    (mismatch,) = verified(run_here(launch(tmp_path, Workload.TRUTH, injection=Injection(flip_bits=1)))).kept
-    assert mismatch.beyond_rounding is True
-
-
 @BOTH
-def test_a_measurement_without_a_middle_is_struck_too(tmp_path: Path, workload: Workload) -> None:
-    """One that is over before half of its time was seen: the fault is never left out."""
+def test_very_short_measurement_has_its_fault(tmp_path: Path, workload: Workload) -> None:
+    """Also one that is over before half of its time."""
     assign = launch(tmp_path, workload, injection=Injection(flip_bits=1))
     for block_s in (0.001, 1.0):
         timed = msgspec.structs.replace(SHORT, block_s=block_s, warm_up_cap_s=0.01, min_s=0.03, max_s=0.03)
@@ -142,35 +131,33 @@ def test_launches_of_a_seed_give_the_same_digests(tmp_path: Path, precision: Pre
     assign = launch(tmp_path, Workload.SOAK, precision)
     first = verified(run_here(assign))
     assert verified(run_here(assign)).digests == first.digests
-    apart = run_apart(assign, {"OMP_NUM_THREADS": "2"}).result
-    assert apart is not None
-    assert (verified(apart).digests, verified(apart).key) == (first.digests, first.key)
+    apart = verified(run_apart(assign, {"OMP_NUM_THREADS": "2"}))
+    assert (apart.digests, apart.key) == (first.digests, first.key)
     other = verified(run_here(launch(tmp_path, Workload.SOAK, precision, seed=9)))
     assert len({*first.digests, *other.digests}) == 4
 
 
-def test_the_key_says_what_results_depend_on(tmp_path: Path) -> None:
+def test_key_has_what_results_depend_on(tmp_path: Path) -> None:
     """Of a CPU: the processor, its instructions, the threads and torch."""
     words = key(launch(tmp_path, Workload.SOAK).device, CPU)
     assert words[-2:] == (f"{torch.get_num_threads()} threads", f"torch {torch.__version__}")
     assert len(words) == 4
 
 
-def watch_of(tmp_path: Path, made: products.Products, workload: Workload = Workload.SOAK) -> tuple[Watch, Listener]:
-    """A watch in the middle of a measurement."""
+def watch_of(
+    tmp_path: Path, made: products.Products, workload: Workload = Workload.SOAK, phase: Phase = Phase.MEASURE
+) -> tuple[Watch, Listener]:
+    """A watch in the middle of a measurement, or of another phase."""
     listener = Listener()
     watch = Watch(made, launch(tmp_path, workload), listener.stage)
-    listener.stage.enter(Phase.MEASURE)
+    listener.stage.enter(phase)
     return watch, listener
 
 
 @BOTH
-def test_a_product_that_is_not_written_is_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workload: Workload
-) -> None:
-    """No output gets what is in it already, however long the blocks are."""
-    kind = soak.RandomProducts if workload is Workload.SOAK else truth.WholeProducts
-    made = kind(launch(tmp_path, workload).cell, CPU)
+def test_unwritten_product_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workload: Workload) -> None:
+    """No output gets what it contains already, however long the blocks are."""
+    made = KINDS[workload](launch(tmp_path, workload).cell, CPU)
     watch, _ = watch_of(tmp_path, made, workload)
     work = WatchedWork({"iteration": watch.step}, watch=watch)
     for length in (11, 11, 10, 11, 3, 11):
@@ -182,15 +169,10 @@ def test_a_product_that_is_not_written_is_found(
 
 
 @BOTH
-def test_products_that_tell_the_cost_of_verifying_are_verified_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workload: Workload
-) -> None:
-    """All six, though their times are all that is asked for."""
-    kind = soak.RandomProducts if workload is Workload.SOAK else truth.WholeProducts
-    made = kind(launch(tmp_path, workload).cell, CPU)
-    listener = Listener()
-    watch = Watch(made, launch(tmp_path, workload), listener.stage)
-    listener.stage.enter(Phase.WARM_UP)
+def test_products_of_the_cost_are_verified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workload: Workload) -> None:
+    """All six that measure what verification costs."""
+    made = KINDS[workload](launch(tmp_path, workload).cell, CPU)
+    watch, _ = watch_of(tmp_path, made, workload, Phase.WARM_UP)
     make = made.make
 
     def wrong(pair: int, output: torch.Tensor) -> None:
@@ -204,7 +186,7 @@ def test_products_that_tell_the_cost_of_verifying_are_verified_too(
     assert found.kept[0].what.endswith(", while warming up")
 
 
-def test_an_error_of_reading_is_told_from_one_of_the_product(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_of_reading_differs_from_one_of_the_product(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The digest was wrong once, and the output is right: nothing differs, and nothing is blamed on rounding."""
     made = soak.RandomProducts(launch(tmp_path, Workload.SOAK).cell, CPU)
     watch, _ = watch_of(tmp_path, made)
@@ -223,9 +205,7 @@ def test_an_error_of_reading_is_told_from_one_of_the_product(tmp_path: Path, mon
 
 
 @pytest.mark.parametrize("at", [0, 1])
-def test_a_flip_in_the_reference_does_not_blame_the_rest(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
-) -> None:
+def test_flip_in_the_reference_is_outvoted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int) -> None:
     """The first product of its kind, or the second, is wrong: the one that came twice is right."""
     cell = launch(tmp_path, Workload.SOAK).cell
     right = soak.RandomProducts(cell, CPU)
@@ -247,10 +227,8 @@ def test_a_flip_in_the_reference_does_not_blame_the_rest(
     assert mismatch.same_when_read_again
 
 
-def test_a_device_that_never_agrees_has_a_reference_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What it found is its result."""
+def test_device_that_never_agrees_has_a_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With all its mismatches."""
     make, done = soak.RandomProducts.make, []
 
     def wild(self: soak.RandomProducts, pair: int, output: torch.Tensor) -> None:
@@ -265,8 +243,8 @@ def test_a_device_that_never_agrees_has_a_reference_all_the_same(
     assert {mismatch.wrong_again for mismatch in found.kept} == {10}
 
 
-def test_a_mismatch_in_the_warm_up_is_told(tmp_path: Path) -> None:
-    """Its iteration is that of the warm-up, and its words say so; the measurement's begin with 0 again."""
+def test_mismatch_in_the_warm_up_has_its_phase(tmp_path: Path) -> None:
+    """Its iteration is that of the warm-up; the measurement's start at 0 again."""
     made = soak.RandomProducts(launch(tmp_path, Workload.SOAK).cell, CPU)
     listener = Listener()
     watch = Watch(made, launch(tmp_path, Workload.SOAK), listener.stage)
@@ -283,12 +261,19 @@ def test_a_mismatch_in_the_warm_up_is_told(tmp_path: Path) -> None:
     assert one.what == other.what + ", while warming up"
 
 
-def test_a_cell_must_say_its_side(tmp_path: Path) -> None:
-    """And one that can be digested: what is wrong is said."""
-    with pytest.raises(ValueError, match="needs an input size"):
-        run_here(launch(tmp_path, Workload.TRUTH, input_size=None))
-    with pytest.raises(ValueError, match="choose an even input size"):
-        run_here(launch(tmp_path, Workload.SOAK, Precision.BF16, input_size=63))
+@pytest.mark.parametrize(
+    ("workload", "precision", "size", "message"),
+    [
+        (Workload.TRUTH, Precision.FP32, None, "needs an input size"),
+        (Workload.SOAK, Precision.BF16, 63, "choose an even input size"),
+    ],
+)
+def test_cell_needs_a_side_that_can_be_digested(
+    tmp_path: Path, workload: Workload, precision: Precision, size: int | None, message: str
+) -> None:
+    """Otherwise it is refused, with what to change."""
+    with pytest.raises(ValueError, match=message):
+        run_here(launch(tmp_path, workload, precision, input_size=size))
 
 
 def test_blocks_fit_into_the_outputs(tmp_path: Path) -> None:

@@ -1,29 +1,26 @@
 """Burn-in of products on a real GPU, each launch in an interpreter of its own."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from protocol.cell import Device, Precision, Workload
 from protocol.messages import Measurement
 from protocol.result import Result
 from protocol.verification import Injection, Verification
-from tests.fakes.assignments import PROBE, ROOT, assignment, run_apart
-from tests.worker.test_cuda import first_gpu
+from tests.fakes.assignments import PROBE, assignment, result_of, run_apart, run_script, verified
 
 SIDE = 2048
+WARM_UP, ITERATIONS = 4, 200
 MEASUREMENT = Measurement(
     relative_half_width=0.02,
     block_s=0.02,
     warm_up_cap_s=0.5,
     min_s=0.5,
     max_s=0.5,
-    warm_up_iterations=4,
-    iterations=200,
+    warm_up_iterations=WARM_UP,
+    iterations=ITERATIONS,
 )
 PRECISIONS = pytest.mark.parametrize("precision", list(Precision))
 BOTH = pytest.mark.parametrize("workload", [Workload.SOAK, Workload.TRUTH])
@@ -91,15 +88,6 @@ print(json.dumps(costs))
 """
 
 
-@pytest.fixture
-def gpu() -> Device:
-    """A real GPU."""
-    device = first_gpu()
-    if device is None:
-        pytest.skip("torch finds no CUDA device on this machine")
-    return device
-
-
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("gpu")]
 
 
@@ -107,25 +95,10 @@ def launched(
     gpu: Device, tmp_path: Path, workload: Workload, precision: Precision, injection: Injection | None = None
 ) -> tuple[Result, Verification]:
     """One launch on the GPU, in a process of its own."""
-    assign = assignment(
-        PROBE, workload, tmp_path, device=gpu, precision=precision, batch_size=1, measurement=MEASUREMENT
-    )
-    cell = msgspec.structs.replace(assign.cell, input_size=SIDE, seed=8)
-    assign = msgspec.structs.replace(assign, cell=cell, injection=injection)
-    outcome = run_apart(assign, {"CUDA_VISIBLE_DEVICES": gpu.uuid})
-    assert outcome.failure is None, outcome.failure
-    assert outcome.result is not None
-    assert outcome.result.verification is not None
-    return outcome.result, outcome.result.verification
-
-
-def script(source: str) -> str:
-    """What the script prints in a new interpreter; its last assertion where it fails."""
-    done = subprocess.run(
-        [sys.executable, "-c", source], capture_output=True, text=True, check=False, timeout=280, cwd=ROOT
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    cell = {"precision": precision, "batch_size": 1, "input_size": SIDE, "seed": 8}
+    assign = assignment(PROBE, workload, tmp_path, device=gpu, measurement=MEASUREMENT, injection=injection, **cell)
+    result = result_of(run_apart(assign, {"CUDA_VISIBLE_DEVICES": gpu.uuid}))
+    return result, verified(result)
 
 
 @BOTH
@@ -133,7 +106,7 @@ def script(source: str) -> str:
 def test_healthy_on_a_gpu(gpu: Device, tmp_path: Path, workload: Workload, precision: Precision) -> None:
     """Nothing is wrong, every product was verified, and the key has all that it needs."""
     result, found = launched(gpu, tmp_path, workload, precision)
-    assert (found.mismatches, found.checks) == (0, 204)
+    assert (found.mismatches, found.checks) == (0, WARM_UP + ITERATIONS)
     assert not any("unknown" in word for word in found.key if not word.startswith("driver"))
     assert set(found.not_tested) <= {"sign of zero"}
     assert result.launch_bound is not None
@@ -154,18 +127,18 @@ def test_injected_on_a_gpu(gpu: Device, tmp_path: Path, workload: Workload, stuc
     """A transient flip is found once, and a stuck one in every product from then on."""
     _, found = launched(gpu, tmp_path, workload, Precision.BF16, Injection(flip_bits=3, stuck=stuck))
     first = found.kept[0]
-    assert found.mismatches == (200 - first.iteration if stuck else 1)
+    assert found.mismatches == (ITERATIONS - first.iteration if stuck else 1)
     assert (first.bits, first.wrong_again, first.same_when_read_again) == (3, 10 if stuck else 0, True)
 
 
 def test_every_flip_is_found_on_a_gpu() -> None:
     """A hundred in each precision and by each of the two checks, of one to four bits."""
-    script(MANY_FLIPS)
+    run_script(MANY_FLIPS)
 
 
 def test_digests_agree_on_a_gpu(capsys: pytest.CaptureFixture[str]) -> None:
     """Triton's, that of stock operators, and the CPU's, bit for bit; operands too. What each costs is printed."""
-    costs = json.loads(script(SAME_DIGEST))
+    costs = json.loads(run_script(SAME_DIGEST))
     with capsys.disabled():
         for method, percent in costs.items():
             print(f"\n  {method}: {percent:.2f} % of a bf16 product of 8192 x 8192")  # noqa: T201 - a measurement

@@ -1,8 +1,6 @@
-"""The digest: what it finds, and that it is the same by every path. Thousands of flips, none of which may be missed."""
+"""The digest finds thousands of flips without missing one, and is the same by every path."""
 
-import os
 import random
-import subprocess
 import sys
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -14,7 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.fakes.assignments import ROOT
+from tests.fakes.assignments import run_script
 from worker import verify
 from worker.verify import bits, digest, seeded
 from worker.verify.digest import Digester
@@ -67,29 +65,20 @@ def row_weights(seed: int, count: int) -> torch.Tensor:
 def test_random_flips_are_found(name: str, count: int) -> None:
     """Any one to four bits of any elements, in every precision."""
     right = output(name)
-    digester = Digester(right, 1)
+    digester, size = Digester(right, 1), bits.width(right)
     healthy = digester.of(right)
-    size = bits.width(right)
-    missed = [
-        masks
-        for masks in (places(trial, count, right.numel(), size) for trial in range(TRIALS))
-        if digester.of(flipped(right, masks)) == healthy
-    ]
-    assert missed == []
+    tried = (places(trial, count, right.numel(), size) for trial in range(TRIALS))
+    assert [masks for masks in tried if digester.of(flipped(right, masks)) == healthy] == []
 
 
 @pytest.mark.parametrize("name", ["fp32", "fp16", "bf16"])
 def test_every_single_bit_is_found(name: str) -> None:
     """One after the other, all of them."""
     right = output(name, 16)
-    digester = Digester(right, 2)
+    digester, size = Digester(right, 2), bits.width(right)
     healthy = digester.of(right)
-    size = bits.width(right)
-    found = [
-        digester.of(flipped(right, {at: 1 << bit})) != healthy for at in range(right.numel()) for bit in range(size)
-    ]
-    assert all(found)
-    assert len(found) == 256 * size
+    for at in range(right.numel()):
+        assert all(digester.of(flipped(right, {at: 1 << bit})) != healthy for bit in range(size)), at
 
 
 @pytest.mark.parametrize("bit", [0, 15, 30, 31])
@@ -151,21 +140,15 @@ def test_the_digest_is_the_formula() -> None:
     assert Digester(right, 9).of(right) == expected
 
 
-def test_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An output that is digested in pieces has the digest of the whole; the last piece may be smaller."""
+def test_digest_of_pieces_is_that_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last piece may be smaller. It is added to its slot, beside others that keep theirs."""
     right = output("fp32", 20)
-    whole = Digester(right, 4).of(right)
-    monkeypatch.setattr(digest, "_CHUNK", 60)
-    assert Digester(right, 4).of(right) == whole
-
-
-def test_digests_are_added_to_their_slot() -> None:
-    """Beside others, which keep theirs."""
-    right = output("fp16")
     digester = Digester(right, 4)
     totals = torch.zeros(3, dtype=torch.int64)
     digester.add(right, totals, 1)
     assert [total % 2**64 for total in totals.tolist()] == [0, digester.of(right), 0]
+    monkeypatch.setattr(digest, "_CHUNK", 60)
+    assert Digester(right, 4).of(right) == digester.of(right)
 
 
 def test_weights_are_odd_and_of_the_seed() -> None:
@@ -176,8 +159,8 @@ def test_weights_are_odd_and_of_the_seed() -> None:
 
 
 @pytest.mark.parametrize("shape", [(4, 3), (4,)])
-def test_what_cannot_be_digested_is_refused(shape: tuple[int, ...]) -> None:
-    """A row must be a whole number of 32-bit words, for no element may be left out."""
+def test_row_of_incomplete_words_is_refused(shape: tuple[int, ...]) -> None:
+    """A row must be a whole number of 32-bit words, so that no element is missed."""
     with pytest.raises(ValueError, match="choose an even input size"):
         Digester(torch.zeros(shape, dtype=torch.bfloat16), 1)
 
@@ -185,16 +168,7 @@ def test_what_cannot_be_digested_is_refused(shape: tuple[int, ...]) -> None:
 @pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
 def test_triton_counts_the_same() -> None:
     """The kernel itself, run by Triton's interpreter on the CPU, with shapes that do not fill its tiles."""
-    done = subprocess.run(
-        [sys.executable, "-c", AS_TRITON_COUNTS],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=200,
-        cwd=ROOT,
-        env={**os.environ, "TRITON_INTERPRET": "1"},
-    )
-    assert done.returncode == 0, done.stderr
+    run_script(AS_TRITON_COUNTS, TRITON_INTERPRET="1")
 
 
 def stock(*given: Any) -> None:
@@ -203,17 +177,17 @@ def stock(*given: Any) -> None:
 
 
 def without_the_last_row(matrix: torch.Tensor, rows: torch.Tensor, *rest: Any) -> None:
-    """A kernel that leaves words out."""
+    """A kernel that skips words."""
     digest.add_stock(matrix[:-1], rows[:-1], *rest)
 
 
 def without_signs(matrix: torch.Tensor, *rest: Any) -> None:
-    """A kernel that takes words for numbers without a sign: right for half of them, and for every flip."""
+    """A kernel that reads words as unsigned: right for half of them, and for every flip."""
     digest.add_stock(matrix.to(torch.int64) & 0xFFFF_FFFF, *rest)
 
 
 def by_rote() -> Callable[..., None]:
-    """A kernel that gives the first digest again, whatever the words."""
+    """A kernel that returns the first digest again, whatever the words."""
     first: list[torch.Tensor] = []
 
     def add(matrix: torch.Tensor, rows: torch.Tensor, columns: torch.Tensor, totals: torch.Tensor, slot: int) -> None:
@@ -230,20 +204,21 @@ def broken(*_: Any) -> None:
     raise RuntimeError("no compiler")
 
 
+OTHER = "stock operators (Triton: another digest)"
+
+
 @pytest.mark.parametrize(
     ("add", "method"),
     [
         (stock, "Triton, in one pass"),
-        (without_the_last_row, "stock operators (Triton: another digest)"),
-        (without_signs, "stock operators (Triton: another digest)"),
-        (by_rote(), "stock operators (Triton: another digest)"),
+        (without_the_last_row, OTHER),
+        (without_signs, OTHER),
+        (by_rote(), OTHER),
         (broken, "stock operators (Triton: RuntimeError)"),
     ],
 )
-def test_a_kernel_that_counts_otherwise_is_not_used(
-    monkeypatch: pytest.MonkeyPatch, add: Callable[..., None], method: str
-) -> None:
-    """It is tried on words of the output's own shape, and after a flip; the report says why it is not used."""
+def test_wrong_kernel_is_not_used(monkeypatch: pytest.MonkeyPatch, add: Callable[..., None], method: str) -> None:
+    """It is tried on words of the output's own shape, and after a flip; the method has the reason."""
     module = ModuleType("triton_digest")
     monkeypatch.setattr(module, "add", add, raising=False)
     monkeypatch.setitem(sys.modules, "worker.verify.triton_digest", module)
@@ -267,7 +242,7 @@ def test_random_words_are_splitmix64() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 def test_operands_are_random(monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype) -> None:
-    """Around zero, with the deviation that the docstring says, other ones for each stream, however they are made."""
+    """Around zero, with the documented deviation, different for each stream, the same in any chunks."""
     squares = Squares(7, 100, dtype, CPU)
     made = squares.bell(0, tf32=False)
     assert made.dtype is dtype

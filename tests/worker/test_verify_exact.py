@@ -1,6 +1,5 @@
-"""Whole numbers: products that are exact, what their check finds, and how far rounding reaches in others."""
+"""Exact products of whole numbers, what their check finds, and the reach of rounding in others."""
 
-import functools
 import math
 import random
 
@@ -33,6 +32,13 @@ def operands(dtype: torch.dtype, limits: Bounds, side: int = SIDE) -> tuple[torc
 def wrong(left: torch.Tensor, right: torch.Tensor, output: torch.Tensor, limits: Bounds, number: int = 0) -> int:
     """What the check counts."""
     return int(exact.count_wrong(left, right, output, exact.vectors(1, number, len(left), limits, CPU)))
+
+
+def exact_product(dtype: torch.dtype, stored: torch.dtype) -> tuple[Bounds, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Bounds, operands and output."""
+    limits = exact.bounds(SIDE, dtype, stored)
+    left, right = operands(dtype, limits)
+    return limits, left, right, exact.product(left, right, stored)
 
 
 @pytest.mark.parametrize(("dtype", "stored"), KINDS)
@@ -88,20 +94,17 @@ def test_products_of_torch_are_exact(
     """In whatever order this CPU adds up; checked in one piece or in several."""
     if pieces:
         monkeypatch.setattr(exact, "_CHUNK", 7 * SIDE)
-    limits = exact.bounds(SIDE, dtype, stored)
-    left, right = operands(dtype, limits)
+    limits, left, right, product = exact_product(dtype, stored)
     output = torch.mm(left.to(stored), right.to(stored))
     assert wrong(left, right, output, limits) == 0
-    assert torch.equal(output, exact.product(left, right, stored))
+    assert torch.equal(output, product)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4])
 @pytest.mark.parametrize(("dtype", "stored"), KINDS)
 def test_flips_are_found(dtype: torch.dtype, stored: torch.dtype, count: int) -> None:
     """Any bits of any elements, those included that leave no whole number, none that is finite, or none at all."""
-    limits = exact.bounds(SIDE, dtype, stored)
-    left, right = operands(dtype, limits)
-    output = exact.product(left, right, stored)
+    limits, left, right, output = exact_product(dtype, stored)
     size = bits.width(output)
     for trial in range(150):
         broken = flipped(output, places(trial, count, output.numel(), size))
@@ -112,9 +115,7 @@ def test_flips_are_found(dtype: torch.dtype, stored: torch.dtype, count: int) ->
 @pytest.mark.parametrize("stored", TYPES)
 def test_every_bit_of_an_element_is_found(stored: torch.dtype) -> None:
     """Of a small, a large and a middling one."""
-    limits = exact.bounds(SIDE, stored, stored)
-    left, right = operands(stored, limits)
-    output = exact.product(left, right, stored)
+    limits, left, right, output = exact_product(stored, stored)
     order = output.abs().flatten().argsort()
     for at in (order[len(order) // 4], order[len(order) // 2], order[-1]):
         assert output.view(-1)[at] != 0
@@ -124,9 +125,7 @@ def test_every_bit_of_an_element_is_found(stored: torch.dtype) -> None:
 
 def test_a_fraction_is_counted_though_its_sum_may_be_right() -> None:
     """The element is not whole, and its row's sums are off: both are counted."""
-    limits = exact.bounds(SIDE, torch.float32, torch.float32)
-    left, right = operands(torch.float32, limits)
-    output = exact.product(left, right, torch.float32)
+    limits, left, right, output = exact_product(torch.float32, torch.float32)
     vector = exact.vectors(1, 0, SIDE, limits, CPU)
     output[3, 4] += 1
     output[3, 5] -= vector[4, 0] / vector[5, 0]
@@ -135,20 +134,14 @@ def test_a_fraction_is_counted_though_its_sum_may_be_right() -> None:
     assert wrong(left, right, output, limits) == 2
 
 
-@functools.cache
-def a_product() -> tuple[Bounds, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Its bounds, operands and output: the same for each example, and by far the longest part of it."""
-    limits = exact.bounds(SIDE, torch.float32, torch.float32)
-    left, right = operands(torch.float32, limits)
-    return limits, left, right, exact.product(left, right, torch.float32)
+PRODUCT = exact_product(torch.float32, torch.float32)
 
 
 @given(row=st.integers(0, SIDE - 1), data=st.data())
 @settings(max_examples=200)
 def test_whole_but_wrong_rows_are_found(row: int, data: st.DataObject) -> None:
     """By Freivalds' check alone, also where the differences add up to zero."""
-    limits, *made = a_product()
-    left, right, output = (each.clone() for each in made)
+    limits, left, right, output = PRODUCT[0], *(each.clone() for each in PRODUCT[1:])
     one, other = data.draw(st.lists(st.integers(0, SIDE - 1), min_size=2, max_size=2, unique=True))
     change = data.draw(st.integers(1, 1000))
     output[row, one] += change

@@ -1,4 +1,4 @@
-"""What runs is what a figure's name says: a model in evaluation, a load that finds nothing, a peak of its own time."""
+"""Figures measure what their names say: a model in evaluation, a load from nothing, a peak of its own time."""
 
 import weakref
 from collections.abc import Callable
@@ -10,6 +10,7 @@ import torch
 
 from protocol.cell import ModelSpec, Workload
 from tests.fakes.assignments import BERT, GPT2, LSTM, RESNET, assignment, run_here
+from tests.fakes.spies import spy
 from worker import memory
 from worker.memory import Peaks
 from worker.models import bert, causal, lstm, torchvision
@@ -18,50 +19,34 @@ from worker.models import bert, causal, lstm, torchvision
 @pytest.mark.parametrize(
     ("model", "family", "function"), [(BERT, bert, "forward"), (GPT2, causal, "prefill")], ids=["bert", "gpt2"]
 )
-def test_nothing_is_dropped_out(
+def test_dropout_is_off_in_inference(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: ModelSpec, family: ModuleType, function: str
 ) -> None:
     """The same inputs give the same outputs every time: a model in training drops a tenth of its numbers at random."""
-    honest: Callable[..., object] = getattr(family, function)
-    outputs: list[torch.Tensor] = []
 
-    def watched(module: torch.nn.Module, inputs: object) -> object:
-        rates = {layer.p for layer in module.modules() if isinstance(layer, torch.nn.Dropout)}
-        assert max(rates) > 0
-        came = honest(module, inputs)
-        outputs.append((came[0] if isinstance(came, tuple) else came).clone())
-        return came
+    def note(came: object, module: torch.nn.Module, _: object) -> torch.Tensor:
+        assert max(layer.p for layer in module.modules() if isinstance(layer, torch.nn.Dropout)) > 0
+        output: torch.Tensor = came[0] if isinstance(came, tuple) else came
+        return output.clone()
 
-    monkeypatch.setattr(family, function, watched)
+    outputs = spy(monkeypatch, family, function, note)
     run_here(assignment(model, Workload.GENERATION if model.generation else Workload.INFERENCE, tmp_path))
     assert len(outputs) > 2
     assert all(torch.allclose(output, outputs[0]) for output in outputs)
 
 
 @pytest.mark.parametrize("workload", [Workload.INFERENCE, Workload.TRAINING])
-def test_statistics_of_batches_are_taken_in_training_alone(
+def test_batch_statistics_are_taken_in_training_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workload: Workload
 ) -> None:
     """Inference uses those that the model has, which is other work and another output."""
-    honest = torchvision.forward
-    passes: list[int] = []
-    counted: list[int] = []
-
-    def watched(module: torch.nn.Module, batch: dict[str, torch.Tensor]) -> torch.Tensor:
-        output = honest(module, batch)
-        passes.append(1)
-        counted.append(int(module.get_buffer("bn1.num_batches_tracked")))
-        return output
-
-    monkeypatch.setattr(torchvision, "forward", watched)
+    counted = spy(monkeypatch, torchvision, "forward", lambda _, module, _batch: int(module.bn1.num_batches_tracked))
     run_here(assignment(RESNET, workload, tmp_path))
-    assert counted[-1] == (len(passes) if workload is Workload.TRAINING else 0)
+    assert counted[-1] == (len(counted) if workload is Workload.TRAINING else 0)
 
 
-def test_every_load_finds_the_earlier_model_gone_and_the_device_empty(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Two models beside each other would be another peak of memory, and memory at hand another time."""
+def test_every_load_starts_with_an_empty_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the earlier model, which would change the peak of memory, and without cached memory."""
     honest = lstm.build
     earlier: list[weakref.ref[torch.nn.Module]] = []
     emptied: list[int] = []
@@ -94,16 +79,12 @@ class Allocator:
 
 @pytest.mark.parametrize(
     ("workload", "function", "first"),
-    [
-        (Workload.INFERENCE, "forward", ()),
-        (Workload.TRAINING, "loss", ()),
-        (Workload.LOAD, "build", (1000,)),
-    ],
+    [(Workload.INFERENCE, "forward", ()), (Workload.TRAINING, "loss", ()), (Workload.LOAD, "build", (1000,))],
 )
 def test_peaks_before_and_after_the_warm_up_are_apart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workload: Workload, function: str, first: tuple[int, ...]
 ) -> None:
-    """What the first iteration takes once is no part of the warm peak; what came before it, is part of none."""
+    """The warm peak excludes what only the first iteration takes; both exclude what came before it."""
     allocator = Allocator(monkeypatch)
     sizes = [*first, 100]
     honest: Callable[..., object] = getattr(lstm, function)

@@ -1,4 +1,4 @@
-"""The device of a launch is the one that was asked for, or there is none."""
+"""A launch runs on the requested device, or fails."""
 
 import os
 from pathlib import Path
@@ -30,14 +30,11 @@ def test_cpu_device_uses_the_cores_it_is_bound_to() -> None:
 
 @pytest.mark.parametrize("visible", ["", GPU.uuid])
 def test_gpu_that_is_not_there_is_a_failure_and_never_the_cpu(tmp_path: Path, visible: str) -> None:
-    """A launch for a GPU that CUDA does not show ends as "device unavailable", and names it."""
+    """A launch for a GPU that CUDA does not show fails with the GPU's id."""
     assign = assignments.assignment(assignments.LSTM, Workload.INFERENCE, tmp_path, device=GPU)
-    outcome = assignments.run_apart(assign, {"CUDA_VISIBLE_DEVICES": visible})
-    assert outcome.result is None
-    assert outcome.failure is not None
-    assert outcome.failure.category is Category.DEVICE_UNAVAILABLE
-    assert outcome.failure.phase is Phase.BUILD
-    assert GPU.uuid in outcome.failure.message
+    failure = assignments.failure_of(assignments.run_apart(assign, {"CUDA_VISIBLE_DEVICES": visible}))
+    assert (failure.category, failure.phase) == (Category.DEVICE_UNAVAILABLE, Phase.BUILD)
+    assert GPU.uuid in failure.message
 
 
 def test_inherited_gpu_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,39 +52,20 @@ def test_this_process_holds_no_gpu() -> None:
     assert devices.gpu_descriptors() == []
 
 
-@pytest.mark.parametrize(
-    ("precision", "training", "expected"),
-    [
-        (Precision.FP32, False, torch.float32),
-        (Precision.FP32, True, torch.float32),
-        (Precision.TF32, False, torch.float32),
-        (Precision.TF32, True, torch.float32),
-        (Precision.FP16, False, torch.float16),
-        (Precision.FP16, True, torch.float32),
-        (Precision.BF16, False, torch.bfloat16),
-        (Precision.BF16, True, torch.float32),
-    ],
-)
-def test_weights_are_cast_for_inference_alone(precision: Precision, training: bool, expected: torch.dtype) -> None:
-    """Training in half precision keeps fp32 weights, under autocast."""
-    assert devices.weights_type(precision, training=training) is expected
-
-
-@pytest.mark.parametrize(("precision", "half"), list(devices.HALF.items()))
-def test_autocast_is_what_training_in_half_precision_runs_in(precision: Precision, half: torch.dtype) -> None:
-    """And fp32 and tf32 run in nothing."""
-    cpu = torch.device("cpu")
-    with devices.autocast(cpu, precision):
-        assert torch.is_autocast_enabled("cpu")
-        assert torch.get_autocast_dtype("cpu") is half
-    for whole in (Precision.FP32, Precision.TF32):
-        with devices.autocast(cpu, whole):
-            assert not torch.is_autocast_enabled("cpu")
+@pytest.mark.parametrize("precision", list(Precision))
+def test_half_precision_casts_weights_for_inference_and_trains_under_autocast(precision: Precision) -> None:
+    """Training keeps fp32 weights; fp32 and tf32 run without autocast."""
+    half = devices.HALF.get(precision)
+    assert devices.weights_type(precision, training=False) is (half or torch.float32)
+    assert devices.weights_type(precision, training=True) is torch.float32
+    with devices.autocast(torch.device("cpu"), precision):
+        assert torch.is_autocast_enabled("cpu") is (half is not None)
+        assert half in (None, torch.get_autocast_dtype("cpu"))
 
 
 @pytest.mark.parametrize("precision", list(Precision))
 def test_both_switches_of_tf32_are_on_for_tf32_alone(precision: Precision) -> None:
-    """That of products and cuDNN's, which torch leaves on by default, whatever they were before."""
+    """Of products and of cuDNN, which torch enables by default, whatever they were before."""
     for before in (True, False):
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = before
         devices.open_device(assignments.CPU, precision)
@@ -96,9 +74,14 @@ def test_both_switches_of_tf32_are_on_for_tf32_alone(precision: Precision) -> No
         assert (flags["cuda.matmul.allow_tf32"], flags["cudnn.allow_tf32"]) == (wanted, wanted)
 
 
+def test_half_types_are_those_of_their_precisions() -> None:
+    """Both precisions of 16 bits, and no others."""
+    assert {Precision.FP16: torch.float16, Precision.BF16: torch.bfloat16} == devices.HALF
+
+
 @pytest.mark.parametrize("precision", list(Precision))
-def test_onednn_is_left_out_of_training_in_fp16_on_a_cpu(precision: Precision) -> None:
-    """Where torch raises with it for recurrent layers; and of nothing else, and no longer than that."""
+def test_onednn_is_off_in_training_in_fp16_on_a_cpu(precision: Precision) -> None:
+    """Torch raises with it for recurrent layers. It is on for everything else, and afterwards."""
     with devices.training_kernels(torch.device("cpu"), precision):
         assert torch._C._get_mkldnn_enabled() is (precision is not Precision.FP16)
     with devices.training_kernels(torch.device("cuda"), precision):

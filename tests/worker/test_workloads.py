@@ -1,4 +1,4 @@
-"""Load, inference and training of tiny models, really run on the CPU."""
+"""Load, inference and training of tiny models, run on the CPU."""
 
 from pathlib import Path
 
@@ -7,12 +7,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from protocol import codec
 from protocol.cell import MemoryFormat, ModelSpec, Precision, Workload
 from protocol.failure import Phase
-from protocol.messages import Outcome
 from protocol.result import Result, SteadyState, StopReason
 from tests.fakes.assignments import BERT, LSTM, RESNET, SHORT, Listener, assignment, run_here
+from tests.fakes.spies import spy
 from worker import devices
 from worker.models import lstm, torchvision
 from worker.workloads import common, load
@@ -27,7 +26,7 @@ PRECISIONS = pytest.mark.parametrize("precision", list(Precision))
 
 
 def check(result: Result, workload: Workload) -> None:
-    """Whatever was measured, its parts agree, and it can be sent."""
+    """The parts of any result agree."""
     assert set(result.series) == SERIES[workload]
     counts = {len(result.times_ms(name)) * result.group for name in set(result.series) - {"latency"}}
     assert counts == {sum(block.iterations for block in result.blocks)}
@@ -38,8 +37,6 @@ def check(result: Result, workload: Workload) -> None:
     assert result.memory.warm_allocated_bytes is None
     assert result.launch_bound is None
     assert result.ledger.measure_ms > 0
-    sent = codec.encode(Outcome(launch=1, token="token", result=result))
-    assert codec.decode(sent, Outcome).result == result
 
 
 @MODELS
@@ -65,7 +62,6 @@ def test_training(tmp_path: Path, model: ModelSpec, precision: Precision) -> Non
     result = run_here(assignment(model, Workload.TRAINING, tmp_path, precision=precision))
     check(result, Workload.TRAINING)
     assert result.memory.model_bytes / result.parameters == pytest.approx(4, rel=0.05)
-    assert result.loss is not None
     assert result.loss > 0
 
 
@@ -92,32 +88,28 @@ def test_load(tmp_path: Path, model: ModelSpec, precision: Precision) -> None:
 
 
 def test_weights_of_changed_builders_have_another_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever was changed in them: parameters may have other names now, or other values."""
+    """Their parameters may have other names, or other values."""
     assign = assignment(LSTM, Workload.LOAD, tmp_path)
     monkeypatch.setattr(load, "_BUILDERS", tmp_path)
-    builder = tmp_path / "lstm.py"
-    builder.write_text("layers = 1\n")
-    before = load.weights_name(assign, "")
-    assert load.weights_name(assign, "") == before
-    builder.write_text("layers = 2\n")
-    assert load.weights_name(assign, "") != before
+    names = []
+    for text in ("layers = 1\n", "layers = 1\n", "layers = 2\n"):
+        (tmp_path / "lstm.py").write_text(text)
+        names.append(load.weights_name(assign, ""))
+    assert names[0] == names[1] != names[2]
 
 
 @pytest.mark.parametrize("workload", [Workload.INFERENCE, Workload.TRAINING])
 def test_channels_last_reaches_weights_and_images(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workload: Workload
 ) -> None:
-    """Convolutions and their inputs lie pixel by pixel, or by channel where nothing else was asked for."""
-    seen: list[tuple[bool, bool]] = []
-    honest = torchvision.forward
+    """Convolutions and their inputs lie pixel by pixel only where the cell requests it."""
+    order = {"memory_format": torch.channels_last}
 
-    def watched(module: torch.nn.Module, batch: dict[str, torch.Tensor]) -> torch.Tensor:
-        order = {"memory_format": torch.channels_last}
+    def note(_: object, module: torch.nn.Module, batch: dict[str, torch.Tensor]) -> tuple[bool, bool]:
         weights = module.get_parameter("layer1.0.conv1.weight")
-        seen.append((weights.is_contiguous(**order), batch["images"].is_contiguous(**order)))
-        return honest(module, batch)
+        return weights.is_contiguous(**order), batch["images"].is_contiguous(**order)
 
-    monkeypatch.setattr(torchvision, "forward", watched)
+    seen = spy(monkeypatch, torchvision, "forward", note)
     for memory_format in MemoryFormat:
         run_here(assignment(RESNET, workload, tmp_path, memory_format=memory_format))
         expected = memory_format is MemoryFormat.CHANNELS_LAST
@@ -145,32 +137,28 @@ def test_a_load_ends_in_the_memory_format_and_pays_for_it(tmp_path: Path, monkey
         seen.clear()
 
 
-def test_family_may_say_how_many_samples_a_batch_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where it does not, an iteration works on as many as the batch size says."""
+def test_family_may_count_the_samples_of_a_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By default, an iteration works on as many as the batch size."""
     assign = assignment(LSTM, Workload.INFERENCE, tmp_path, batch_size=3)
     assert run_here(assign).items_per_iteration == 3
     monkeypatch.setattr(lstm, "samples", lambda batch: batch["tokens"].numel(), raising=False)
     assert run_here(assign).items_per_iteration == 3 * 12
 
 
-def test_load_keeps_apart_what_differs(tmp_path: Path) -> None:
-    """Another precision or another shape of the model has a file of its own."""
+def test_weights_of_other_models_have_another_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One for each precision and shape, and for each structure that a family reports, as a user's own does."""
     wider = msgspec.structs.replace(LSTM, config={**LSTM.config, "hidden_size": 24})
     for model, precision in [(LSTM, Precision.FP32), (LSTM, Precision.BF16), (wider, Precision.FP32)]:
         run_here(assignment(model, Workload.LOAD, tmp_path, precision=precision))
     assert len(list(tmp_path.iterdir())) == 3
-
-
-def test_load_of_code_that_was_changed_makes_its_weights_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A family that says what its weights look like now, as a user's own does, has a file for each answer."""
     for structure in ("before", "after", "after"):
         monkeypatch.setattr(lstm, "structure", lambda structure=structure: structure, raising=False)
         run_here(assignment(LSTM, Workload.LOAD, tmp_path))
-    assert len(list(tmp_path.iterdir())) == 2
+    assert len(list(tmp_path.iterdir())) == 3 + 2
 
 
-def test_load_is_repeated_by_time_whatever_number_was_asked_for(tmp_path: Path) -> None:
-    """`-i 1000` is meant for iterations, and would take all night here."""
+def test_load_is_repeated_by_time_and_not_by_number(tmp_path: Path) -> None:
+    """`-i 1000` is meant for iterations, and would take hours here."""
     asked = msgspec.structs.replace(SHORT, iterations=100_000, warm_up_iterations=100_000)
     result = run_here(assignment(LSTM, Workload.LOAD, tmp_path, measurement=asked))
     assert result.stop_reason in (StopReason.TARGET, StopReason.TIME_CAP)
@@ -189,18 +177,8 @@ def test_failed_write_of_the_weights_leaves_nothing_behind(tmp_path: Path, monke
     assert list(tmp_path.iterdir()) == []
 
 
-def test_fixed_numbers_are_done_exactly(tmp_path: Path) -> None:
-    """`-w 4 -i 11`."""
-    asked = msgspec.structs.replace(SHORT, iterations=11, warm_up_iterations=4)
-    result = run_here(assignment(LSTM, Workload.TRAINING, tmp_path, measurement=asked))
-    assert (result.warm_up.iterations, len(result.times_ms("iteration"))) == (4, 11)
-    assert result.stop_reason is StopReason.FIXED
-
-
-def test_batch_that_does_not_fit_fails_where_a_smaller_one_is_tried(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Making the batch belongs to the warm-up: before that, out of memory means that the model itself does not fit."""
+def test_batch_that_does_not_fit_fails_in_the_warm_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There a smaller one is tried; before that, out of memory means that the model itself does not fit."""
 
     def refuse(*_: object) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory.")

@@ -1,4 +1,4 @@
-"""U-Net, VAE and StyleGAN2 do what their papers say."""
+"""U-Net, VAE and StyleGAN2 follow their papers."""
 
 import math
 from pathlib import Path
@@ -12,6 +12,7 @@ from torch.nn import functional
 from orchestrator.configuration import catalogue
 from protocol.cell import InputSpec, ModelSpec, Workload
 from tests.fakes.assignments import STYLEGAN2, UNET, VAE, assignment, run_here
+from tests.fakes.spies import spy
 from worker import memory
 from worker.models import stylegan2, stylegan2_discriminator, unet, vae
 from worker.models.base import Batch, Feed
@@ -29,8 +30,8 @@ CRITIC = msgspec.structs.replace(
 IMAGES = {"images": torch.randn(3, 3, 16, 16, generator=torch.Generator().manual_seed(1))}
 
 
-def test_unet_answers_for_every_pixel() -> None:
-    """The mask is as large as the image, and a far pixel plays a part in it through the lowest level."""
+def test_unet_segments_every_pixel() -> None:
+    """The mask is as large as the image, and depends on a far pixel through the lowest level."""
     torch.manual_seed(1)
     module = unet.build(UNET, CPU, None).eval()
     logits = unet.forward(module, IMAGES)
@@ -64,56 +65,42 @@ def test_the_loss_of_the_vae_is_its_evidence_lower_bound() -> None:
     torch.testing.assert_close(vae.loss(module, IMAGES), (divergence.sum() - likelihood.sum()) / images.numel())
 
 
-def test_stylegan2_is_as_large_as_published() -> None:
-    """The very numbers that the published code prints for configuration F at 1024 pixels."""
-    with torch.device("meta"):
+GENERATOR, DISCRIMINATOR = 30_370_060, 29_012_513
+"""Parameters that the published code prints for configuration F at 1024 pixels."""
+
+
+def test_networks_of_stylegan2_are_as_large_as_published() -> None:
+    """Each is built alone for inference, to 0.5 % of the parameters; the step that trains them has both."""
+    meta, shipped = torch.device("meta"), {model.name: model for model in SHIPPED}
+    with meta:
         generator = Generator(resolution=1024, latent=512, layers=8, base=32768, most=512)
         discriminator = Discriminator(resolution=1024, base=32768, most=512)
-    assert memory.parameter_count(generator) == 30_370_060
-    assert memory.parameter_count(discriminator) == 29_012_513
+    assert memory.parameter_count(generator) == GENERATOR
+    assert memory.parameter_count(discriminator) == DISCRIMINATOR
+    alone = stylegan2.build_for_inference(shipped["stylegan2"], meta, 1024)
+    critic = stylegan2_discriminator.build(shipped["stylegan2-critic"], meta, 1024)
+    assert memory.parameter_count(alone) == pytest.approx(GENERATOR, rel=0.005)
+    assert memory.parameter_count(critic) == pytest.approx(DISCRIMINATOR, rel=0.005)
+    both = stylegan2.build(shipped["stylegan2"], meta, 1024)
+    assert memory.parameter_count(both) == GENERATOR + DISCRIMINATOR
 
 
-def test_each_network_of_stylegan2_is_built_alone_for_inference() -> None:
-    """Of as many parameters as published, to 0.5 %; the step that trains them has both."""
-    shipped = {model.name: model for model in SHIPPED}
-    gan, critic = shipped["stylegan2"], shipped["stylegan2-critic"]
-    meta = torch.device("meta")
-    made = stylegan2.build_for_inference(gan, meta, 1024)
-    judged = stylegan2_discriminator.build(critic, meta, 1024)
-    assert memory.parameter_count(made) == pytest.approx(30_370_060, rel=0.005)
-    assert memory.parameter_count(judged) == pytest.approx(29_012_513, rel=0.005)
-    assert memory.parameter_count(stylegan2.build(gan, meta, 1024)) == 30_370_060 + 29_012_513
-
-
-@pytest.mark.parametrize(
-    ("model", "workload", "networks"),
-    [
-        (STYLEGAN2, Workload.LOAD, "generator"),
-        (STYLEGAN2, Workload.INFERENCE, "generator"),
-        (STYLEGAN2, Workload.TRAINING, "both"),
-        (CRITIC, Workload.LOAD, "discriminator"),
-        (CRITIC, Workload.INFERENCE, "discriminator"),
-        (CRITIC, Workload.TRAINING, "discriminator"),
-    ],
-    ids=lambda value: str(getattr(value, "name", value)),
-)
-def test_a_cell_has_the_networks_that_it_runs(
-    tmp_path: Path, model: ModelSpec, workload: Workload, networks: str
-) -> None:
-    """What it does not run is neither in its parameters nor in its memory."""
+@pytest.mark.parametrize("model", [STYLEGAN2, CRITIC], ids=lambda spec: spec.name)
+@pytest.mark.parametrize("workload", [Workload.LOAD, Workload.INFERENCE, Workload.TRAINING])
+def test_cell_has_the_networks_that_it_runs(tmp_path: Path, model: ModelSpec, workload: Workload) -> None:
+    """A network that it does not run is neither in its parameters nor in its memory."""
     generator = memory.parameter_count(stylegan2.build_for_inference(STYLEGAN2, CPU, 16))
     both = memory.parameter_count(stylegan2.build(STYLEGAN2, CPU, 16))
-    expected = {"generator": generator, "both": both, "discriminator": both - generator}[networks]
+    trains = workload is Workload.TRAINING
+    expected = both - generator if model is CRITIC else both if trains else generator
     result = run_here(assignment(model, workload, tmp_path, batch_size=4))
     assert result.parameters == expected
     assert result.memory.model_bytes == pytest.approx(4 * expected, rel=0.2)
 
 
-def test_what_only_a_loss_needs_is_not_kept_for_inference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_inputs_of_a_loss_are_not_kept_for_inference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The images that a discriminator learns from take no memory where a generator runs."""
-    seen: list[set[str]] = []
-    honest = stylegan2.forward
-    monkeypatch.setattr(stylegan2, "forward", lambda module, batch: seen.append(set(batch)) or honest(module, batch))
+    seen = spy(monkeypatch, stylegan2, "forward", lambda _, _module, batch: set(batch))
     run_here(assignment(STYLEGAN2, Workload.INFERENCE, tmp_path))
     assert seen[0] == {"latents"}
 
@@ -172,7 +159,7 @@ def test_the_generator_adds_noise_of_its_own() -> None:
 
 
 def test_each_part_of_a_stylegan2_step_trains_one_network() -> None:
-    """All of it, and between them everything; what the discriminator is shown is no way back to the generator."""
+    """Together they train everything; the discriminator's loss gives the generator no gradient."""
     module = stylegan2.build(STYLEGAN2, CPU, 16).train()
     trained = []
     for objective in stylegan2.objectives(module):
@@ -187,7 +174,7 @@ def test_each_part_of_a_stylegan2_step_trains_one_network() -> None:
 
 
 def test_training_stylegan2_teaches_both_networks() -> None:
-    """A discriminator that is trained alone tells real from made; a generator that is trained alone deceives it."""
+    """Each network trained alone lowers its own loss."""
     torch.manual_seed(1)
     module = stylegan2.build(STYLEGAN2, CPU, 16).train()
     batch = feed(STYLEGAN2)

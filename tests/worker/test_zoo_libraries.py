@@ -2,16 +2,11 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.fakes.assignments import ROOT
-
-OF_TRANSFORMERS = {"bert", "causal"}
-OF_TORCHVISION = {"torchvision"}
+from tests.fakes.assignments import ROOT, run_script
 
 SCRIPT = """
 import importlib, json
@@ -33,24 +28,15 @@ MISSING = "raise ModuleNotFoundError('No module named {library}', name='{library
 @pytest.mark.parametrize("fault", [BROKEN, MISSING], ids=["broken", "missing"])
 @pytest.mark.parametrize(
     ("library", "families"),
-    [("torchvision", OF_TORCHVISION), ("transformers", OF_TRANSFORMERS)],
+    [("torchvision", {"torchvision"}), ("transformers", {"bert", "causal"})],
     ids=["torchvision", "transformers"],
 )
 def test_library_that_cannot_be_imported_costs_its_own_models(
     tmp_path: Path, library: str, families: set[str], fault: str
 ) -> None:
-    """They fail by the library's own words. transformers would otherwise fall with torchvision."""
+    """With the library's own error. transformers would otherwise fail with torchvision."""
     (tmp_path / library).mkdir()
     (tmp_path / library / "__init__.py").write_text(fault.format(library=library), encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT],
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-        timeout=120,
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])},
-    )
-    failed = json.loads(done.stdout)
+    failed = json.loads(run_script(SCRIPT, PYTHONPATH=os.pathsep.join([str(tmp_path), str(ROOT)])))
     assert failed.keys() == families
     assert all(library in words for words in failed.values())

@@ -1,4 +1,4 @@
-"""burn_in/verdict.py: PASS on evidence alone, and every reason told."""
+"""burn_in/verdict.py: PASS on evidence alone, every finding with its verdict, and what to do about it."""
 
 import dataclasses
 
@@ -9,7 +9,7 @@ from orchestrator.burn_in.compare import Deviation, Sample
 from orchestrator.burn_in.known import Idle, Pace, Planned, Told, Wrong
 from orchestrator.burn_in.levels import CHECKS
 from orchestrator.burn_in.memory_share import Covered
-from orchestrator.burn_in.verdict import bound, judge
+from orchestrator.burn_in.verdict import ALGORITHM_ELEMENTS, bound, judge
 from orchestrator.health.judges import Action
 from orchestrator.health.verdict import Verdict
 from orchestrator.stats.why_slower import Reason as Cause
@@ -19,295 +19,215 @@ from protocol.verification import Mismatch
 from tests.fakes import findings
 from tests.fakes.works import CLEAN, DONE, changed, covering
 
-WRONG = {Workload.SOAK: dataclasses.replace(DONE, mismatches=17)}
-WRONG_COPIES = {Workload.LINKS: dataclasses.replace(DONE, mismatches=17)}
+PASS, WARN, UNKNOWN, FAIL = Verdict.PASS, Verdict.WARN, Verdict.UNKNOWN, Verdict.FAIL
+NOTHING, MONITOR, PAIRS, REPLACE = Action.NOTHING, Action.MONITOR, Action.PAIRS, Action.REPLACE
+RESUME, AGAIN = Action.RESUME, Action.AGAIN
 
 
 def mismatch(*, beyond: bool | None = True, again: int = 0, same: bool = True, elements: int = 1) -> Mismatch:
     """One wrong product."""
-    return findings.mismatch(
-        iteration=7,
-        elements=elements,
-        bits=2,
-        same_when_read_again=same,
-        wrong_again=again,
-        beyond_rounding=beyond,
-    )
+    facts = {"same_when_read_again": same, "wrong_again": again, "beyond_rounding": beyond}
+    return findings.mismatch(iteration=7, elements=elements, bits=2, **facts)
 
 
-def wrong(**facts: object) -> Wrong:
+def wrong(doubt: str = "", **facts: object) -> Wrong:
     """A mismatch of the soak in the third round."""
-    return Wrong(Workload.SOAK, "bf16", 2, "2026-11-22T01:00:00Z", mismatch(**facts))  # type: ignore[arg-type]  # as given
+    one = mismatch(**facts)  # type: ignore[arg-type]  # as given
+    return dataclasses.replace(Wrong(Workload.SOAK, "bf16", 2, "2026-11-22T01:00:00Z", one), doubt=doubt)
 
 
-def test_a_clean_night_passes() -> None:
-    """Every planned cell did its work for the time asked for, and nothing was found."""
-    found = judge(CLEAN)
-    assert (found.verdict, found.reasons, found.action) == (Verdict.PASS, (), Action.NOTHING)
+def mismatches(*workloads: Workload) -> dict[str, object]:
+    """Seventeen of each of these checks."""
+    return {"tallies": CLEAN.tallies | dict.fromkeys(workloads, dataclasses.replace(DONE, mismatches=17))}
+
+
+def slower(why: Why | None = None, pace: Pace = Pace.SLOWER) -> dict[str, object]:
+    """What its rates show."""
+    return {"paces": {"over the night": Told(pace, "-4 %", why)}}
+
+
+def deviation(*, between_gpus: bool) -> dict[str, object]:
+    """Other bits than seven of eight others gave."""
+    sample = Sample("a", "verified products", 4, 9, (), ("x",), "2026-11-22T01:00:00Z")
+    return {"deviations": (Deviation(sample, 2, 7, 8, between_gpus=between_gpus),)}
+
+
+SOAK, LINKS = mismatches(Workload.SOAK), mismatches(Workload.LINKS)
+ALGORITHM = wrong(beyond=False, again=10, elements=ALGORITHM_ELEMENTS)
+STOPPED, CRASHED = {"interrupted": "stopped on request"}, ("soak: crashed",)
 
 
 @pytest.mark.parametrize(
-    ("facts", "verdict", "words"),
+    ("facts", "verdict", "action", "carried"),
     [
-        (
-            {"wrong": (wrong(),)},
-            Verdict.FAIL,
-            "round 3, 2026-11-22T01:00:00Z: product: 1 element, 2",
-        ),
-        ({"wrong": (wrong(again=10),)}, Verdict.FAIL, "wrong again in 10 of 10 repetitions"),
-        ({"wrong": (wrong(same=False),)}, Verdict.FAIL, "an error of reading"),
-        ({"wrong": (wrong(beyond=None),)}, Verdict.FAIL, "verified products in bf16"),
-        ({"wrong": (wrong(beyond=False, again=10, elements=1000),)}, Verdict.UNKNOWN, "another algo"),
-        ({"wrong": (wrong(beyond=False, again=9, elements=1000),)}, Verdict.FAIL, "1,000 elements"),
-        ({"wrong": (wrong(beyond=False, again=10, elements=999),)}, Verdict.FAIL, "999 elements"),
-        ({"tallies": CLEAN.tallies | WRONG}, Verdict.FAIL, "products: 17 mismatches, without details"),
-        (
-            {"tallies": CLEAN.tallies | WRONG, "wrong": (wrong(),) * 16},
-            Verdict.FAIL,
-            "repetitionsverified products: 1 more mismatch",
-        ),
-        ({"tallies": CLEAN.tallies | WRONG_COPIES, "unclear": 17}, Verdict.UNKNOWN, "17 mismatches without details"),
-        ({"tallies": CLEAN.tallies | WRONG_COPIES, "unclear": 16}, Verdict.FAIL, "1 more mismatch"),
-        (
-            {"tallies": CLEAN.tallies | WRONG_COPIES | WRONG, "unclear": 17},
-            Verdict.FAIL,
-            "products: 17 mismatches, without",
-        ),
-        ({"wrong": (wrong(beyond=None, again=10, elements=1000),)}, Verdict.FAIL, "1,000 elements"),
-        (
-            {"tallies": CLEAN.tallies | WRONG, "wrong": (wrong(beyond=False, again=10, elements=1000),) * 16},
-            Verdict.UNKNOWN,
-            "1 more mismatch, without details",
-        ),
-        (
-            {"tallies": CLEAN.tallies | WRONG, "wrong": (wrong(beyond=False, again=10, elements=1000), wrong())},
-            Verdict.FAIL,
-            "15 more mismatches",
-        ),
-        ({"health": Verdict.FAIL, "health_reason": "Xid 79"}, Verdict.FAIL, "health: Xid 79"),
-        ({"health": Verdict.UNKNOWN, "health_reason": "unread"}, Verdict.UNKNOWN, "health: unread"),
-        ({"health": Verdict.WARN, "health_reason": "PCIe"}, Verdict.WARN, "health: PCIe"),
-        (
-            {"unread": ("one", "two")},
-            Verdict.UNKNOWN,
-            "whether 2 launches without a result that counts found wrong bits cannot",
-        ),
-        ({"tainted": True}, Verdict.UNKNOWN, "tainted"),
-        ({"interrupted": "stopped on request"}, Verdict.UNKNOWN, "cut short: stopped on request"),
-        ({"served_s": 500}, Verdict.UNKNOWN, "at work for 500 s of the 600 s"),
-        ({"reboots": 1}, Verdict.UNKNOWN, "started anew"),
-        (
-            {"idle": (Idle("01:00", 75.4),)},
-            Verdict.UNKNOWN,
-            "without load for 75 s from 01:00 on, and nothing tells why",
-        ),
+        ({}, PASS, NOTHING, ()),
+        # wrong bits
+        ({"wrong": (wrong(),)}, FAIL, REPLACE, ("bf16", "round 3, 2026-11-22T01:00:00Z", "1 element, 2 bits")),
+        ({"wrong": (wrong(again=10),)}, FAIL, REPLACE, ("10 of 10",)),
+        ({"wrong": (wrong(same=False),)}, FAIL, REPLACE, ("error of reading",)),
+        ({"wrong": (wrong(beyond=None),)}, FAIL, REPLACE, ("bf16",)),
+        ({"wrong": (wrong("who knows"),)}, UNKNOWN, PAIRS, ("who knows",)),
+        ({"wrong": (ALGORITHM,)}, UNKNOWN, MONITOR, ("another algorithm",)),
+        ({"wrong": (wrong(beyond=False, again=9, elements=1000),)}, FAIL, REPLACE, ("1,000 elements",)),
+        ({"wrong": (wrong(beyond=False, again=10, elements=999),)}, FAIL, REPLACE, ("999 elements",)),
+        ({"wrong": (wrong(beyond=None, again=10, elements=1000),)}, FAIL, REPLACE, ("1,000 elements",)),
+        (deviation(between_gpus=True), FAIL, REPLACE, ("round 5, 2026-11-22T01:00:00Z", "7 of 8 GPUs", "output 3")),
+        (deviation(between_gpus=False), FAIL, REPLACE, ("round 5, ", "7 of 8 launches")),
+        # without details: those with details speak for them
+        (SOAK, FAIL, REPLACE, ("17 mismatches",)),
+        ({**SOAK, "wrong": (wrong(),) * 16}, FAIL, REPLACE, ("1 more mismatch",)),
+        ({**SOAK, "wrong": (ALGORITHM,) * 16}, UNKNOWN, MONITOR, ("1 more mismatch",)),
+        ({**SOAK, "wrong": (wrong("who knows"),) * 16}, UNKNOWN, PAIRS, ("1 more mismatch",)),
+        ({**SOAK, "wrong": (ALGORITHM, wrong())}, FAIL, REPLACE, ("15 more mismatches",)),
+        ({**LINKS, "unclear": 17}, UNKNOWN, PAIRS, ("17 mismatches",)),
+        ({**LINKS, "unclear": 16}, FAIL, REPLACE, ("1 more mismatch",)),
+        ({**mismatches(Workload.LINKS, Workload.SOAK), "unclear": 17}, FAIL, REPLACE, ("products: 17 mismatches",)),
+        # health
+        ({"health": FAIL, "health_reason": "Xid 79"}, FAIL, REPLACE, ("health: Xid 79",)),
+        ({"health": UNKNOWN, "health_reason": "unread"}, UNKNOWN, MONITOR, ("health: unread",)),
+        ({"health": WARN, "health_reason": "PCIe"}, WARN, MONITOR, ("health: PCIe",)),
+        ({"health": Verdict.NOT_APPLICABLE}, PASS, NOTHING, ()),
+        ({"too_hot": "too hot: at 90"}, FAIL, REPLACE, ("too hot: at 90",)),
+        # missing evidence
+        ({"unread": ("one", "two")}, UNKNOWN, AGAIN, ("2 launches", "one")),
+        ({"tainted": True}, UNKNOWN, NOTHING, ("tainted",)),
+        ({"tainted": True, **STOPPED}, UNKNOWN, NOTHING, ("stopped on request",)),
+        (STOPPED, UNKNOWN, RESUME, ("stopped on request",)),
+        ({**STOPPED, "reboots": 1}, UNKNOWN, AGAIN, ("stopped on request",)),
+        ({**STOPPED, "goes_on": True}, UNKNOWN, NOTHING, ()),
+        ({"taken_out": "it is gone"}, UNKNOWN, AGAIN, ("it is gone",)),
+        ({"served_s": 500}, UNKNOWN, RESUME, ("500 s of the 600 s",)),
+        ({"served_s": 500, "beside": ("PID 7",)}, UNKNOWN, AGAIN, ("500 s",)),
+        ({"served_s": 539}, UNKNOWN, RESUME, ("539 s of the 600 s",)),
+        ({"served_s": 541}, PASS, NOTHING, ()),
+        ({"reboots": 1}, UNKNOWN, MONITOR, ("machine",)),
+        ({"idle": (Idle("01:00", 75.4),)}, UNKNOWN, MONITOR, ("75 s from 01:00",)),
         (
             {"idle": (Idle("01:00", 75), Idle("02:00", 99), Idle("03:00", 80))},
-            Verdict.UNKNOWN,
-            "without load for 99 s from 02:00 on, and nothing tells why, the longest of 3 such gaps",
+            UNKNOWN,
+            MONITOR,
+            ("99 s from 02:00", "3 such"),
         ),
+        ({"beside": ("PID 7", "PID 7", "PID 5")}, UNKNOWN, NOTHING, ("3 launches", "(PID 5, PID 7)")),
         (
-            {"beside": ("PID 7", "PID 7", "PID 5")},
-            Verdict.UNKNOWN,
-            "3 launches worked beside others (PID 5, PID 7): its load was not that of the burn-in",
+            covering(Covered(0.8499, "85.0 % (8,499 of 10,000 MiB)", "too little was free")),
+            UNKNOWN,
+            MONITOR,
+            ("85.0 % (8,499 of 10,000 MiB)", "85 % are needed", "too little was free"),
         ),
-        (
-            covering(Covered(0.8499, "85.0 % of the memory (8,499 of 10,000 MiB)", "too little was free")),
-            Verdict.UNKNOWN,
-            "the memory test covered 85.0 % of the memory (8,499 of 10,000 MiB), and 85 % are needed: too little",
-        ),
-        (covering(None), Verdict.UNKNOWN, "the memory test does not say how much of the memory it covered"),
-        (covering(None, checks=0), Verdict.PASS, ""),  # such a test is missing already: see Planned
-        ({"undecided": ("soak: no majority",)}, Verdict.UNKNOWN, "soak: no majority"),
-        ({"failures": ("soak: crashed",)}, Verdict.UNKNOWN, "soak: crashed"),
-        ({"without_file": ("soak: result lost",)}, Verdict.UNKNOWN, "no result any more: soak: result lost; `resume`"),
-        ({"made_up": ("soak: crashed",)}, Verdict.WARN, "another one made up for it: soak: crashed"),
-        ({"wrong": (dataclasses.replace(wrong(), doubt="it may be a sum"),)}, Verdict.UNKNOWN, "it may be a sum"),
-        (
-            {"tallies": CLEAN.tallies | WRONG, "wrong": (dataclasses.replace(wrong(), doubt="who knows"),) * 16},
-            Verdict.UNKNOWN,
-            "1 more mismatch, without details",
-        ),
-        ({"paces": {"over the night": Told(Pace.SLOWER, "-4 %")}}, Verdict.WARN, "over the night: -4 %"),
-        (
-            {"paces": {"over the night": Told(Pace.SLOWER, "-4 %", Why(reason=Cause.HEAT, words="heat did it"))}},
-            Verdict.WARN,
-            "over the night: -4 %; heat did it",
-        ),
-        ({"paces": {"over the night": Told(Pace.UNTOLD, "too short")}}, Verdict.PASS, ""),
-        ({"paces": {"over the night": Told(Pace.STEADY, "-0.1 %")}}, Verdict.PASS, ""),
-        ({"too_hot": "too hot: at 90"}, Verdict.FAIL, "too hot: at 90"),
-        ({"health": Verdict.NOT_APPLICABLE}, Verdict.PASS, ""),
-        ({"served_s": 539}, Verdict.UNKNOWN, "at work for 539 s of the 600 s"),
-        ({"served_s": 541}, Verdict.PASS, ""),
+        (covering(None), UNKNOWN, MONITOR, ("memory",)),
+        (covering(None, checks=0), PASS, NOTHING, ()),  # such a test is missing already: see Planned
+        ({"undecided": ("soak: no majority",)}, UNKNOWN, NOTHING, ("soak: no majority",)),
+        ({"failures": CRASHED}, UNKNOWN, MONITOR, CRASHED),
+        ({"without_file": ("soak: result lost",)}, UNKNOWN, RESUME, ("soak: result lost",)),
+        ({"made_up": CRASHED}, WARN, MONITOR, CRASHED),
+        ({"made_up": CRASHED, "undecided": ("soak",)}, UNKNOWN, NOTHING, CRASHED),
+        # rates
+        (slower(), WARN, MONITOR, ("over the night: -4 %",)),
+        (slower(Why(reason=Cause.HEAT, words="heat did it")), WARN, MONITOR, ("-4 %; heat did it",)),
+        (slower(pace=Pace.UNTOLD), PASS, NOTHING, ()),
+        (slower(pace=Pace.STEADY), PASS, NOTHING, ()),
     ],
 )
-def test_what_each_finding_means(facts: dict[str, object], verdict: Verdict, words: str) -> None:
-    """One finding alone: its verdict, and the words that tell it."""
+def test_each_finding_has_its_verdict_and_its_action(
+    facts: dict[str, object], verdict: Verdict, action: Action, carried: tuple[str, ...]
+) -> None:
+    """Only what is the GPU's own fault takes it out of service; the reasons carry what was found."""
     found = judge(changed(**facts))
-    assert found.verdict is verdict
-    assert words in "".join(reason.text for reason in found.reasons)
+    assert (found.verdict, found.action) == (verdict, action)
+    text = "\n".join(reason.text for reason in found.reasons)
+    assert [part for part in carried if part not in text] == [], text
+    assert bool(found.reasons) is (verdict is not PASS)
 
 
-@pytest.mark.parametrize(
-    "one", [dataclasses.replace(wrong(), doubt="who knows"), wrong(beyond=False, again=10, elements=1000)]
-)
-def test_mismatches_of_one_check_say_nothing_of_those_of_another(one: Wrong) -> None:
-    """A mismatch without details is excused by others of its kind alone: a transfer says nothing of a product."""
+@pytest.mark.parametrize("one", [wrong("who knows"), ALGORITHM])
+def test_mismatches_of_one_check_excuse_none_of_another(one: Wrong) -> None:
+    """A mismatch without details is excused only by others of its kind: a transfer says nothing of a product."""
     one = dataclasses.replace(one, workload=Workload.LINKS)
     single = dataclasses.replace(DONE, mismatches=1)
     tallies = CLEAN.tallies | {Workload.LINKS: single, Workload.TRUTH: single}
     first, second = judge(changed(wrong=(one,), tallies=tallies)).reasons
-    assert (first.verdict, second.verdict) == (Verdict.FAIL, Verdict.UNKNOWN)
-    assert first.text == "the check of truth: 1 mismatch, without details"
+    assert (first.verdict, second.verdict) == (FAIL, UNKNOWN)
+    assert "truth: 1 mismatch" in first.text
 
 
+@pytest.mark.parametrize("why", ["", "no time was left"])
 @pytest.mark.parametrize("at", range(len(CHECKS)))
-def test_a_cell_that_did_no_work_is_no_pass(at: int) -> None:
-    """Whatever the other cells of its kind did: UNKNOWN, with what is missing, and why if that is known."""
+def test_a_cell_that_did_no_work_is_no_pass(at: int, why: str) -> None:
+    """Whatever the other cells of its kind did: UNKNOWN, with its name, and why if that is known."""
     cells = list(CLEAN.planned)
-    for why, words in (("", "no launch of it has a result"), ("no time was left", "no time was left")):
-        cells[at] = Planned(cells[at].workload, "training of vae in fp32", 0, why)
-        (reason,) = judge(changed(planned=tuple(cells))).reasons
-        told = f"training of vae in fp32 never came to an end: {words}"
-        assert (reason.verdict, reason.text) == (Verdict.UNKNOWN, told)
+    cells[at] = Planned(cells[at].workload, "training of vae in fp32", 0, why)
+    (reason,) = judge(changed(planned=tuple(cells))).reasons
+    assert reason.verdict is UNKNOWN
+    assert (reason.text.startswith("training of vae in fp32"), reason.text.endswith(why)) == (True, True)
 
 
-@pytest.mark.parametrize(("others", "verdict"), [(0, Verdict.UNKNOWN), (7, Verdict.PASS)])
+@pytest.mark.parametrize(("others", "verdict"), [(0, UNKNOWN), (7, PASS)])
 def test_what_the_software_cannot_verify_needs_others_of_its_kind(others: int, verdict: Verdict) -> None:
-    """It is told among what was not tested; every night would be UNKNOWN for it."""
+    """It is listed as not tested; every burn-in would be UNKNOWN for it."""
     cell = Planned(Workload.REPLAY, "training of vae in fp32", 0, "no deterministic form", impossible=True)
     tallies = CLEAN.tallies | {Workload.REPLAY: dataclasses.replace(DONE, checks=others)}
     found = judge(changed(planned=(cell,), tallies=tallies))
     assert found.verdict is verdict
-    assert ("no deterministic form" in "".join(reason.text for reason in found.reasons)) is (not others)
-
-
-def test_other_bits_than_most_gpus_fail() -> None:
-    """Round, cell and how many gave the others."""
-    sample = Sample("a", "verified products", 4, 9, (), ("x",), "2026-11-22T01:00:00Z")
-    found = judge(changed(deviations=(Deviation(sample, 2, 7, 8, between_gpus=True),)))
-    assert found.verdict is Verdict.FAIL
-    assert found.action is Action.REPLACE
-    assert "round 5, 2026-11-22T01:00:00Z: other bits than 7 of 8 GPUs gave, from output 3 on" in found.reasons[0].text
-
-
-def test_other_bits_than_in_other_rounds_fail() -> None:
-    """Where no other GPU says what is right, the GPU's own launches do."""
-    sample = Sample("a", "verified products", 0, 9, (), ("x",), "2026-11-22T01:00:00Z")
-    found = judge(changed(deviations=(Deviation(sample, 0, 3, 4, between_gpus=False),)))
-    assert found.verdict is Verdict.FAIL
-    assert "round 1, 2026-11-22T01:00:00Z: other bits than 3 of 4 launches on this GPU gave" in found.reasons[0].text
-
-
-@pytest.mark.parametrize(
-    ("facts", "action"),
-    [
-        ({"health": Verdict.FAIL}, Action.REPLACE),
-        ({"health": Verdict.UNKNOWN}, Action.MONITOR),
-        ({"health": Verdict.WARN}, Action.MONITOR),
-        ({"too_hot": "too hot"}, Action.REPLACE),
-        ({"failures": ("soak: crashed",)}, Action.MONITOR),
-        ({"made_up": ("soak: crashed",)}, Action.MONITOR),
-        ({"wrong": (dataclasses.replace(wrong(), doubt="who knows"),)}, Action.PAIRS),
-        ({"reboots": 1}, Action.MONITOR),
-        ({"idle": (Idle("01:00", 75),)}, Action.MONITOR),
-        ({"tainted": True}, Action.NOTHING),
-        ({"interrupted": "stopped on request"}, Action.RESUME),
-        ({"served_s": 500}, Action.RESUME),
-        ({"served_s": 500, "beside": ("PID 7",)}, Action.AGAIN),
-        ({"interrupted": "stopped on request", "reboots": 1}, Action.AGAIN),
-        ({"tainted": True, "interrupted": "stopped on request"}, Action.NOTHING),
-        ({"made_up": ("soak: crashed",), "undecided": ("soak",)}, Action.NOTHING),
-        ({"interrupted": "stopped on request", "goes_on": True}, Action.NOTHING),
-        ({"taken_out": "it is gone"}, Action.AGAIN),
-        ({"undecided": ("soak",)}, Action.NOTHING),
-        ({"wrong": (wrong(beyond=False, again=10, elements=1000),)}, Action.MONITOR),
-        ({"paces": {"over the night": Told(Pace.SLOWER, "-4 %")}}, Action.MONITOR),
-    ],
-)
-def test_what_to_do(facts: dict[str, object], action: Action) -> None:
-    """Only what is the GPU's own fault takes it out of service."""
-    assert judge(changed(**facts)).action is action
+    assert ["no deterministic form" in reason.text for reason in found.reasons] == [True] * (not others)
 
 
 @pytest.mark.parametrize(
     "facts",
     [
         {"wrong": (wrong(),)},
-        {"wrong": (dataclasses.replace(wrong(), doubt="who knows"),)},
+        {"wrong": (wrong("who knows"),)},
         {"too_hot": "too hot"},
-        {"failures": ("soak: crashed",), "served_s": 500},
+        {"failures": CRASHED, "served_s": 500},
         {"taken_out": "it is gone"},
     ],
 )
 def test_a_tainted_verdict_asks_for_nothing(facts: dict[str, object]) -> None:
-    """Faults that were injected are no reason to take a GPU out of service; the verdict and its reasons stay."""
+    """Injected faults are no reason to take a GPU out of service; the verdict and its reasons stay."""
     real, tainted = judge(changed(**facts)), judge(changed(**facts, tainted=True))
-    assert real.action is not Action.NOTHING
+    assert real.action is not NOTHING
     assert tainted.verdict is real.verdict
-    assert {tainted.action, *(reason.action for reason in tainted.reasons)} == {Action.NOTHING}
+    assert {tainted.action, *(reason.action for reason in tainted.reasons)} == {NOTHING}
 
 
 @pytest.mark.parametrize(
-    "facts",
+    ("facts", "verdicts"),
     [
-        {"served_s": 500, "failures": ("soak: crashed",)},
-        {"taken_out": "it is gone", "failures": ("soak: crashed",)},
-        {"undecided": ("soak",), "interrupted": "stopped on request"},
-        {"health": Verdict.UNKNOWN, "served_s": 500},
-        {"wrong": (wrong(),), "made_up": ("soak: crashed",), "served_s": 500},
+        ({"served_s": 500, "failures": CRASHED}, [UNKNOWN, UNKNOWN]),
+        ({"taken_out": "it is gone", "failures": CRASHED}, [UNKNOWN, UNKNOWN]),
+        ({"undecided": ("soak",), **STOPPED}, [UNKNOWN, UNKNOWN]),
+        ({"health": UNKNOWN, "served_s": 500}, [UNKNOWN, UNKNOWN]),
+        ({"wrong": (wrong(),), "made_up": CRASHED, "served_s": 500}, [FAIL, UNKNOWN, WARN]),
+        ({**slower(), "interrupted": "killed", "wrong": (wrong(),)}, [FAIL, UNKNOWN, WARN]),
+        ({"health": WARN, "health_reason": "PCIe", "reboots": 1}, [UNKNOWN, WARN]),
     ],
 )
-def test_what_to_do_is_what_the_first_reason_says(facts: dict[str, object]) -> None:
-    """It stands beside the verdict, and the gravest reason below it: a milder one says nothing there."""
+def test_the_gravest_reason_is_first_and_decides(facts: dict[str, object], verdicts: list[Verdict]) -> None:
+    """All of them are there; of those that are as grave, one that asks for something is the first."""
     found = judge(changed(**facts))
-    assert len(found.reasons) > 1
+    assert [reason.verdict for reason in found.reasons] == verdicts
     assert (found.verdict, found.action) == (found.reasons[0].verdict, found.reasons[0].action)
-    assert found.action is not Action.NOTHING
+    assert found.action is not NOTHING
 
 
 @pytest.mark.parametrize(
-    ("workload", "changes", "words"),
+    ("workload", "changes", "carried"),
     [
-        (Workload.SOAK, {}, "product: 1 element, 2 bits wrong; wrong again in 0 of 10 repetitions"),
-        (Workload.SOAK, {"elements": 0, "bits": 0}, "product: found wrong, though no element differs; wrong again in"),
-        (
-            Workload.REPLAY,
-            {"bits": 0, "what": "step 5: 1 of 11 gradients differ"},
-            "1 of 11 gradients differ; wrong again",
-        ),
-        (
-            Workload.REPLAY,
-            {"elements": 0, "bits": 0, "what": "step 5: a loss of 2, not 1"},
-            "a loss of 2, not 1; wrong",
-        ),
-        (Workload.REPLAY, {"elements": 0, "bits": 0, "repeated": 0}, "product: wrong bits; its launch ended before"),
+        (Workload.SOAK, {}, ("1 element, 2 bits", "0 of 10")),
+        (Workload.SOAK, {"elements": 0, "bits": 0}, ("product", "0 of 10")),
+        (Workload.REPLAY, {"bits": 0, "what": "1 of 11 gradients differ"}, ("1 of 11 gradients differ", "0 of 10")),
+        (Workload.REPLAY, {"elements": 0, "bits": 0, "what": "a loss of 2, not 1"}, ("a loss of 2, not 1", "0 of 10")),
+        (Workload.REPLAY, {"elements": 0, "bits": 0, "repeated": 0}, ("product",)),
     ],
 )
-def test_what_was_wrong_is_told_as_far_as_it_is_known(
-    workload: Workload, changes: dict[str, object], words: str
+def test_what_was_wrong_is_reported_as_far_as_it_is_known(
+    workload: Workload, changes: dict[str, object], carried: tuple[str, ...]
 ) -> None:
     """Of gradients nobody knows how many bits: digests of them were compared."""
     one = dataclasses.replace(wrong(), workload=workload, mismatch=msgspec.structs.replace(mismatch(), **changes))
     (reason,) = judge(changed(wrong=(one,))).reasons
-    assert words in reason.text
+    assert [part for part in carried if part not in reason.text] == []
     assert " 0 " not in reason.text.replace("in 0 of", "")
-
-
-def test_the_gravest_wins_and_all_are_told() -> None:
-    """A slow GPU that is also wrong fails, and both are said, the gravest first."""
-    slow = {"over the night": Told(Pace.SLOWER, "-4 %")}
-    found = judge(changed(paces=slow, interrupted="killed", wrong=(wrong(),)))
-    assert [reason.verdict for reason in found.reasons] == [Verdict.FAIL, Verdict.UNKNOWN, Verdict.WARN]
-    assert found.action is Action.REPLACE
-
-
-def test_a_warning_of_the_health_does_not_hide_a_gap() -> None:
-    """Whatever is told first."""
-    found = judge(changed(health=Verdict.WARN, health_reason="PCIe", reboots=1))
-    assert found.verdict is Verdict.UNKNOWN
-    assert [reason.verdict for reason in found.reasons] == [Verdict.UNKNOWN, Verdict.WARN]
 
 
 def test_the_bound_is_the_rule_of_three() -> None:

@@ -7,7 +7,7 @@ import pytest
 from tests.fakes.sides import measured
 
 
-@pytest.fixture
-def report(tmp_path: Path) -> Path:
-    """A report.json."""
-    return measured(tmp_path / "run").paths.report("json")
+@pytest.fixture(scope="session")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A report.json, which no test changes."""
+    return measured(tmp_path_factory.mktemp("compare") / "run").paths.report("json")

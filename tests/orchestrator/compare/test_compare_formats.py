@@ -1,6 +1,8 @@
 """Comparisons as text, Markdown and JUnit XML: all say the same, and no name can steer them."""
 
+import itertools
 import xml.etree.ElementTree as ET
+from collections.abc import Collection
 
 import msgspec
 import pytest
@@ -10,6 +12,7 @@ from orchestrator.compare.as_junit import to_junit
 from orchestrator.compare.as_markdown import escaped, to_markdown
 from orchestrator.compare.as_text import to_text
 from orchestrator.compare.comparison import Comparison, compare
+from orchestrator.compare.side import Side
 from orchestrator.report import layout
 from orchestrator.stats import margins
 from orchestrator.stats.two_runs import Verdict
@@ -20,41 +23,52 @@ from tests.fakes.tables import rows
 HOSTILE = "<script>alert(1)</script>|`x`\x1b[31m\n# [a](b) @all ]]> & \u202e"
 
 
+def compared(before: Side, after: Side) -> Comparison:
+    """With the margins that ship."""
+    return compare(before, after, margins.load())
+
+
+def suite_of(found: Comparison, fail_on: Collection[Verdict] = ()) -> ET.Element:
+    """The comparison in JUnit's XML."""
+    return ET.fromstring(to_junit([found], fail_on))[0]
+
+
+def in_every_format(found: Comparison) -> dict[str, str]:
+    """What the comparison says, on one line each."""
+    shown = page([found], ExitCode.MISSED)
+    texts = {
+        "text": to_text([found], ExitCode.MISSED),
+        "markdown": to_markdown([found]),
+        "junit": to_junit([found], ()).decode(),
+        "page": " ".join(map(str, (*shown.reasons, *shown.sections[-1].words, shown.cells.table.rows))),
+    }
+    return {name: " ".join(text.split()) for name, text in texts.items()}
+
+
 @pytest.fixture
 def mixed() -> Comparison:
     """A cell of every verdict, after a new driver."""
     before = side(*cells(3), cell("slow"), cell("noisy", 90.0, 100.0, 110.0), cell("hot"), cell("gone"))
-    after = side(
-        *cells(3, seed=2),
-        cell("slow", 90.0, 90.2, 89.9),
-        cell("noisy", 95.0, 103.0, 99.0),
-        cell("hot", throttled=True),
-        name="after",
-        stack={**STACK, "driver": "580.95"},
+    slow, noisy = cell("slow", 90.0, 90.2, 89.9), cell("noisy", 95.0, 103.0, 99.0)
+    stack = {**STACK, "driver": "580.95"}
+    found = compared(
+        before, side(*cells(3, seed=2), slow, noisy, cell("hot", throttled=True), name="after", stack=stack)
     )
-    found = compare(before, after, margins.load())
-    assert found.counts == {
-        Verdict.SAME: 3,
-        Verdict.SLOWER: 1,
-        Verdict.INCONCLUSIVE: 1,
-        Verdict.NOT_COMPARABLE: 1,
-    }
+    others = dict.fromkeys((Verdict.SLOWER, Verdict.INCONCLUSIVE, Verdict.NOT_COMPARABLE), 1)
+    assert found.counts == {Verdict.SAME: 3, **others}
     return found
 
 
-def test_text_begins_with_what_changed_and_shows_what_matters_first(mixed: Comparison) -> None:
-    """Within 80 columns; remarks below the table, the exit code last."""
-    text = to_text([mixed], ExitCode.MISSED)
-    lines = text.splitlines()
-    assert lines[1] == "driver 570.86 -> 580.95"
-    rows = [line.split("|")[-2].strip() for line in lines if line.startswith("| ")]
-    assert rows == ["Verdict", "SLOWER", "INCONCLUSIVE", "SAME", "SAME", "SAME"]
-    assert "NOT COMPARABLE: the second is throttled: hot inference bf16 b8" in text
-    assert "launches a side would be needed" in text
-    assert "1 cell of before was not measured in the other run: gone inference bf16 b8" in " ".join(text.split())
-    assert "; 1 cell of before missing" in text
-    assert "1 SLOWER, 1 INCONCLUSIVE, 3 SAME, 1 NOT COMPARABLE; geometric mean" in " ".join(lines)
-    assert lines[-1].startswith("Exit code 1")
+def test_text_begins_with_what_changed_and_shows_the_gravest_cells_first(mixed: Comparison) -> None:
+    """Within 80 columns; what has no verdict is named below the table, the exit code last."""
+    lines = to_text([mixed], ExitCode.MISSED).splitlines()
+    assert lines[1] == mixed.title == "driver 570.86 -> 580.95"
+    shown = [line.split("|")[-2].strip() for line in lines if line.startswith("| ")]
+    assert shown == ["Verdict", "SLOWER", "INCONCLUSIVE", "SAME", "SAME", "SAME"]
+    text = " ".join(lines)
+    named = ("throttled: hot inference bf16 b8", ": gone inference bf16 b8", "1 cell of before missing")
+    assert [part for part in (*named, "1 SLOWER, 1 INCONCLUSIVE, 3 SAME, 1 NOT COMPARABLE") if part not in text] == []
+    assert lines[-1].startswith(f"Exit code {ExitCode.MISSED:d}")
     assert max(map(layout.width, lines)) <= layout.WIDTH
 
 
@@ -66,81 +80,67 @@ def test_text_begins_with_what_changed_and_shows_what_matters_first(mixed: Compa
         ("runs/20260401-213000-1f2e3d", "runs/20260401-213000-1f2e3d (2026-04-01)"),
     ],
 )
-def test_a_comparison_that_is_kept_says_of_which_runs_it_is(name: str, label: str) -> None:
-    """Every format, with id and date: tomorrow @last is another run, and a file may be another one's."""
+def test_every_format_names_both_runs_with_id_and_date(name: str, label: str) -> None:
+    """Tomorrow @last is another run, and a file may be another one's."""
     later = "20260402-090000-aabbcc"
-    found = compare(side(name=name), side(name="h", run_id=later, test_date="2026-04-02T09:00:00Z"), margins.load())
+    found = compared(side(name=name), side(name="h", run_id=later, test_date="2026-04-02T09:00:00Z"))
     both = f"{label} -> h ({later}, 2026-04-02)"
-    assert both in " ".join(to_text([found], ExitCode.PASSED).split())
-    assert f"Runs: {escaped(both)}." in to_markdown([found])
-    assert (ET.fromstring(to_junit([found], ()))[0].get("name") or "").startswith(f"{both}: ")
-    facts = page([found], ExitCode.PASSED).facts
-    assert facts[:2] == (("First run", label), ("Second run", f"h ({later}, 2026-04-02)"))
-    assert page([found], ExitCode.PASSED).reasons[0].startswith(both)
+    for kind, shown in in_every_format(found).items():
+        said = {"markdown": escaped(both), "junit": both.replace(">", "&gt;")}.get(kind, both)
+        assert said in shown, kind
+    assert [value for _, value in page([found], ExitCode.PASSED).facts[:2]] == both.split(" -> ")
     assert (found.before, found.runs_before, found.runs_after) == (name, ("20260401-213000-1f2e3d",), (later,))
 
 
 def test_a_baseline_goes_by_its_name_and_names_its_runs_in_json() -> None:
     """It may be made of many."""
-    found = compare(baseline(run_id="20260102-000000-000000, 20260101-000000-000000"), side(), margins.load())
+    found = compared(baseline(run_id="20260102-000000-000000, 20260101-000000-000000"), side())
     assert found.label_before == "base (2026-04-01)"
     assert found.runs_before == ("20260101-000000-000000", "20260102-000000-000000")
 
 
 def test_markdown_is_a_headline_and_what_changed(mixed: Comparison) -> None:
-    """Cells that are the same are counted, not listed."""
+    """Cells that are the same are counted, not listed; of many that changed the first are listed."""
     text = to_markdown([mixed])
     assert text.startswith("### driver 570.86 -> 580.95: 1 of 6 cells SLOWER\n")
-    rows = [line for line in text.splitlines() if line.startswith("| ") and "cell |" not in line]
-    assert [row.split("|")[1].strip() for row in rows] == ["slow inference bf16 b8", "noisy inference bf16 b8"]
-    assert all(row.count("|") == 7 for row in rows)
+    shown = [line.split("|") for line in text.splitlines() if line.startswith("| ") and "cell |" not in line]
+    assert [row[1].strip() for row in shown] == ["slow inference bf16 b8", "noisy inference bf16 b8"]
+    assert {len(row) for row in shown} == {8}
     assert "3 SAME" in text
-
-
-def test_markdown_stays_short() -> None:
-    """Of many cells that changed, the first are listed and the rest counted."""
-    many = compare(side(*cells(200)), side(*cells(200, speed=0.9, seed=2)), margins.load())
-    text = to_markdown([many])
-    assert "| and 175 more | | | | | |" in text
-    assert len(text.splitlines()) < 40
+    many = to_markdown([compared(side(*cells(200)), side(*cells(200, speed=0.9, seed=2)))])
+    listed = sum(line.startswith("| model-") for line in many.splitlines())
+    assert f"| and {200 - listed} more |" in many
+    assert len(many.splitlines()) < 40
 
 
 def test_junit_has_a_case_for_each_cell(mixed: Comparison) -> None:
     """What --fail-on names fails, what has no verdict is skipped."""
-    suite = ET.fromstring(to_junit([mixed], {Verdict.SLOWER}))[0]
+    suite = suite_of(mixed, {Verdict.SLOWER})
     assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("7", "1", "3")
-    outcomes = {case.get("name"): next(child.tag for child in case) for case in suite}
-    assert outcomes["slow inference bf16 b8"] == "failure"
-    assert {outcomes[f"{name} inference bf16 b8"] for name in ("noisy", "hot", "gone")} == {"skipped"}
-    assert outcomes["model-0 inference bf16 b8"] == "system-out"
-    message = next(case[0].get("message") for case in suite if case.get("name") == "slow inference bf16 b8")
-    assert message is not None
-    assert message.startswith("SLOWER, speed 0.900, 95 % interval")
-    strict = ET.fromstring(to_junit([mixed], {Verdict.INCONCLUSIVE, Verdict.NOT_COMPARABLE}))[0]
+    outcomes = {str(case.get("name")).removesuffix(" inference bf16 b8"): case[0] for case in suite}
+    assert {name: one.tag for name, one in outcomes.items()} == {
+        **dict.fromkeys((f"model-{at}" for at in range(3)), "system-out"),
+        **dict.fromkeys(("noisy", "hot", "gone"), "skipped"),
+        "slow": "failure",
+    }
+    assert str(outcomes["slow"].get("message")).startswith("SLOWER, speed 0.900")
+    strict = suite_of(mixed, {Verdict.INCONCLUSIVE, Verdict.NOT_COMPARABLE})
     assert (strict.get("failures"), strict.get("skipped")) == ("3", "0")
-    assert strict.find("testcase[@name='gone inference bf16 b8']/failure[@message='not measured in after']") is not None
+    assert strict.find("testcase[@name='gone inference bf16 b8']/failure") is not None
 
 
 def test_names_cannot_steer_what_shows_them() -> None:
     """Markup, terminal escapes and marks of direction in a model, a host, a GPU, a file name."""
     before = side(cell(HOSTILE), cell(f"b{HOSTILE}"), name=HOSTILE, stack={"host": HOSTILE})
-    after = side(
-        cell(HOSTILE, 50.0, 50.1, 50.2),
-        cell(f"b{HOSTILE}", throttled=True),
-        name="after",
-        stack={"host": "b"},
-        devices=(device(label=HOSTILE),),
-    )
-    found = compare(before, after, margins.load())
+    slow, hot = cell(HOSTILE, 50.0, 50.1, 50.2), cell(f"b{HOSTILE}", throttled=True)
+    found = compared(before, side(slow, hot, name="after", stack={"host": "b"}, devices=(device(label=HOSTILE),)))
     assert found.counts == {Verdict.SLOWER: 1, Verdict.NOT_COMPARABLE: 1}
     text, markdown, junit = to_text([found], ExitCode.MISSED), to_markdown([found]), to_junit([found], ())
     for shown in (text, markdown, junit.decode()):
-        assert "\x1b" not in shown
-        assert "\u202e" not in shown
-    assert "<script" not in markdown
-    assert "\n# " not in markdown
-    rows = [line for line in markdown.splitlines() if line.startswith("| ") and "cell |" not in line]
-    assert [row.replace("\\|", "").count("|") for row in rows] == [7]
+        assert not {"\x1b", "\u202e"} & {*shown}
+    assert ("<script" in markdown, "\n# " in markdown) == (False, False)
+    shown_rows = [line for line in markdown.splitlines() if line.startswith("| ") and "cell |" not in line]
+    assert [row.replace("\\|", "").count("|") for row in shown_rows] == [7]
     assert ET.fromstring(junit)[0][0].get("classname") == "<script>alert(1)</script>|`x` # [a](b) @all ]]> &"
     assert max(map(layout.width, text.splitlines())) <= layout.WIDTH
 
@@ -155,22 +155,21 @@ def test_text_of_a_large_run_can_be_read() -> None:
     """The gravest cells, and how many more there are; where devices are several, each line names its own."""
     two = (device(0), device(1))
     both = [*cells(400), *(msgspec.structs.replace(one, gpu_uuid="GPU-1") for one in cells(400, seed=3))]
-    found = compare(side(*both, devices=two), side(*both, devices=two), margins.load())
-    lines = to_text([found], ExitCode.PASSED).splitlines()
-    assert "... and 500 more, which --format json has" in lines
-    assert sum(line.startswith(("| GPU 0 model-", "| GPU 1 model-")) for line in lines) == 300
+    text = to_text([compared(side(*both, devices=two), side(*both, devices=two))], ExitCode.PASSED)
+    listed = sum(line.startswith(("| GPU 0 model-", "| GPU 1 model-")) for line in text.splitlines())
+    assert listed == 300
+    assert f"... and {len(both) - listed} more" in text
 
 
-def test_modes_and_sizes_are_told_apart_in_every_format() -> None:
+def test_modes_and_sizes_are_part_of_a_name_in_every_format() -> None:
     """A triage has each cell solo and loaded: each has a name of its own, wherever it stands."""
     both = [cell("a"), cell("a", mode="solo"), cell("b"), cell("b", input_size=512), cell("c")]
-    found = compare(side(*both), side(*both), margins.load())
+    found = compared(side(*both), side(*both))
     names = ["a inference bf16 b8 loaded", "a inference bf16 b8 solo", "b inference bf16 b8 input 224"]
     names += ["b inference bf16 b8 input 512", "c inference bf16 b8"]
     assert [one.cell for one in found.cells] == names
-    text = to_text([found], ExitCode.PASSED)
-    assert all(f"| {name} " in text for name in names)
-    assert [case.get("name") for case in ET.fromstring(to_junit([found], ()))[0]] == names
+    assert [row[0] for row in rows(to_text([found], ExitCode.PASSED))[1:]] == names
+    assert [case.get("name") for case in suite_of(found)] == names
     of_page = page([found], ExitCode.PASSED).cells.table
     columns = [column.title for column in of_page.columns]
     which = [columns.index(title) for title in ("Model", "Mode", "Input")]
@@ -178,66 +177,43 @@ def test_modes_and_sizes_are_told_apart_in_every_format() -> None:
     assert {("a", "loaded", "224"), ("a", "solo", "224"), ("b", "loaded", "512")} <= shown
 
 
-def test_long_names_are_told_apart_in_the_text() -> None:
-    """On several GPUs, solo and loaded, and at two sizes: the part that differs comes last, and is not cut off."""
-    both = [
-        cell("resnet50", gpu_uuid=gpu, mode=mode, input_size=size)
-        for gpu in ("GPU-0", "GPU-1")
-        for mode in ("solo", "loaded")
-        for size in (224, 512)
-    ]
+def test_long_names_are_not_cut_off_in_the_text() -> None:
+    """On several GPUs, solo and loaded, and at two sizes: the part that differs comes last."""
+    of_all = list(itertools.product((0, 1), ("solo", "loaded"), (224, 512)))
+    both = [cell(gpu_uuid=f"GPU-{gpu}", mode=mode, input_size=size) for gpu, mode, size in of_all]
     two = (device(0), device(1))
-    found = compare(side(*both, devices=two), side(*both, devices=two), margins.load())
-    shown = [row[0] for row in rows(to_text([found], ExitCode.PASSED))[1:]]
-    assert sorted(shown) == sorted(
-        f"GPU {gpu} resnet50 inference bf16 b8 {mode} input {size}"
-        for gpu in (0, 1)
-        for mode in ("solo", "loaded")
-        for size in (224, 512)
-    )
+    text = to_text([compared(side(*both, devices=two), side(*both, devices=two))], ExitCode.PASSED)
+    names = [f"GPU {gpu} resnet50 inference bf16 b8 {mode} input {size}" for gpu, mode, size in of_all]
+    assert sorted(row[0] for row in rows(text)[1:]) == sorted(names)
 
 
-def test_nothing_in_common_is_said() -> None:
-    """No table, and no mean."""
-    found = compare(side(cell("a")), side(cell("b"), name="after"), margins.load())
-    text = to_text([found], ExitCode.INCOMPLETE)
-    assert "no cell was measured in both" in text
-    assert "|" not in text
-    assert "nothing compares" in to_markdown([found])
-    suite = ET.fromstring(to_junit([found], {Verdict.NOT_COMPARABLE}))[0]
-    assert [(case.get("name"), case[0].tag, case[0].get("message")) for case in suite] == [
-        ("a inference bf16 b8", "failure", "not measured in after"),
-        ("b inference bf16 b8", "skipped", "not measured in before"),
-    ]
+def test_runs_with_nothing_in_common_have_no_table() -> None:
+    """And no mean."""
+    found = compared(side(cell("a")), side(cell("b"), name="after"))
+    assert (found.cells, found.mean) == ((), None)
+    assert ["|" in shown for shown in (to_text([found], ExitCode.INCOMPLETE), to_markdown([found]))] == [False, False]
+    outcomes = [(case.get("name"), case[0].tag) for case in suite_of(found, {Verdict.NOT_COMPARABLE})]
+    assert outcomes == [("a inference bf16 b8", "failure"), ("b inference bf16 b8", "skipped")]
 
 
-def test_cells_of_one_run_alone_are_named_in_every_format() -> None:
+def test_cells_of_only_one_run_are_named_in_every_format() -> None:
     """The first of them, with their device where there are several, and how many more; JSON and JUnit have all."""
     two = (device(0), device(1))
     both = [*cells(40), *(msgspec.structs.replace(one, gpu_uuid="GPU-1") for one in cells(40))]
     other = msgspec.structs.replace(device(0), gpu_name="NVIDIA H100")
-    after = side(*cells(40), name="after", devices=(other,))
-    found = compare(side(*both, devices=two), after, margins.load())
-    sentence = "40 cells of before were not measured in the other run: GPU 1 model-0 inference bf16 b8, "
-    for shown, more in (
-        (to_text([found], ExitCode.PASSED), "and 30 more"),
-        (to_markdown([found]), "and 30 more"),
-        (page([found], ExitCode.PASSED).sections[-1].words[0], "and 10 more"),
-    ):
-        line = " ".join(shown.split())
-        assert sentence in line
-        assert line.count("GPU 1 model-") == 40 - int(more.split()[1])
-        assert more in line
-    assert len(msgspec.json.decode(msgspec.json.encode(found))["only_before"]) == 40
-    cases = [str(case.get("name")) for case in ET.fromstring(to_junit([found], ()))[0]]
-    assert sum(name.startswith("GPU 1 model-") for name in cases) == 40
+    found = compared(side(*both, devices=two), side(*cells(40), name="after", devices=(other,)))
+    shown = in_every_format(found)
+    for name, more in (("text", 30), ("markdown", 30), ("page", 10)):
+        assert "40 cells of before" in shown[name]
+        assert f"and {more} more" in shown[name]
+        assert shown[name].count("GPU 1 model-") == 40 - more
+    assert len(found.only_before) == 40
+    assert sum(str(case.get("name")).startswith("GPU 1 model-") for case in suite_of(found)) == 40
 
 
-def test_a_regression_that_nobody_watched_says_so() -> None:
-    """In every format, beside the verdict."""
-    found = compare(side(cell(throttled=None)), side(cell("resnet50", 90.0, 90.1, 90.2)), margins.load())
-    words = "whether the first was throttled is not known"
-    assert f"SLOWER: {words}: resnet50 inference bf16 b8" in " ".join(to_text([found], ExitCode.MISSED).split())
-    assert f"SLOWER ({words})" in to_markdown([found])
-    assert words in to_junit([found], ()).decode()
-    assert words in str(page([found], ExitCode.MISSED).cells.table.rows)
+def test_a_regression_without_telemetry_is_marked_in_every_format() -> None:
+    """The reason is beside the verdict."""
+    found = compared(side(cell(throttled=None)), side(cell("resnet50", 90.0, 90.1, 90.2)))
+    (one,) = found.cells
+    assert (one.verdict, "throttled" in one.reason) == (Verdict.SLOWER, True)
+    assert [name for name, shown in in_every_format(found).items() if one.reason not in shown] == []

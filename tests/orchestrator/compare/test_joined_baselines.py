@@ -32,9 +32,8 @@ def test_baselines_that_share_a_run_say_so() -> None:
     third = replace(second, run_id="20260403-213000-aaaaaa", name="third")
     made, other = (baselines.reduced(baselines.joined([shared, own]), own.name) for own in (second, third))
     assert made.run_ids == {shared.run_id, second.run_id}
-    note = f"both were made of {shared.run_id}: its cells are compared with themselves"
-    assert note in compare(made, other, margins.load()).notes
-    assert note not in compare(made, third, margins.load()).notes
+    shares = [any(shared.run_id in note for note in compare(made, one, margins.load()).notes) for one in (other, third)]
+    assert shares == [True, False]
 
 
 def test_one_run_is_itself() -> None:
@@ -47,7 +46,7 @@ def test_what_is_not_alike_is_not_joined() -> None:
     """Another driver would stand behind the name of the first; the same cell twice would count for more."""
     first = side(cell("a", 100.0), name="first")
     other = msgspec.structs.replace(side(cell("b", 100.0), name="second"), stack={**STACK, "driver": "580.95"})
-    with pytest.raises(ConfigError, match=r"first and second make no baseline together: driver 570\.86 -> 580\.95"):
+    with pytest.raises(ConfigError, match=r"first and second .*: driver 570\.86 -> 580\.95"):
         baselines.joined([first, other])
     with pytest.raises(ConfigError, match=r"a inference .* on GPU-0 is in 2 of the runs"):
         baselines.joined([first, side(cell("a", 101.0), name="second")])

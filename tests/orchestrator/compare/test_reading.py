@@ -57,11 +57,7 @@ def test_a_report_a_folder_and_the_newest_run_are_the_same(tmp_path: Path, monke
         expected = reading.read(str(run.paths.report("json")), "runs").cells
         assert reading.read(name, "runs").cells == expected
         assert reading.read(str(run.paths.folder), "runs").cells == expected
-    for name, words in (
-        ("@last~2", "there are 2 runs in runs"),
-        ("@first", "expected @last"),
-        ("@last~-1", "expected @last"),
-    ):
+    for name, words in (("@last~2", "2 runs in runs"), ("@first", "expected @last"), ("@last~-1", "expected @last")):
         with pytest.raises(UserError, match=words):
             reading.read(name, "runs")
 
@@ -73,140 +69,117 @@ def test_a_run_of_an_older_version_is_read_from_its_folder(tmp_path: Path) -> No
     assert reading.read(str(run.paths.folder), "runs").cells
 
 
+def bad(folder: Path, content: object) -> str:
+    """The name of a file with these bytes, or with this value in JSON."""
+    file = folder / "bad.json"
+    file.write_bytes(content if isinstance(content, bytes) else msgspec.json.encode(content))
+    return str(file)
+
+
 def damaged(report: bytes) -> dict[str, tuple[bytes, str]]:
-    """Files that are no report, and what is said of them."""
-    made = json.loads(report)
-    other = SCHEMA_VERSION - 1
+    """Files that are no report, and what the error carries."""
+    made, other = json.loads(report), SCHEMA_VERSION - 1
+    duration = b'"test_duration_seconds": '
     return {
-        "cut off": (report[: len(report) // 2], "damaged: it is cut off"),
-        "empty": (b"", "damaged: it is empty"),
-        "not JSON": (b"Model,Type\n", "damaged: it is not JSON"),
-        "binary": (b"\x93NUMPY\x01\x00", "damaged: it is not JSON"),
+        "cut off": (report[: len(report) // 2], "cut off"),
+        "empty": (b"", "empty"),
+        "not JSON": (b"Model,Type\n", "not JSON"),
+        "binary": (b"\x93NUMPY\x01\x00", "not JSON"),
         "not UTF-8": (b'{"schema_version": 5, "\xff": 1}', "damaged"),
         "unrelated": (b'{"name": "package", "version": "1.0"}', "neither a report of gpubench nor a baseline"),
-        "a list": (b"[1, 2]", "not as gpubench writes it"),
-        "older": (json.dumps({**made, "schema_version": other}).encode(), f"a report of schema version {other}"),
-        "newer": (json.dumps({**made, "schema_version": 99}).encode(), "a report of schema version 99"),
-        "version in words": (b'{"schema_version": "99.0"}', "a report of schema version '99.0'"),
-        "no version": (b'{"schema_version": [5]}', "not as gpubench writes it"),
-        "half a character": (b'{"schema_version": 1, "x": "\\ud800"}', r"half a character \(.*\) at byte 28"),
-        "a word that looks like one": (b'{"x": "\\ud83d\\ude00 \\\\ud800!", "y": ', "it is cut off"),
-        "cut off in a character": (b'{"x": "\\ud83d\\u', "it is cut off"),
-        "NaN": (report.replace(b'"test_duration_seconds": ', b'"test_duration_seconds": NaN, "x": ', 1), "damaged"),
-        "too large a number": (
-            report.replace(b'"test_duration_seconds": ', b'"test_duration_seconds": 1e999, "x": ', 1),
-            "Number out of range",
-        ),
-        "a field more": (json.dumps({**made, "more": 1}).encode(), "unknown field `more`"),
-        "a field less": (json.dumps({**made, "summary": {}}).encode(), r"missing required field .* at `\$.summary`"),
+        "a list": (b"[1, 2]", "not as"),
+        "older": (json.dumps({**made, "schema_version": other}).encode(), f"version {other}"),
+        "newer": (json.dumps({**made, "schema_version": 99}).encode(), "version 99"),
+        "version in words": (b'{"schema_version": "99.0"}', r"version '99\.0'"),
+        "no version": (b'{"schema_version": [5]}', "not as"),
+        "half a character": (b'{"schema_version": 1, "x": "\\ud800"}', "at byte 28"),
+        "a word that looks like one": (b'{"x": "\\ud83d\\ude00 \\\\ud800!", "y": ', "cut off"),
+        "cut off in a character": (b'{"x": "\\ud83d\\u', "cut off"),
+        "NaN": (report.replace(duration, duration + b'NaN, "x": ', 1), "damaged"),
+        "too large a number": (report.replace(duration, duration + b'1e999, "x": ', 1), "Number out of range"),
+        "a field more": (json.dumps({**made, "more": 1}).encode(), "`more`"),
+        "a field less": (json.dumps({**made, "summary": {}}).encode(), r"`\$.summary`"),
         "nesting": (b'{"schema_version": 5, "x": ' + b"[" * 1_000_000, "nested too deeply"),
-        "a baseline in words": (b'{"baseline_version": "1.0"}', "a baseline of version '1.0'"),
-        "another baseline": (b'{"baseline_version": 99}', "a baseline of version 99; this gpubench reads version 1"),
+        "a baseline in words": (b'{"baseline_version": "1.0"}', r"version '1\.0'"),
+        "another baseline": (b'{"baseline_version": 99}', f"version 99; .* version {side.VERSION}"),
         "half a baseline": (b'{"baseline_version": 1}', "missing required field"),
     }
 
 
 @pytest.mark.parametrize("name", damaged(b"{}"))
-def test_what_is_no_report_is_refused_in_a_sentence(tmp_path: Path, report: Path, name: str) -> None:
-    """It names the file and what is wrong with it."""
+def test_a_file_that_is_no_report_is_refused(tmp_path: Path, report: Path, name: str) -> None:
+    """With the file and what is wrong with it, in a sentence."""
     data, words = damaged(report.read_bytes())[name]
-    bad = tmp_path / "bad.json"
-    bad.write_bytes(data)
     with pytest.raises(ConfigError, match=words) as caught:
-        reading.read(str(bad), "runs")
-    assert str(caught.value).startswith(str(bad))
+        reading.read(bad(tmp_path, data), "runs")
+    assert str(caught.value).startswith(str(tmp_path))
     assert len(str(caught.value)) < 500
 
 
 @pytest.mark.slow
 def test_a_hundred_megabytes_of_nesting_are_refused(tmp_path: Path) -> None:
     """In a moment, and without a crash."""
-    bad = tmp_path / "bad.json"
-    bad.write_bytes(b'{"a": ' * 17_000_000)
     with pytest.raises(ConfigError, match="nested too deeply"):
-        reading.read(str(bad), "runs")
+        reading.read(bad(tmp_path, b'{"a": ' * 17_000_000), "runs")
 
 
-def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
-    """Nothing there, a folder that is no run, a device that never ends."""
+@pytest.mark.parametrize("name", ["none.json", "folder", "/dev/zero", "a\0b"])
+def test_what_is_no_file_is_refused(tmp_path: Path, name: str) -> None:
+    """Nothing there, a folder that is no run, a device that never ends, no name."""
     (tmp_path / "folder").mkdir()
-    for name, words in (
-        (str(tmp_path / "none.json"), "there is no such file"),
-        (str(tmp_path / "folder"), "not the folder of a run"),
-        ("/dev/zero", "not a regular file"),
-        ("a\0b", "null"),
-    ):
-        with pytest.raises(UserError, match=words):
-            reading.read(name, "runs")
+    with pytest.raises(UserError):
+        reading.read(str(tmp_path / name), "runs")
 
 
 @pytest.mark.parametrize("throttled", [True, False, None])
-def test_whether_a_gpu_was_throttled_is_read_as_it_is_told(
-    *, tmp_path: Path, report: Path, throttled: bool | None
-) -> None:
+def test_throttling_is_read_as_it_is_reported(*, tmp_path: Path, report: Path, throttled: bool | None) -> None:
     """What is not known is not taken for a no, in the file of a baseline either."""
     made = json.loads(report.read_bytes())
     made["probes"][0]["throttled"] = throttled
-    path = tmp_path / "told.json"
-    path.write_text(json.dumps(made))
-    found = reading.read(str(path), "runs")
+    found = reading.read(bad(tmp_path, made), "runs")
     assert next(cell.throttled for cell in found.cells if cell.key.phase is Workload.PROBE) is throttled
-    path.write_bytes(msgspec.json.encode(msgspec.structs.replace(found, baseline_version=side.VERSION)))
-    assert reading.read(str(path), "runs").cells == found.cells
+    baseline = msgspec.structs.replace(found, baseline_version=side.VERSION)
+    assert reading.read(bad(tmp_path, baseline), "runs").cells == found.cells
 
 
 @pytest.mark.parametrize("value", [0, -1.0, 1e300, 1e-300])
 def test_figures_that_cannot_be_are_refused(tmp_path: Path, report: Path, value: float) -> None:
     """Zeros, negative and huge numbers, one among others too: with the file and the cell."""
-    made = json.loads(report.read_bytes())
-    metric = made["results"][0]["inference_metrics"]["batch_size_1"]
-    metric["launch_values"][1] = value
-    bad = tmp_path / "bad.json"
-    bad.write_text(json.dumps(made))
-    words = f"bad.json: not as gpubench measures it: .* {re.escape(f'{value:g}')} of gpt2 inference fp32 b1 on GPU-"
-    with pytest.raises(ConfigError, match=words):
-        reading.read(str(bad), "runs")
-    probe = json.loads(report.read_bytes())
+    made, probe = json.loads(report.read_bytes()), json.loads(report.read_bytes())
+    made["results"][0]["inference_metrics"]["batch_size_1"]["launch_values"][1] = value
+    with pytest.raises(ConfigError, match=rf"bad.json: .* {re.escape(f'{value:g}')} of gpt2 inference fp32 b1 on GPU-"):
+        reading.read(bad(tmp_path, made), "runs")
     probe["probes"][0]["launch_values"] = [value]
-    bad.write_text(json.dumps(probe))
     with pytest.raises(ConfigError, match="of hbm probe"):
-        reading.baseline(str(bad), "runs")
+        reading.baseline(bad(tmp_path, probe), "runs")
 
 
 def test_figures_that_cannot_be_are_refused_in_baselines(tmp_path: Path) -> None:
     """By the type of the file."""
-    bad = tmp_path / "bad.json"
     baseline = json.loads(msgspec.json.encode(sides.baseline()))
     baseline["cells"][0]["values"] = [1e300]
-    bad.write_text(json.dumps(baseline))
     with pytest.raises(ConfigError, match="Expected `float` <="):
-        reading.read(str(bad), "runs")
+        reading.read(bad(tmp_path, baseline), "runs")
 
 
 def test_two_devices_of_one_uuid_are_refused(tmp_path: Path, report: Path) -> None:
     """Nobody knows which of them a cell was measured on; in a baseline either."""
     made = json.loads(report.read_bytes())
     made["gpu_info"].append({**made["gpu_info"][0], "gpu_id": 7})
-    bad = tmp_path / "bad.json"
-    bad.write_text(json.dumps(made))
-    with pytest.raises(ConfigError, match=r"bad\.json: not as gpubench writes it: 2 devices have the UUID GPU-"):
-        reading.read(str(bad), "runs")
-    bad.write_bytes(msgspec.json.encode(sides.baseline(devices=(sides.device(), sides.device()))))
-    with pytest.raises(ConfigError, match="2 devices have the UUID GPU-0"):
-        reading.read(str(bad), "runs")
+    for content in (made, sides.baseline(devices=(sides.device(), sides.device()))):
+        with pytest.raises(ConfigError, match=r"bad\.json: .* 2 devices have the UUID GPU-"):
+            reading.read(bad(tmp_path, content), "runs")
 
 
 def test_a_baseline_is_read_as_it_was_written(tmp_path: Path, report: Path) -> None:
-    """By its file or by its name in configs/baselines; what is neither is refused, with those that ship."""
+    """By its file or by its name in configs/baselines; what is neither is refused."""
     made = sides.baseline(name="mine")
-    path = tmp_path / "mine.json"
-    path.write_bytes(msgspec.json.encode(made))
-    assert reading.baseline(str(path), "runs") == msgspec.structs.replace(made, name=str(path))
+    path = bad(tmp_path, made)
+    assert reading.baseline(path, "runs") == msgspec.structs.replace(made, name=path)
     assert isinstance(reading.baseline(str(report), "runs"), Side)
-    with pytest.raises(ConfigError, match=r"there is no file b300, and no baseline of that name.* `make-baseline`"):
-        reading.baseline("b300", "runs")
-    with pytest.raises(ConfigError, match="expected a file or a name"):
-        reading.baseline(" ", "runs")
+    for name, words in (("b300", "b300, .* `make-baseline`"), (" ", "expected a file or a name")):
+        with pytest.raises(ConfigError, match=words):
+            reading.baseline(name, "runs")
 
 
 def test_a_baseline_that_ships_is_found_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,7 +189,7 @@ def test_a_baseline_that_ships_is_found_by_its_name(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(reading, "configs_folder", lambda: tmp_path)
     assert reading.baseline("h200-141gb", "runs").name == "h200-141gb"
     assert reading.read("h200-141gb", "runs") == reading.baseline("h200-141gb", "runs")
-    with pytest.raises(ConfigError, match=r"Did you mean h200-141gb\? There is h200-141gb\."):
+    with pytest.raises(ConfigError, match=r"Did you mean h200-141gb\?"):
         reading.baseline("h200-141g", "runs")
 
 
@@ -230,18 +203,15 @@ def test_the_baselines_that_ship_can_be_read() -> None:
 
 def test_whatever_is_changed_in_a_report_is_compared_or_refused(tmp_path: Path, report: Path) -> None:
     """Bytes and values changed by chance: a comparison in every format, or a sentence, and never anything else."""
-    chance = random.Random(1)
-    sound, names = report.read_bytes(), {"read": 0, "refused": 0}
+    chance, sound, refused, number = random.Random(1), report.read_bytes(), 0, 0
     first = reading.read(str(report), "runs")
-    bad = tmp_path / "bad.json"
-    for number in range(400):
-        bad.write_bytes(mutation.of_bytes(sound, chance) if number % 4 == 0 else _changed(json.loads(sound), chance))
+    for number in range(200):
+        data = mutation.of_bytes(sound, chance) if number % 4 == 0 else _changed(json.loads(sound), chance)
         try:
-            second = reading.read(str(bad), "runs")
+            second = reading.read(bad(tmp_path, data), "runs")
         except UserError:
-            names["refused"] += 1
+            refused += 1
             continue
-        names["read"] += 1
         compared = [compare(first, second, margins.load()), compare(second, first, margins.load())]
         assert as_text.to_text(compared, ExitCode.PASSED)
         assert as_markdown.to_markdown(compared)
@@ -249,7 +219,7 @@ def test_whatever_is_changed_in_a_report_is_compared_or_refused(tmp_path: Path, 
         assert as_html.to_html(compared, ExitCode.PASSED)
         assert msgspec.json.encode(compared)
         assert baselines.hold(second, first)
-    assert min(names.values()) > 20
+    assert 20 < refused < number - 20
 
 
 def _changed(value: Any, chance: random.Random) -> bytes:

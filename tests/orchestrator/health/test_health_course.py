@@ -1,4 +1,4 @@
-"""From single looks to what a run says: how values went, the machine's own counters, and the rules in configs/."""
+"""From single looks to courses: the history of values, the machine's own counters, and the rules in configs/."""
 
 import re
 from pathlib import Path
@@ -11,21 +11,21 @@ from orchestrator.health.course import Course, Look, follow
 from orchestrator.health.judges import JUDGES, State
 from orchestrator.health.records import NodeVitals, Vitals, Watch
 from orchestrator.health.signals import SIGNALS
-from orchestrator.health.verdict import Verdict, Work
+from orchestrator.health.verdict import Opinion, Verdict, Work
 from protocol.messages import Sample, XidSeen
 from tests.fakes.health import SECOND_NS, WELL, case, course, state
 
 
-def test_two_looks_in_a_moment_are_no_ten_seconds() -> None:
-    """The last look may follow another at once: both above the limit are still only a moment."""
+def test_two_looks_at_once_are_no_ten_seconds() -> None:
+    """The last look may follow another at once: a moment above the limit only warns."""
     hot = Course()
     for seconds in (0.0, 0.005):
         hot.take(WELL | {"gpu_margin_c": -1}, {}, seconds)
     assert verdict.of_gpu(case(hot), ()).verdict is Verdict.WARN
 
 
-def test_what_can_no_longer_be_read_is_unread() -> None:
-    """A signal that was well at first says nothing about the end; one that failed stays failed."""
+def test_signal_that_becomes_unreadable_is_unread() -> None:
+    """A signal that was healthy at first proves nothing about the end; one that failed stays failed."""
     for at_first, expected in ((0, State.UNREADABLE), (1, State.FAIL)):
         seen = course({"rows_failed": at_first})
         seen.take({}, {"rows_failed": "no permission"}, 10.0)
@@ -33,8 +33,8 @@ def test_what_can_no_longer_be_read_is_unread() -> None:
 
 
 @pytest.mark.parametrize("word", ["broken", "damaged"])
-def test_a_gpu_that_comes_back_was_broken_all_the_same(word: str) -> None:
-    """NVML's first word for it stays, whatever later looks find."""
+def test_a_gpu_that_comes_back_stays_broken(word: str) -> None:
+    """NVML's first reason stays, whatever later looks find."""
     records = [Vitals(at_ns=at_ns, uuid="a", values={}, **{word: said}) for at_ns, said in enumerate(("15", "16", ""))]
     assert getattr(follow(records).gpus["a"], word) == "15"
 
@@ -44,35 +44,25 @@ def test_every_signal_has_a_judge() -> None:
     assert [signal.name for signal in SIGNALS] == list(JUDGES)
 
 
-def test_ten_minutes_are_looked_for_in_the_whole_run() -> None:
-    """The worst window counts, and a run shorter than that has none."""
+def samples(seconds: int, slow: range = range(0)) -> list[Sample]:
+    """A sample each second, with thermal slowdown in some minutes, else at the power limit."""
+    return [Sample(at_ns=at * SECOND_NS, reasons=0x40 if at // 60 in slow else 0x4) for at in range(seconds)]
 
-    def samples(minutes: int, slow: range) -> list[Sample]:
-        return [
-            Sample(at_ns=second * SECOND_NS, reasons=0x40 if second // 60 in slow else 0x4)
-            for second in range(minutes * 60)
-        ]
 
-    long = clocks.over([samples(60, range(20, 27))])
+def test_worst_ten_minutes_are_of_the_whole_run() -> None:
+    """A run that is shorter has no worst ten minutes."""
+    long = clocks.over([samples(3600, range(20, 27))])
     assert long.slowed == pytest.approx(7 / 60)
     assert long.slowed_worst == pytest.approx(0.7, abs=0.01)
-    assert clocks.over([samples(9, range(9))]).slowed_worst is None
+    assert clocks.over([samples(540, range(9))]).slowed_worst is None
     assert clocks.over([[]]).readings == 0
-
-
-def test_clocks_that_nothing_held_down_were_not_in_the_worst_ten_minutes_either() -> None:
-    """Nought, where ten minutes were watched; of less nothing is said."""
-
-    def samples(seconds: int) -> list[Sample]:
-        return [Sample(at_ns=second * SECOND_NS, reasons=0x4) for second in range(seconds)]
-
     assert (clocks.over([samples(601)]).slowed_worst, clocks.over([samples(600)]).slowed_worst) == (0.0, None)
     both = clocks.over([samples(601), [Sample(at_ns=0, reasons=0x40)]])
     assert (both.readings, both.slowed, both.capped) == (602, 1 / 602, 601 / 602)
 
 
-def test_counters_that_begin_anew_are_all_new() -> None:
-    """A reset or a reboot sets counters back: what they show afterwards came since."""
+def test_counters_that_restart_are_all_new() -> None:
+    """A reset or a reboot sets counters back: what they count afterwards is of this run."""
     looks = [
         Vitals(at_ns=number * 10 * SECOND_NS, uuid="a", values={"pcie_replays": value})
         for number, value in enumerate((5, 7, 2, 2))
@@ -83,7 +73,7 @@ def test_counters_that_begin_anew_are_all_new() -> None:
 
 
 def test_pauses_between_telemetry_processes_are_not_watched() -> None:
-    """Time in which nobody looked does not thin out what was seen; Xids keep their boot."""
+    """Unwatched time does not dilute what was seen; Xids keep their boot."""
     records = [
         Watch(at_ns=0, boot_id="one", deaf={"a": "no permission"}),
         Vitals(at_ns=SECOND_NS, uuid="a", values={}),
@@ -113,15 +103,15 @@ def work(begin_s: int, end_s: int, unwatched_s: int | None = None) -> Work:
     ("seen", "part", "expected"),
     [
         (looks(10, 40, 70), work(10, 100), ""),
-        (looks(10, 40, 70), work(10, 101), "broke off for 31 s"),
-        (looks(10, 41, 70), work(10, 100), "broke off for 31 s"),
-        (looks(41, 70), work(10, 100), "broke off for 31 s"),
-        (looks(10, 300, 310), work(10, 310), "broke off for 290 s"),
-        (looks(0, 70), work(90, 101), "broke off for 31 s"),
-        (looks(0, 900), work(800, 950), "broke off for 100 s"),
+        (looks(10, 40, 70), work(10, 101), " 31 s"),
+        (looks(10, 41, 70), work(10, 100), " 31 s"),
+        (looks(41, 70), work(10, 100), " 31 s"),
+        (looks(10, 300, 310), work(10, 310), " 290 s"),
+        (looks(0, 70), work(90, 101), " 31 s"),
+        (looks(0, 900), work(800, 950), " 100 s"),
         (looks(0, 80, 900), work(90, 95), ""),
         (looks(12), work(10, 11), ""),
-        (looks(12, 22), work(10, 30, 25), "broke off for 5 s: telemetry ended too early"),
+        (looks(12, 22), work(10, 30, 25), " 5 s: telemetry ended too early"),
         (looks(12, 22), work(10, 30, 31), ""),
         (looks(900), work(10, 30), "nothing was read"),
         ([], work(10, 30), "nothing was read"),
@@ -136,8 +126,22 @@ def test_looks_must_cover_the_work(seen: list[Look], part: Work, expected: str) 
 
 
 def test_looks_after_a_resume_do_not_fill_the_gap_before_it() -> None:
-    """Where the first process died early, the second one's looks say nothing about the time between."""
-    assert "for 730 s" in verdict.broke_off(looks(30, 50, 70, 900, 925, 950), [work(30, 800), work(900, 950)])
+    """The first process died early; the looks of the second prove nothing about the time between."""
+    assert " 730 s" in verdict.broke_off(looks(30, 50, 70, 900, 925, 950), [work(30, 800), work(900, 950)])
+
+
+def of_node(
+    seen: Course, *, gap: str = "", reboots: int = 0, gpus: bool = True, differences: tuple[str, ...] = ()
+) -> Opinion:
+    """The opinion on a machine."""
+    return verdict.of_node(seen, reboots=reboots, differences=differences, gpus=gpus, gap=gap)
+
+
+def counted(**values: int) -> Course:
+    """The course of a machine with these error counters and no others."""
+    seen = Course()
+    seen.take(values, dict.fromkeys({"aer_fatal", "memory_corrected"} - values.keys(), "not counted"), 0.0)
+    return seen
 
 
 @pytest.mark.parametrize(
@@ -150,21 +154,14 @@ def test_looks_after_a_resume_do_not_fill_the_gap_before_it() -> None:
         ("memory_corrected", Verdict.WARN),
     ],
 )
-def test_the_machines_own_counters(counter: str, expected: Verdict) -> None:
-    """What was there before the run is history; what rises during it is a finding."""
+def test_rising_counters_of_the_machine_are_findings(counter: str, expected: Verdict) -> None:
+    """Their values from before the run are history."""
     still, rising = Course(), Course()
     for number in range(2):
         still.take({counter: 7}, {}, 10.0)
         rising.take({counter: 7 + number}, {}, 10.0)
-    assert verdict.of_node(still, reboots=0, differences=(), gpus=True).verdict is Verdict.PASS
-    assert verdict.of_node(rising, reboots=0, differences=(), gpus=True).verdict is expected
-
-
-def counted(**values: int) -> Course:
-    """The course of a machine that shows these error counters, and no others."""
-    seen = Course()
-    seen.take(values, dict.fromkeys({"aer_fatal", "memory_corrected"} - values.keys(), "not counted"), 0.0)
-    return seen
+    assert of_node(still).verdict is Verdict.PASS
+    assert of_node(rising).verdict is expected
 
 
 @pytest.mark.parametrize(
@@ -179,31 +176,30 @@ def counted(**values: int) -> Course:
 )
 @pytest.mark.parametrize("reboots", [0, 1])
 def test_a_machine_passes_by_its_error_counters_alone(seen: Course, gap: str, expected: Verdict, reboots: int) -> None:
-    """That it was not restarted is no evidence of sound hardware, and a warning is none for what is unread."""
+    """Running without a restart is no evidence of healthy hardware, and a warning is none for unread counters."""
     expected = Verdict.WARN if reboots and expected is Verdict.PASS else expected
-    assert verdict.of_node(seen, reboots=reboots, differences=(), gpus=True, gap=gap).verdict is expected
+    assert of_node(seen, reboots=reboots, gap=gap).verdict is expected
 
 
-def test_a_counter_of_the_machine_that_is_no_longer_read_is_unread() -> None:
-    """What it said at first is no answer for the end; what had risen by then stays."""
+def test_counter_of_the_machine_that_becomes_unreadable_is_unread() -> None:
+    """Its first value proves nothing about the end; what had risen by then stays."""
     still, risen = counted(aer_fatal=0), counted(aer_fatal=0)
     risen.take({"aer_fatal": 1}, {}, 10.0)
     for seen, expected in ((still, Verdict.UNKNOWN), (risen, Verdict.FAIL)):
         seen.take({}, {"aer_fatal": "gone"}, 10.0)
-        assert verdict.of_node(seen, reboots=0, differences=(), gpus=True).verdict is expected
+        assert of_node(seen).verdict is expected
 
 
-def test_a_reboot_and_unlike_siblings_are_findings_about_the_machine() -> None:
-    """Both warn, with what differs; of a machine without GPUs nobody reads the counters, so nothing is claimed."""
-    well = counted(aer_fatal=0)
-    assert verdict.of_node(Course(), reboots=0, differences=(), gpus=False).verdict is Verdict.NOT_APPLICABLE
-    assert verdict.of_node(Course(), reboots=1, differences=(), gpus=False).verdict is Verdict.WARN
-    unlike = verdict.of_node(well, reboots=0, differences=("GPU 1: ECC False, others True",), gpus=True)
+def test_reboots_and_different_siblings_are_warnings() -> None:
+    """With what differs. A machine without GPUs has no counters to read, and no verdict."""
+    assert of_node(Course(), gpus=False).verdict is Verdict.NOT_APPLICABLE
+    assert of_node(Course(), reboots=1, gpus=False).verdict is Verdict.WARN
+    unlike = of_node(counted(aer_fatal=0), differences=("GPU 1: ECC False, others True",))
     assert unlike.verdict is Verdict.WARN
     assert "GPU 1: ECC False" in next(one.judgement.message for one in unlike.findings if one.name == "siblings")
 
 
-def test_the_gravest_verdict_is_that_of_all() -> None:
+def test_worst_verdict_is_that_of_all() -> None:
     """UNKNOWN outranks a warning: a check that could not run may hide anything."""
     assert verdict.worst([Verdict.PASS, Verdict.WARN, Verdict.UNKNOWN, Verdict.NOT_APPLICABLE]) is Verdict.UNKNOWN
     assert verdict.worst([]) is Verdict.NOT_APPLICABLE
@@ -213,7 +209,7 @@ def test_a_misspelt_signal_in_the_file_is_named(tmp_path: Path) -> None:
     """configs/health.yaml may only require what exists; the message has the line and the nearest name."""
     shipped = (limits.configs_folder() / "health.yaml").read_text()
     (tmp_path / "health.yaml").write_text(shipped.replace("- ecc_uncorrected", "- ecc_uncorected"))
-    with pytest.raises(ConfigError, match=r"line \d+, levels.burn-in.*'ecc_uncorected'. Did you mean ecc_uncorrected"):
+    with pytest.raises(ConfigError, match=r"line \d+, levels.burn-in.*'ecc_uncorected'.*ecc_uncorrected"):
         limits.load(tmp_path)
 
 

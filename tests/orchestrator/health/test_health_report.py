@@ -1,5 +1,6 @@
-"""From health records to the report: the verdicts in it, its exit code and its text."""
+"""From health records to the report: its verdicts and exit code."""
 
+import re
 from pathlib import Path
 
 import msgspec
@@ -9,6 +10,7 @@ from orchestrator.health.judges import State
 from orchestrator.health.records import HealthRecord, NodeVitals, Vitals, Watch
 from orchestrator.health.verdict import Verdict
 from orchestrator.report.as_text import to_text
+from orchestrator.report.model import Report
 from orchestrator.sampling.frames import FrameFile
 from protocol import codec
 from protocol.failure import Category
@@ -31,10 +33,9 @@ def write(
     everywhere: dict[str, int] = WELL,
     **changes: int,
 ) -> None:
-    """Looks at so many GPUs at the beginning and at the end of a run; `changes` at the last look at GPU 1.
+    """Looks at GPUs at the start and the end of a run; `changes` are those of GPU 1 at the end.
 
-    at_first: what GPU 1 shows before that. everywhere: what the others show. counters: of the machine. hears: who
-    looks.
+    at_first: values of GPU 1 before that. everywhere: of the others. counters: of the machine. hears: first record.
     """
     run.paths.telemetry.mkdir(exist_ok=True)
     file = FrameFile(run.paths.health)
@@ -60,32 +61,36 @@ def finished(folder: Path, count: int = 2, *, name: str = "NVIDIA H200", broken:
     return run
 
 
-def test_a_sound_node_passes(tmp_path: Path) -> None:
-    """All that could be read is well: PASS for each GPU and for the machine, with the number of signals read."""
+def verdicts(report: Report) -> list[Verdict]:
+    """Those of the GPUs."""
+    return [device.verdict for device in report.health.gpus]
+
+
+def test_a_healthy_node_passes(tmp_path: Path) -> None:
+    """PASS for each GPU and for the machine, with the number of signals read."""
     run = finished(tmp_path)
     write(run, gpus=2)
     report = run.report()
     assert report.health.verdict is Verdict.PASS
-    assert [device.verdict for device in report.health.gpus] == [Verdict.PASS, Verdict.PASS]
+    assert verdicts(report) == [Verdict.PASS, Verdict.PASS]
     assert report.verdict.exit_code == 0
-    assert "GPU 0: PASS (19 of 19 applicable signals were read)" in to_text(report)
+    assert "GPU 0: PASS (19 of 19 " in to_text(report)
 
 
-def test_a_fault_is_exit_code_3(tmp_path: Path) -> None:
-    """Every cell has its result, and the run still ends with 3, the GPU named and what to do with it."""
-    run = finished(tmp_path)
+@pytest.mark.parametrize(("broken", "exit_code"), [(False, 3), (True, 5)])
+def test_a_fault_is_exit_code_3(tmp_path: Path, broken: bool, exit_code: int) -> None:
+    """Though every cell has its result, with the GPU and its fault. An error of gpubench itself is code 5."""
+    run = finished(tmp_path, broken=broken)
     write(run, gpus=2, rows_failed=1)
     report = run.report()
-    assert (report.verdict.exit_code, report.verdict.word) == (3, "hardware fault")
-    assert report.verdict.reasons[0] == (
-        "GPU 1: memory rows that could not be remapped: remapping has failed (take it out of service)"
-    )
-    assert [device.verdict for device in report.health.gpus] == [Verdict.PASS, Verdict.FAIL]
-    assert "FAIL: memory rows that could not be remapped" in to_text(report)
+    assert report.verdict.exit_code == exit_code
+    assert report.verdict.reasons[0].startswith("GPU 1: ")
+    assert "remapping" in report.verdict.reasons[0]
+    assert verdicts(report) == [Verdict.PASS, Verdict.FAIL]
 
 
 def test_a_launch_that_the_hardware_ended_is_exit_code_3(tmp_path: Path) -> None:
-    """CUDA error 214 in a worker is the word of the hardware, also where NVML's counters and Xids say nothing."""
+    """CUDA error 214 in a worker is a fault of the hardware, also without a counter or an Xid."""
     run = FakeRun(tmp_path, devices=gpus(2), batch_sizes=(1,))
     words = "CUDA error: uncorrectable ECC error encountered"
     run.failed(run.cell(batch_size=1, device=1), Category.DEVICE_HARDWARE, message=words, code=214)
@@ -96,37 +101,25 @@ def test_a_launch_that_the_hardware_ended_is_exit_code_3(tmp_path: Path) -> None
     run.finish()
     write(run, gpus=2)
     report = run.report()
-    assert [device.verdict for device in report.health.gpus] == [Verdict.PASS, Verdict.FAIL]
+    assert verdicts(report) == [Verdict.PASS, Verdict.FAIL]
     assert report.verdict.exit_code == 3
-    assert report.verdict.reasons[0] == (
-        "GPU 1: launches that the hardware ended: device hardware error: CUDA error: uncorrectable ECC error "
-        "encountered (code 214) (reset the GPU)"
-    )
-
-
-def test_gpubench_that_failed_comes_before_hardware_that_did(tmp_path: Path) -> None:
-    """Exit code 5, with the fault of the hardware among its reasons."""
-    run = finished(tmp_path, broken=True)
-    write(run, gpus=2, rows_failed=1)
-    report = run.report()
-    assert report.health.verdict is Verdict.FAIL
-    assert report.verdict.exit_code == 5
-    assert "remapping has failed" in report.verdict.reasons[0]
+    assert report.verdict.reasons[0].startswith("GPU 1: ")
+    assert f"{words} (code 214)" in report.verdict.reasons[0]
 
 
 @pytest.mark.parametrize("name", ["NVIDIA H800", "NVIDIA H200"])
-def test_a_gpu_without_links_is_held_against_its_siblings(tmp_path: Path, name: str) -> None:
-    """All its links are down from the start, the other's are up: FAIL, whether the table knows the board or not."""
+def test_links_are_compared_with_those_of_siblings(tmp_path: Path, name: str) -> None:
+    """A GPU whose links are down from the start fails, whether the table has the board or not."""
     run = finished(tmp_path, name=name)
     write(run, gpus=2, at_first=WELL | {"nvlinks_up": 0})
     report = run.report()
-    assert [device.verdict for device in report.health.gpus] == [Verdict.PASS, Verdict.FAIL]
+    assert verdicts(report) == [Verdict.PASS, Verdict.FAIL]
     assert report.verdict.exit_code == 3
-    assert report.verdict.reasons[0] == "GPU 1: NVLinks up: 0 of 18 (reset the GPU)"
+    assert "0 of 18" in report.verdict.reasons[0]
 
 
-def test_links_of_a_board_that_nobody_knows_are_not_applicable(tmp_path: Path) -> None:
-    """Neither the table nor a sibling says that there should be any."""
+def test_links_of_an_unknown_board_are_not_applicable(tmp_path: Path) -> None:
+    """Neither the table nor a sibling has any."""
     run = finished(tmp_path, name="NVIDIA H800")
     sibling = Vitals(at_ns=0, uuid=run.stored.devices[0].uuid, values={})
     write(run, sibling, gpus=0)
@@ -134,42 +127,42 @@ def test_links_of_a_board_that_nobody_knows_are_not_applicable(tmp_path: Path) -
     assert [signal.state for signal in links] == [State.NOT_APPLICABLE] * 2
 
 
-def test_a_machine_whose_counters_nobody_could_read_is_unknown(tmp_path: Path) -> None:
-    """As in many virtual machines: no PASS, with the reason; the GPUs pass, and a benchmark still ends with 0."""
+def test_a_machine_without_counters_is_unknown(tmp_path: Path) -> None:
+    """As in many virtual machines, with the reason; the GPUs pass, and a benchmark still ends with 0."""
     run = finished(tmp_path)
     write(run, gpus=2, counters={})
     report = run.report()
-    assert [device.verdict for device in report.health.gpus] == [Verdict.PASS, Verdict.PASS]
+    assert verdicts(report) == [Verdict.PASS, Verdict.PASS]
     assert (report.health.node.verdict, report.verdict.exit_code) == (Verdict.UNKNOWN, 0)
-    assert (
-        "The machine: UNKNOWN (2 of 7 applicable signals were read)\n    unread: the kernel does not count"
-        in to_text(report)
-    )
+    text = to_text(report)
+    assert "The machine: UNKNOWN (2 of 7 " in text
+    assert "the kernel does not count" in text
 
 
-def test_a_source_of_xids_that_was_deaf_stands_in_the_report(tmp_path: Path) -> None:
-    """NVML's events failed for GPU 1, the kernel's log was read: it passes, and the report says by which of them."""
+def test_the_report_has_the_source_of_xids_that_was_not_heard(tmp_path: Path) -> None:
+    """GPU 1 passes by the kernel's log, where NVML's events failed."""
     run = finished(tmp_path)
     write(run, gpus=2, hears=msgspec.structs.replace(HEARS_ALL, deaf={run.stored.devices[1].uuid: "no permission"}))
     report = run.report()
-    assert [device.verdict for device in report.health.gpus] == [Verdict.PASS, Verdict.PASS]
+    assert verdicts(report) == [Verdict.PASS, Verdict.PASS]
     said = [signal.message for device in report.health.gpus for signal in device.signals if signal.name == "xid"]
-    assert said == ["", "NVML's events not heard (no permission), the kernel's log heard"]
+    assert said[0] == ""
+    assert "no permission" in said[1]
     assert to_text(report).count("not heard") == 1
 
 
 def test_a_warning_leaves_the_exit_code(tmp_path: Path) -> None:
-    """A warning is a remark beside a run that passed."""
+    """A warning is a remark on a run that passed."""
     run = finished(tmp_path)
     write(run, gpus=2, ecc_corrected=99)
     report = run.report()
     assert report.health.verdict is Verdict.WARN
     assert report.verdict.exit_code == 0
-    assert any("memory errors, corrected: 99 in this run" in reason for reason in report.verdict.reasons)
+    assert any("memory errors, corrected: 99 " in reason for reason in report.verdict.reasons)
 
 
-def test_an_xid_stands_in_the_report_with_its_time(tmp_path: Path) -> None:
-    """Number, meaning and moment of the day; the GPU fails, the other one does not."""
+def test_the_report_has_xids_with_their_times(tmp_path: Path) -> None:
+    """Number, meaning and time of day; the GPU fails, the other one does not."""
     run = finished(tmp_path)
     uuid = run.stored.devices[1].uuid
     write(run, XidSeen(uuid=uuid, xid=79, at_ns=1_000 * SECOND_NS + 5 * SECOND_NS), gpus=2)
@@ -181,19 +174,18 @@ def test_an_xid_stands_in_the_report_with_its_time(tmp_path: Path) -> None:
 
 
 def test_without_readings_health_is_unknown_and_the_run_incomplete(tmp_path: Path) -> None:
-    """Every cell has its result, and nobody knows whether the GPUs are sound: exit code 4, with the reason for each."""
+    """Exit code 4 though every cell has its result, with a reason for each GPU."""
     report = finished(tmp_path).report()
     assert report.health.verdict is Verdict.UNKNOWN
     assert (report.verdict.exit_code, report.summary.cells.missing) == (4, 0)
-    why = "its health is unknown: nothing was read: NVML could not be used, or telemetry was off"
-    assert report.verdict.reasons == (f"GPU 0: {why}", f"GPU 1: {why}")
+    assert [reason.partition(":")[0] for reason in report.verdict.reasons] == ["GPU 0", "GPU 1"]
+    assert all("nothing was read" in reason for reason in report.verdict.reasons)
     assert "GPU 0: UNKNOWN" in to_text(report)
-    assert "nothing was read" in to_text(report)
 
 
 @pytest.mark.parametrize("unread", ["gpu_margin_c", "xid", "clocks"])
-def test_a_benchmark_requires_what_every_board_tells(tmp_path: Path, unread: str) -> None:
-    """Two of nineteen signals are no PASS: temperature, errors and clocks have to be read on any board."""
+def test_a_benchmark_requires_the_signals_of_every_board(tmp_path: Path, unread: str) -> None:
+    """Temperature, errors and clocks must be read on any board."""
     run = FakeRun(tmp_path, devices=gpus(1), watched=False)
     run.everything()
     if unread != "clocks":
@@ -206,11 +198,11 @@ def test_a_benchmark_requires_what_every_board_tells(tmp_path: Path, unread: str
     lacking = {"gpu_margin_c": "gpu_temperature", "xid": "xid", "clocks": "slowdown"}[unread]
     assert (report.health.gpus[0].verdict, report.health.gpus[0].lacking) == (Verdict.UNKNOWN, (lacking,))
     assert report.verdict.exit_code == 4
-    assert f"GPU 0: its health is unknown: required and unread: {lacking}" in report.verdict.reasons
+    assert any(reason.startswith("GPU 0: ") and reason.endswith(lacking) for reason in report.verdict.reasons)
 
 
-def test_a_gpu_that_others_work_tells_to_be_at_fault_does_not_pass(tmp_path: Path) -> None:
-    """One cell hung on GPU 1 and was measured on GPU 0: WARN, whatever its counters say; GPU 0 passes."""
+def test_a_gpu_whose_failed_work_passes_elsewhere_does_not_pass(tmp_path: Path) -> None:
+    """A cell hung on GPU 1 and was measured on GPU 0: WARN, whatever its counters show; GPU 0 passes."""
     run = FakeRun(tmp_path, devices=gpus(2), batch_sizes=(1,), watched=False)
     run.failed(run.cell(device=1), Category.DEADLINE)
     run.measured(run.cell(device=0))
@@ -219,16 +211,12 @@ def test_a_gpu_that_others_work_tells_to_be_at_fault_does_not_pass(tmp_path: Pat
     run.finish()
     write(run, gpus=2)
     report = run.report()
-    assert [device.verdict for device in report.health.gpus] == [Verdict.PASS, Verdict.WARN]
-    assert "1 failed by what may be its fault, as other work tells (deadline exceeded)" in " ".join(
-        to_text(report).split()
-    )
+    assert verdicts(report) == [Verdict.PASS, Verdict.WARN]
+    assert "(deadline exceeded)" in to_text(report)
 
 
 def test_readings_that_break_off_are_unknown(tmp_path: Path) -> None:
-    """The telemetry process hung or died long before the end: what it saw until then is no PASS."""
-    run = finished(tmp_path)
-    write(run, gpus=2)
+    """Where telemetry hung or died long before the end, its readings are no PASS."""
     run = FakeRun(tmp_path / "longer", devices=gpus(1), watched=False)
     write(run, gpus=1)
     run.measured(run.cell(batch_size=1), forward_ms=100.0)
@@ -238,7 +226,7 @@ def test_readings_that_break_off_are_unknown(tmp_path: Path) -> None:
 
 
 def test_a_gap_in_the_middle_is_unknown(tmp_path: Path) -> None:
-    """One look before all work and one after it, as of a process that was stopped in between: no PASS."""
+    """One look before all work and one after it, as of a process that was stopped meanwhile, are no PASS."""
     run = FakeRun(tmp_path, devices=gpus(1), watched=False)
     run.everything(forward_ms=100.0)
     run.samples()
@@ -250,8 +238,8 @@ def test_a_gap_in_the_middle_is_unknown(tmp_path: Path) -> None:
     assert "the readings broke off for" in device.note
 
 
-def test_telemetry_that_is_known_to_have_ended_is_forgiven_nothing(tmp_path: Path) -> None:
-    """Work of a moment after its end makes that GPU UNKNOWN; the one whose work was done by then passes."""
+def test_work_after_the_end_of_telemetry_is_unwatched(tmp_path: Path) -> None:
+    """A moment of it makes that GPU UNKNOWN; the one whose work was done by then passes."""
     run = FakeRun(tmp_path, devices=gpus(2), batch_sizes=(1,))
     for number in (1, 0):
         run.samples(number)
@@ -261,7 +249,7 @@ def test_telemetry_that_is_known_to_have_ended_is_forgiven_nothing(tmp_path: Pat
             run.telemetry_ended()
     run.finish()
     report = run.report()
-    assert [device.verdict for device in report.health.gpus] == [Verdict.UNKNOWN, Verdict.PASS]
+    assert verdicts(report) == [Verdict.UNKNOWN, Verdict.PASS]
     assert report.health.gpus[0].note.endswith("telemetry ended too early")
     assert report.health.node.verdict is Verdict.UNKNOWN
 
@@ -274,11 +262,11 @@ def test_a_gpu_without_work_of_its_own_is_judged_over_all_work(tmp_path: Path) -
     write(run, gpus=2)
     run.telemetry_ended()
     run.measured(run.cell(batch_size=1, device=0))
-    assert [device.verdict for device in run.report().health.gpus] == [Verdict.UNKNOWN, Verdict.UNKNOWN]
+    assert verdicts(run.report()) == [Verdict.UNKNOWN, Verdict.UNKNOWN]
 
 
 def test_a_launch_on_several_gpus_is_work_of_each(tmp_path: Path) -> None:
-    """Telemetry ended before it did: that is a gap for all of them, not for the GPU that leads alone."""
+    """Its time without telemetry is a gap for all of them, not only for the leading GPU."""
     night = Night(tmp_path, gpus(2))
     cells = night.stored.plan.cells
     for device in night.stored.devices:
@@ -290,32 +278,32 @@ def test_a_launch_on_several_gpus_is_work_of_each(tmp_path: Path) -> None:
 
 
 def test_cpu_devices_have_no_health(tmp_path: Path) -> None:
-    """Nothing of NVML applies to them: no verdict, no chapter, and the exit code is that of the measurements."""
+    """No verdict and no chapter, and the exit code is that of the measurements."""
     run = FakeRun(tmp_path, devices=cpus(2))
     run.everything()
     run.finish()
     report = run.report()
-    assert {device.verdict for device in report.health.gpus} == {Verdict.NOT_APPLICABLE}
+    assert set(verdicts(report)) == {Verdict.NOT_APPLICABLE}
     assert report.health.node.verdict is Verdict.NOT_APPLICABLE
     assert report.verdict.exit_code == 0
     assert "Health of the Hardware" not in to_text(report)
 
 
 def test_a_reboot_is_a_finding_about_the_machine(tmp_path: Path) -> None:
-    """A run that was resumed on another boot says that the machine was started anew."""
+    """Of a run that was resumed on another boot."""
     run = FakeRun(tmp_path, devices=cpus(1))
     run.segment(boot_id="another", now_ns=SECOND_NS)
     run.everything()
     run.finish()
     report = run.report()
     assert report.health.node.verdict is Verdict.WARN
-    assert "started anew in the middle of the run" in to_text(report)
+    assert [signal.name for signal in report.health.node.signals if signal.state is State.WARN] == ["reboot"]
 
 
-def test_gpus_that_are_configured_differently_are_named(tmp_path: Path) -> None:
-    """One of four GPUs with a lower power limit: the machine's verdict says which, and what the others have."""
+def test_gpus_that_are_configured_differently_are_a_finding(tmp_path: Path) -> None:
+    """With the GPU that has a lower power limit, and the limit of the others."""
     odd = msgspec.structs.replace(gpus(3)[2], power_limit_w=500.0)
     run = FakeRun(tmp_path, devices=(*gpus(2), odd, gpus(4)[3]))
     report = run.report()
     siblings = next(signal for signal in report.health.node.signals if signal.name == "siblings")
-    assert siblings.message == "GPU 2: power limit in W 500.0, others 700.0"
+    assert re.match(r"GPU 2: .*500.0.*700.0", siblings.message)

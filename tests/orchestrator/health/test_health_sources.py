@@ -1,4 +1,4 @@
-"""Two sources tell of the driver's errors, NVML and the kernel's log: nothing twice, nothing lost, nothing claimed."""
+"""The two sources of the driver's errors, NVML and the kernel's log: nothing twice, nothing lost, nothing claimed."""
 
 import errno
 import json
@@ -24,34 +24,34 @@ def fake(tmp_path: Path) -> FakeNvml:
     return FakeNvml(tmp_path, gpus=2)
 
 
-def test_the_kernels_log_tells_what_nvml_does_not(tmp_path: Path) -> None:
-    """New Xids of the run's GPUs are taken from it, by their slots; older ones, and those of others, are not."""
-    log = tmp_path / "kmsg"
-    log.write_text("4,1,1,-;NVRM: Xid (PCI:0000:1b:00): 13, pid=1\n")
-    kernel_log = KernelLog({"00000000:1B:00.0": Occupants({uuid(0): None})}, log)
+def append(log: Path, *lines: str) -> None:
+    """Add lines as the kernel writes them."""
     with log.open("a") as file:
-        file.write("4,2,2,-;NVRM: Xid (PCI:0000:1b:00): 79, pid=4711, name=python3, GPU has fallen off the bus.\n")
-        file.write("4,3,3,-;NVRM: Xid (PCI:0000:2c:00): 48, pid=4711\n6,4,4,-;eth0: link up\n")
-    assert list(kernel_log.heard()) == [(uuid(0), 79)]
+        file.writelines(f"4,1,1,-;{line}\n" for line in lines)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """A kernel log with an old error."""
+    append(tmp_path / "kmsg", "NVRM: Xid (PCI:0000:1b:00): 13, pid=1")
+    return tmp_path / "kmsg"
+
+
+def test_the_kernels_log_has_errors_of_the_runs_gpus(log: Path) -> None:
+    """New Xids are taken by their slots, also in PCI domains of more than four digits; old and other ones are not."""
+    slots = {"00000000:1B:00.0": uuid(0), "00010000:01:00.0": uuid(1), "00000000:01:00.0": uuid(2)}
+    kernel_log = KernelLog({slot: Occupants({gpu: None}) for slot, gpu in slots.items()}, log)
+    append(log, "NVRM: Xid (PCI:0000:1b:00): 79, pid=4711, name=python3, GPU has fallen off the bus.")
+    append(log, "NVRM: Xid (PCI:0000:2c:00): 48, pid=4711", "eth0: link up")
+    append(log, "NVRM: Xid (PCI:10000:01:00): 79, pid=1", "NVRM: Xid (PCI:0000:01:00): 48, pid=1")
+    assert list(kernel_log.heard()) == [(uuid(0), 79), (uuid(1), 79), (uuid(2), 48)]
     assert list(kernel_log.heard()) == []
     kernel_log.close()
 
 
-def test_a_slot_of_a_large_domain_is_told(tmp_path: Path) -> None:
-    """PCI domains beyond four digits, behind a bridge that makes its own, are neither cut off nor mistaken."""
-    log = tmp_path / "kmsg"
-    log.touch()
-    slots = {"00010000:01:00.0": Occupants({uuid(0): None}), "00000000:01:00.0": Occupants({uuid(1): None})}
-    kernel_log = KernelLog(slots, log)
-    with log.open("a") as file:
-        file.write("4,1,1,-;NVRM: Xid (PCI:10000:01:00): 79, pid=1\n4,2,2,-;NVRM: Xid (PCI:0000:01:00): 48, pid=1\n")
-    assert list(kernel_log.heard()) == [(uuid(0), 79), (uuid(1), 48)]
-    kernel_log.close()
-
-
 @pytest.mark.parametrize("path", ["/dev/null", "/nowhere/kmsg"])
-def test_a_kernel_log_that_is_none(path: str) -> None:
-    """What containers put in its place is not taken for it."""
+def test_a_file_that_is_no_kernel_log(path: str) -> None:
+    """Containers put such files in its place."""
     kernel_log = KernelLog({}, Path(path))
     assert not kernel_log.readable
     assert list(kernel_log.heard()) == []
@@ -62,9 +62,7 @@ import json, sys, time
 from pathlib import Path
 from orchestrator.health.watch import HealthWatch
 from orchestrator.machine.nvml import Nvml
-from tests.fakes.health import case, state
 from tests.fakes.nvml import FakeNvml, uuid
-from tests.fakes.telemetry import hear
 log, script = Path(sys.argv[1]), Path(sys.argv[2])
 line = "4,1,1,-;NVRM: Xid (PCI:0000:1b:00): {}, pid=1\\n"
 with Nvml() as nvml:
@@ -81,12 +79,14 @@ print(json.dumps(heard))
 """
 
 
-def test_an_error_that_is_told_twice_counts_once(fake: FakeNvml, tmp_path: Path) -> None:
-    """NVML and the kernel's log tell of the same error, in either order."""
-    log = tmp_path / "kmsg"
-    log.touch()
-    source = f"import sys; sys.argv[1:] = [{str(log)!r}, {fake.environment['GPUBENCH_FAKE_NVML']!r}]\n{TWO_SOURCES}"
-    assert fake.python(source) == [[], [79, 13], []]
+def run(fake: FakeNvml, source: str, *arguments: object) -> object:
+    """What a script prints with these arguments."""
+    return fake.python(f"import sys; sys.argv[1:] = {list(map(str, arguments))!r}\n{source}")
+
+
+def test_an_error_of_both_sources_counts_once(fake: FakeNvml, log: Path) -> None:
+    """NVML and the kernel's log have the same error, in either order."""
+    assert run(fake, TWO_SOURCES, log, fake.environment["GPUBENCH_FAKE_NVML"]) == [[], [79, 13], []]
 
 
 STORM = """
@@ -94,7 +94,6 @@ import json, sys, time
 from pathlib import Path
 from orchestrator.health.watch import HealthWatch
 from orchestrator.machine.nvml import Nvml
-from tests.fakes.health import case, state
 from tests.fakes.nvml import uuid
 log = Path(sys.argv[1])
 told = []
@@ -110,23 +109,19 @@ print(json.dumps([[gpu, number, told.count((uuid(gpu), number))] for gpu in (0, 
 """
 
 
-def test_a_storm_of_errors_fills_no_disk_and_hides_none(fake: FakeNvml, tmp_path: Path) -> None:
-    """A thousand errors of a GPU and kind are kept and said; those of others, and new grave numbers, come through."""
-    log = tmp_path / "kmsg"
-    log.touch()
+def test_a_storm_of_errors_fills_no_disk_and_hides_none(fake: FakeNvml, log: Path) -> None:
+    """A thousand errors of a GPU and kind are kept; those of others, and new grave numbers, come through."""
     storm = [["1b", 31, 300], ["1b", 79, 1], ["1c", 48, 300], ["1c", 119, 1], ["1c", 31, 1]]
-    counted = fake.python(f"import sys; sys.argv[1:] = {[str(log), json.dumps(storm)]!r}\n{STORM}")
+    counted = run(fake, STORM, log, json.dumps(storm))
     assert isinstance(counted, list)
     expected = [[0, 31, 1000], [0, 79, 5], [1, 31, 5], [1, 48, 1000], [1, 119, 1]]
     assert [one for one in counted if one[2]] == expected
-    kept = follow(records.read(tmp_path / "health")).xids
+    kept = follow(records.read(log.with_name("health"))).xids
     assert [len(kept[uuid(gpu)]) for gpu in (0, 1)] == [1005, 1006]
 
 
-def test_a_log_that_can_no_longer_be_read_is_told(tmp_path: Path) -> None:
-    """An error other than "nothing has come" ends it: from then on it does not count as read."""
-    log = tmp_path / "kmsg"
-    log.touch()
+def test_a_log_that_becomes_unreadable_does_not_count_as_read(tmp_path: Path, log: Path) -> None:
+    """From an error other than "nothing new" on."""
     kernel_log = KernelLog({}, log)
     assert list(kernel_log.heard()) == []
     assert kernel_log.readable
@@ -143,7 +138,6 @@ import json, sys, time
 from pathlib import Path
 from orchestrator.health.watch import HealthWatch
 from orchestrator.machine.nvml import Nvml
-from tests.fakes.health import case, state
 from tests.fakes.nvml import uuid
 log = Path(sys.argv[1])
 with Nvml() as nvml:
@@ -156,11 +150,9 @@ print(json.dumps(None))
 """
 
 
-def test_a_log_that_is_lost_is_written_down(fake: FakeNvml, tmp_path: Path) -> None:
+def test_a_lost_log_is_written_down(fake: FakeNvml, tmp_path: Path, log: Path) -> None:
     """Once, so that the report names the source that was not heard to the end."""
-    log = tmp_path / "kmsg"
-    log.touch()
-    fake.python(f"import sys; sys.argv[1:] = [{str(log)!r}]\n{LOSES_ITS_LOG}")
+    run(fake, LOSES_ITS_LOG, log)
     written = list(records.read(tmp_path / "health"))
     assert [(one.deaf, one.kernel_log) for one in written if isinstance(one, Deafened)] == [({}, False)]
     assert list(follow(written).gpus[uuid(0)].unheard) == ["the kernel's log"]
@@ -191,17 +183,14 @@ print(json.dumps(heard))
 NO_EVENTS = "NVML's events not heard (not supported by this board or driver)"
 
 
-def unheard(fake: FakeNvml, folder: Path, *errors: int) -> tuple[object, list[Course]]:
-    """What is heard of two GPUs, and their courses: the first has no NVML events, and then an Xid in the kernel's log.
+def unheard(fake: FakeNvml, log: Path, *errors: int) -> tuple[object, list[Course]]:
+    """Xids and courses of two GPUs. The first has no NVML events, and then an Xid in the kernel's log.
 
-    errors: what the log's first reads are refused with.
+    errors: of the log's first reads.
     """
-    log = folder / "kmsg"
-    log.touch()
     fake.fail("nvmlDeviceRegisterEvents", 3, gpu=0)
-    arguments = [str(log), *map(str, errors)]
-    heard = fake.python(f"import sys; sys.argv[1:] = {arguments!r}\n{SILENT}")
-    courses = follow(records.read(folder / "health")).gpus
+    heard = run(fake, SILENT, log, *errors)
+    courses = follow(records.read(log.with_name("health"))).gpus
     return heard, [courses[uuid(0)], courses[uuid(1)]]
 
 
@@ -220,11 +209,11 @@ def xid(course: Course) -> tuple[State, str, Verdict]:
     ],
 )
 def test_a_gpu_without_an_address_is_not_heard_in_the_log(
-    fake: FakeNvml, tmp_path: Path, answer: dict[str, object], why: str
+    fake: FakeNvml, tmp_path: Path, log: Path, answer: dict[str, object], why: str
 ) -> None:
-    """Nobody knows which lines are its own: the log is no answer for it, and one for the others."""
+    """Its lines are unknown: the log is no source for it, only for the others."""
     fake.set(answer)
-    heard, (first, second) = unheard(fake, tmp_path)
+    heard, (first, second) = unheard(fake, log)
     words = f"{NO_EVENTS}, the kernel's log not heard (its PCI address is unknown: {why})"
     assert heard == []
     assert xid(first) == (State.UNREADABLE, words, Verdict.UNKNOWN)
@@ -233,16 +222,16 @@ def test_a_gpu_without_an_address_is_not_heard_in_the_log(
     assert begun.unlogged == {uuid(0): f"its PCI address is unknown: {why}"}
 
 
-def test_with_an_address_the_log_answers_for_it(fake: FakeNvml, tmp_path: Path) -> None:
-    """The same GPU that tells its address is heard there, without NVML's events."""
-    heard, (first, _) = unheard(fake, tmp_path)
+def test_a_gpu_with_an_address_is_heard_in_the_log(fake: FakeNvml, log: Path) -> None:
+    """Without NVML's events."""
+    heard, (first, _) = unheard(fake, log)
     assert heard == [[uuid(0), 79]]
     assert xid(first)[:2] == (State.PASS, f"{NO_EVENTS}, the kernel's log heard")
 
 
-def test_records_that_were_overwritten_are_a_gap(fake: FakeNvml, tmp_path: Path) -> None:
-    """They may have held an Xid: it is written down once, and what comes afterwards is heard all the same."""
-    heard, (first, second) = unheard(fake, tmp_path, errno.EPIPE)
+def test_overwritten_records_are_a_gap(fake: FakeNvml, tmp_path: Path, log: Path) -> None:
+    """They may have held an Xid. The gap is written down once, and later lines are heard."""
+    heard, (first, second) = unheard(fake, log, errno.EPIPE)
     missed = "the kernel's log not heard (records were overwritten before they were read)"
     assert heard == [[uuid(0), 79]]
     assert xid(first) == (State.UNREADABLE, f"{NO_EVENTS}, {missed}", Verdict.UNKNOWN)

@@ -28,8 +28,7 @@ def report(tmp_path: Path) -> Report:
         for number in range(3):
             run.measured(run.cell(batch_size=1, device=device), number=number, forward_ms=10.0 + number)
             run.failed(run.cell(batch_size=8, device=device), Category.EXCEPTION, number=number)
-    run.finish()
-    return run.report()
+    return run.ended()
 
 
 def test_everything_that_trends_are_made_of_is_kept(tmp_path: Path, report: Report) -> None:
@@ -71,8 +70,7 @@ def test_what_nobody_watched_is_no_sound_point(
     run.measured(run.cell(batch_size=1), blocks=20, steady_state=steady_state)
     if watched:
         run.samples()
-    run.finish()
-    [kept] = entry.of_report(run.report(), tmp_path, tainted=False).cells
+    [kept] = entry.of_report(run.ended(), tmp_path, tainted=False).cells
     assert (kept.doubt, len(kept.launches)) == (doubt, 1)
 
 
@@ -102,8 +100,7 @@ def test_why_a_burn_in_failed_is_kept(tmp_path: Path, monkeypatch: pytest.Monkey
     cell = next(cell for cell in night.stored.plan.cells if cell.workload is Workload.SOAK)
     night.work(verified={(2, Workload.SOAK, 0): msgspec.structs.replace(sound(cell), mismatches=3, kept=(wrong,))})
     night.well()
-    night.finish()
-    made = entry.of_report(night.report(), tmp_path, tainted=True)
+    made = entry.of_report(night.ended(), tmp_path, tainted=True)
     assert made.run.tainted
     assert made.run.burn_in == "FAIL"
     [failed] = [one for one in made.devices if one.burn_in == "FAIL"]
@@ -163,8 +160,7 @@ def test_the_report_says_it_again(tmp_path: Path) -> None:
     run = FakeRun(tmp_path / "run", devices=gpus(2))
     run.stored = msgspec.structs.replace(run.stored, earlier={gpus(2)[1].uuid: "FAIL in a burn-in on 2026-04-01"})
     run_files.store(run.stored, run.paths)
-    run.finish()
-    made = run.report()
+    made = run.ended()
     assert [one.earlier for one in made.health.gpus] == ["", "FAIL in a burn-in on 2026-04-01"]
     assert "    earlier: FAIL in a burn-in on 2026-04-01" in to_text(made).splitlines()
 
@@ -176,5 +172,4 @@ def test_a_burn_in_says_it_beside_its_verdicts(tmp_path: Path, monkeypatch: pyte
     night = Night(tmp_path, gpus(2), "10m")
     night.stored = msgspec.structs.replace(night.stored, earlier={gpus(2)[1].uuid: "FAIL in a burn-in on 2026-04-01"})
     run_files.store(night.stored, night.paths)
-    night.finish()
-    assert "GPU 1, earlier: FAIL in a burn-in on 2026-04-01" in to_text(night.report()).splitlines()
+    assert "GPU 1, earlier: FAIL in a burn-in on 2026-04-01" in to_text(night.ended()).splitlines()

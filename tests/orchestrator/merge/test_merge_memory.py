@@ -55,8 +55,7 @@ def a_night(folder: Path, said: Mapping[int, Mapping[str, int]]) -> tuple[GpuBur
         }
     )
     night.well()
-    night.finish()
-    found = night.report().burn_in
+    found = night.ended().burn_in
     assert found is not None
     return found.gpus
 
@@ -130,8 +129,7 @@ def test_a_gpu_whose_memory_was_not_covered_does_not_pass(tmp_path: Path) -> Non
     for place in range(2):
         night.climate(place)
     night.well()
-    night.finish()
-    found = night.report().burn_in
+    found = night.ended().burn_in
     assert found is not None
     first, second = found.gpus
     assert (first.verdict, second.verdict) == (Verdict.UNKNOWN, Verdict.PASS), second.reasons

@@ -39,8 +39,7 @@ def test_a_digest_that_failed_its_trial_once_is_told_of_its_device(tmp_path: Pat
     said = {number: msgspec.structs.replace(sound(cell), method=TRITON.format(number / 10)) for number in range(20)}
     said[3] = msgspec.structs.replace(sound(cell), method=STOCK.format(9.0))
     night.work(verified={(0, Workload.SOAK, number): found for number, found in said.items()})
-    night.finish()
-    report = night.report().burn_in
+    report = night.ended().burn_in
     assert report is not None
     first, second = report.gpus
     told = {what: why for what, why in first.not_tested.items() if "in one way" in what}

@@ -239,8 +239,7 @@ def test_slowdown_is_told_with_its_share(tmp_path: Path) -> None:
         run.measured(run.cell(batch_size=8, device=device), blocks=20)
     run.samples(device=0, reasons=0x40)
     run.samples(device=1, reasons=0x4)
-    run.finish()
-    hot, capped = (one.inference_metrics["batch_size_8"] for one in run.report().results)
+    hot, capped = (one.inference_metrics["batch_size_8"] for one in run.ended().results)
     assert (hot.throttled, hot.slowdown_percent) == (True, 100.0)
     assert (capped.throttled, capped.slowdown_percent) == (False, 0.0)
     assert run.report().summary.cells.throttled == 1
@@ -258,8 +257,7 @@ def test_launches_that_nobody_watched_are_not_taken_for_sound(
     behind_ns = run.now_ns - SECOND_NS
     run.measured(cell, number=1, blocks=40)
     run.samples(until_ns=behind_ns, reasons=reasons)
-    run.finish()
-    (found,) = (one.inference_metrics["batch_size_8"] for one in run.report().results)
+    (found,) = (one.inference_metrics["batch_size_8"] for one in run.ended().results)
     assert found.throttled is throttled
 
 

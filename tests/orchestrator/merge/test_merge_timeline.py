@@ -64,8 +64,7 @@ def test_what_a_scan_was_told_is_no_failure(tmp_path: Path) -> None:
     (cell,) = run.stored.plan.cells
     run.measured(cell, batch_size=1)
     run.failed(cell, Category.OUT_OF_MEMORY, batch_size=2)
-    run.finish()
-    assert run.report().failures == ()
+    assert run.ended().failures == ()
     (device,) = told(run).devices
     assert [(span.failed, span.words[-2:]) for span in device.spans] == [(False, "b1"), (False, "b2")]
 

@@ -20,6 +20,7 @@ from orchestrator.health.judges import Action
 from orchestrator.loop import Loop
 from orchestrator.machine import host
 from orchestrator.merge import loads, making_up
+from orchestrator.merge.loads import Served
 from orchestrator.processes.link import Link
 from orchestrator.processes.signals import StopSignals
 from orchestrator.surroundings import Surroundings
@@ -27,7 +28,7 @@ from protocol.cell import Workload
 from protocol.failure import Category, Phase
 from protocol.messages import Ready
 from tests.fakes.conducting import Childless, Quiet
-from tests.fakes.nights import Night, of_the_first, soak, sound, stalled, ten_minutes
+from tests.fakes.nights import Night, of_the_first, soak, sound, ten_minutes
 from tests.fakes.runs import SECOND_NS, FakeRun, cpus, gpus
 
 pytestmark = pytest.mark.usefixtures("unsynced")
@@ -43,69 +44,70 @@ def left(night: Night) -> int:
     return run.left_to_do(night.stored, night.paths)[0]
 
 
+def served(night: Night) -> Served:
+    """The time that the run has had so far."""
+    return reporting.served(night.paths, night.stored)
+
+
 def test_a_stall_was_not_served_before(tmp_path: Path) -> None:
-    """What `resume` goes by is what the verdict says, of the device that has least."""
+    """`resume` goes by the same time as the verdict, of the device that has least."""
     night = ten_minutes(tmp_path)
-    night.work(last=60)
-    stalled(night, 50.0)
-    night.finish()
-    before = reporting.served(night.paths, night.stored)
-    gpu = of_the_first(night)
-    assert before.seconds == pytest.approx(min(gpu.served_seconds, 60 * 5), abs=7)
-    assert before.seconds <= gpu.served_seconds
-    assert before.short
+    night.play("work 0-60, stall 50")
+    gpu = night.finished().gpus[0]
+    assert served(night).seconds == pytest.approx(min(gpu.served_seconds, 60 * 5), abs=7)
+    assert served(night).seconds <= gpu.served_seconds
+    assert served(night).short
     assert left(night)
 
 
-def test_a_night_whose_time_was_served_has_nothing_left(tmp_path: Path) -> None:
-    """Whatever rounds of its plan there was no time for; what was stopped, or lacks time, has."""
+def test_a_burn_in_with_all_of_its_time_has_nothing_left(tmp_path: Path) -> None:
+    """Whatever rounds of its plan there was no time for; one that was stopped, or lacks time, has."""
     night = ten_minutes(tmp_path)
     night.work(last=60)
     night.finish()
     assert left(night)
-    assert reporting.served(night.paths, night.stored).short
+    assert served(night).short
     again(night)
-    night.segment()
-    night.work(first=60)
+    night.play("segment, work 60-")
     night.dropped(soak(night), "dropped: no time was left", number=9)
     night.finish(interrupted=True, reason="stopped on request")
     assert left(night)
     again(night)
     night.segment()
     night.finish()
-    assert not reporting.served(night.paths, night.stored).short
-    assert left(night) == 0
+    assert (served(night).short, left(night)) == (False, 0)
 
 
-def test_only_a_gpu_that_was_taken_out_lacks_time(tmp_path: Path) -> None:
-    """It is not waited for, or the others would do their night twice; unless all of them were."""
+def test_a_quarantined_gpu_is_not_waited_for(tmp_path: Path) -> None:
+    """Or the others would do their burn-in twice; unless all of them were quarantined."""
     night = ten_minutes(tmp_path)
     night.work(last=20)
     night.taken_out("it is too hot")
     cells = {cell.id: cell for cell in night.stored.plan.cells}
     for cell_id, number in night.stored.plan.order["cpu:1"][20:]:
-        cell = cells[cell_id]
-        if cell.devices == ("cpu:1",):
-            night.measured(cell, number=number, forward_ms=100.0, blocks=8, iterations=10, verification=sound(cell))
+        if cells[cell_id].devices == ("cpu:1",):
+            night.one(cells[cell_id], number, blocks=8)
             night.now_ns += 2 * SECOND_NS
     night.finish()
-    assert not reporting.served(night.paths, night.stored).short
-    assert left(night) == 0
-    (text,) = (one.text for one in of_the_first(night).reasons if "taken out" in one.text)
-    assert text == (
-        "the night was cut short: the GPU was taken out: it is too hot; once that is mended, burn it in again"
-    )
+    assert (served(night).short, left(night)) == (False, 0)
+    assert out_of(night) == (Action.AGAIN, True)
     assert of_the_first(night).action is Action.AGAIN
     again(night)
     night.taken_out("it is gone", device=1)
-    assert reporting.served(night.paths, night.stored).short
+    assert served(night).short
     assert left(night)
 
 
-def test_a_gpu_that_was_taken_out_stays_out_when_the_night_is_gone_on_with(tmp_path: Path) -> None:
-    """It is rounds behind, and the links of those would keep the sound ones waiting. Unless all were.
+def out_of(night: Night) -> tuple[Action, bool]:
+    """What the reason for the quarantine of the first device asks for, and whether it has its cause."""
+    (reason,) = (one for one in of_the_first(night).reasons if "taken out" in one.text)
+    return reason.action, "it is too hot" in reason.text
 
-    So whoever is not waited for does not work either, and is told to need a new burn-in, also in a later segment.
+
+def test_a_quarantined_gpu_stays_so_when_the_run_is_resumed(tmp_path: Path) -> None:
+    """It is rounds behind, and the links of those would keep the healthy ones waiting. Unless all were.
+
+    So a device that is not waited for does not work either, and needs a new burn-in, also in a later segment.
     """
     night = ten_minutes(tmp_path)
     night.work(last=10)
@@ -116,11 +118,10 @@ def test_a_gpu_that_was_taken_out_stays_out_when_the_night_is_gone_on_with(tmp_p
     assert out(night) == {"cpu:0": "it is too hot", "cpu:1": ""}
     assert night.archive().taken_out == {"cpu:0": "it is too hot"}
     night.finish(interrupted=True, reason="stopped on request")
-    (text,) = (one.text for one in of_the_first(night).reasons if "taken out" in one.text)
-    assert text.endswith("once that is mended, burn it in again")
+    assert out_of(night) == (Action.AGAIN, True)
     again(night)
     night.taken_out("it is gone", device=1)
-    assert reporting.served(night.paths, night.stored).seconds > 0
+    assert served(night).seconds > 0
     night.segment()
     assert out(night) == {"cpu:0": "", "cpu:1": ""}
     assert night.archive().taken_out == {}
@@ -149,31 +150,19 @@ def test_resume_without_a_name_takes_the_newest_that_lacks_time(tmp_path: Path, 
     assert bool(note) is not lacks
 
 
-def long_ones(night: Night, launches: int) -> None:
-    """So many launches on both devices, of more than two minutes each."""
-    cell = next(cell for cell in night.stored.plan.cells if cell.workload is Workload.LINKS)
-    others = {uuid: sound(cell) for uuid in cell.devices[1:]}
-    for number in range(launches):
-        more = {"forward_ms": 100.0, "blocks": 128, "iterations": 10, "others": others}
-        night.measured(cell, number=number, verification=sound(cell), **more)
-    night.finish()
-
-
 @pytest.mark.parametrize(("launches", "goes_on"), [(3, True), (4, False)])
-def test_nobody_goes_on_with_what_is_left_where_no_launch_fits_into_that(
-    tmp_path: Path, launches: int, goes_on: bool
-) -> None:
-    """The time is short either way; in the second case `resume` says that nothing is left to do."""
+def test_a_run_is_not_resumed_for_less_time_than_a_launch_takes(tmp_path: Path, launches: int, goes_on: bool) -> None:
+    """The time is short either way; launches: so many on both devices, of more than two minutes each."""
     night = ten_minutes(tmp_path)
-    long_ones(night, launches)
-    found = reporting.served(night.paths, night.stored)
-    assert (found.left_s > 128) is goes_on
-    assert found.short is goes_on
+    cell = night.first(Workload.LINKS)
+    for number in range(launches):
+        night.one(cell, number, blocks=128, others={uuid: sound(cell) for uuid in cell.devices[1:]})
+    night.finish()
+    assert (served(night).left_s > 128) is goes_on
+    assert served(night).short is goes_on
     assert bool(left(night)) is goes_on
-    told = [one for one in of_the_first(night).reasons if "at work for" in one.text]
-    assert told[0].text.endswith(
-        "no room for what it lacks: begin again, with at least 20m --level quick"
-    )  # six cells had no launch
+    (lacking,) = (one for one in of_the_first(night).reasons if "at work for" in one.text)
+    assert lacking.text.endswith("20m --level quick")  # six cells had no launch
     assert {one.action for one in of_the_first(night).reasons} == {Action.AGAIN}
 
 
@@ -201,13 +190,12 @@ def test_a_cell_that_was_cut_off_takes_at_least_as_long_as_it_was_seen_to(tmp_pa
     """Until it has a result: no promise is made from the median of others, which are shorter."""
     night = ten_minutes(tmp_path)
     night.work(last=1)
-    stopped = next(one for one in night.stored.plan.cells if one.workload is Workload.REPLAY)
-    assert stopped.devices == ("cpu:0",)
+    stopped = night.first(Workload.REPLAY, "cpu:0")
     night.failed(stopped, Category.STOPPED, phase=Phase.MEASURE, message="asked to stop", lasted_s=18.0)
     first, second = night.stored.devices
     assert loads.launch_s(night.archive(), first) == pytest.approx(18)
     assert loads.launch_s(night.archive(), second) < 6
-    night.measured(stopped, number=1, forward_ms=100.0, blocks=3, iterations=10, verification=sound(stopped))
+    night.one(stopped, 1)
     assert loads.launch_s(night.archive(), first) < 6
 
 
@@ -231,22 +219,17 @@ def test_a_launch_is_never_held_to_be_shorter_than_what_resume_makes_room_for(tm
     assert launch_s > max(took_s) + 2
 
 
-def test_a_night_that_has_its_time_and_lacks_a_cell_begins_again(tmp_path: Path) -> None:
+def test_a_burn_in_that_has_its_time_and_lacks_a_cell_begins_again(tmp_path: Path) -> None:
     """There is room for it in what is left; but `resume` goes on for time alone, and of that nothing is missing."""
     night = ten_minutes(tmp_path)
     lacking = soak(night)
     for place, (cell_id, _) in enumerate(night.stored.plan.order["cpu:0"]):
-        if cell_id == lacking.id:
-            night.now_ns += round(3.5 * SECOND_NS)
-        else:
-            night.work(first=place, last=place + 1)
+        night.play("pause 3.5" if cell_id == lacking.id else f"work {place}-{place + 1}")
     night.finish()
-    found = reporting.served(night.paths, night.stored)
-    assert (found.short, found.left_s > 10, left(night)) == (False, True, 0)
+    assert (served(night).short, served(night).left_s > 10, left(night)) == (False, True, 0)
     (reason,) = of_the_first(night).reasons
-    assert reason.text.endswith(
-        "never came to an end: no launch of it has a result; begin again, with at least 20m --level quick"
-    )
+    assert "never came to an end" in reason.text
+    assert reason.text.endswith("20m --level quick")
     assert reason.action is Action.AGAIN
 
 

@@ -1,4 +1,4 @@
-"""The ways out of the process, which no run waits for."""
+"""The exporters of metrics, for which no run waits."""
 
 import contextlib
 import io
@@ -14,8 +14,8 @@ from orchestrator.terminal import make
 from tests.fakes import faults
 
 
-def test_the_end_waits_for_nobody_who_is_silent() -> None:
-    """Whoever has connected and says nothing is left behind; later the port is closed to them too."""
+def test_the_end_does_not_wait_for_a_silent_client() -> None:
+    """Its connection is abandoned; later the port is closed."""
     with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as free:
         port: int = free.getsockname()[1]
     opened = exporters.opened(None, port)
@@ -29,8 +29,8 @@ def test_the_end_waits_for_nobody_who_is_silent() -> None:
             thread.join(2 * exporters.PATIENCE_S)
 
 
-def test_whatever_keeps_the_file_from_being_written_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not the disk alone: a thread that died of something else would leave an old file, and nobody would know."""
+def test_any_error_of_the_file_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread that died of something else than the disk would leave an old file."""
 
     def broken(*_: object) -> None:
         raise RuntimeError("a mistake of ours")

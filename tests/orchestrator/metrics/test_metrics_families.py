@@ -1,4 +1,4 @@
-"""What each metric says of a run, and that the dashboard asks for nothing else."""
+"""The metrics of a run, and that the dashboard uses no others."""
 
 import json
 import re
@@ -105,7 +105,7 @@ def test_readings_are_in_base_units(name: str, value: float) -> None:
     assert rows(name, view()) == {("GPU 0", GPU.uuid): pytest.approx(value)}
 
 
-def test_the_run_says_how_far_it_is() -> None:
+def test_progress_of_the_run() -> None:
     """Progress, time left, launches and cells, failures by cause and retries."""
     seen = view()
     assert rows("gpubench_run_progress_ratio", seen) == {(): 0.25}
@@ -120,8 +120,8 @@ def test_the_run_says_how_far_it_is() -> None:
     assert rows("gpubench_launch_retries_total", seen) == {(): 1}
 
 
-def test_each_cell_has_its_last_figures() -> None:
-    """Items a second and the time of an iteration, with what tells cells apart."""
+def test_figures_of_cells() -> None:
+    """Items a second and the time of an iteration, with the labels of a cell."""
     labels = ("a-cell", "GPU 0", GPU.uuid, "resnet50", "inference", "fp32", "solo", "8")
     assert rows("gpubench_cell_items_per_second", view()) == {labels: 800.0}
     assert rows("gpubench_cell_iteration_seconds", view()) == {labels: 0.01}
@@ -141,7 +141,7 @@ def test_one_verdict_holds_at_a_time() -> None:
     assert held("gpubench_gpu_burn_in", judged) == ["WARN"]
 
 
-def test_what_is_not_known_has_no_sample() -> None:
+def test_unknown_values_have_no_sample() -> None:
     """Never 0: before the first snapshot, without telemetry, while the run goes on."""
     seen = view(snapshot=None, figures={})
     unknown = [family.name for family in FAMILIES if not list(family.rows(seen))]
@@ -162,7 +162,7 @@ class Shown(Collector):
         return [exporters.converted(family, self.seen) for family in FAMILIES]
 
 
-def test_names_of_others_break_no_line() -> None:
+def test_hostile_names_break_no_line() -> None:
     """Quotes, backslashes, newlines and lone surrogates in the names of models and devices."""
     hostile = 'a"b\\c\nd\ud800\x1b[31m} 1\n'
     device = msgspec.structs.replace(GPU, name=hostile)
@@ -191,7 +191,7 @@ def test_two_runs_on_one_machine_have_no_series_in_common() -> None:
     assert not one & other
 
 
-def test_each_panel_tells_runs_apart() -> None:
+def test_each_panel_separates_runs() -> None:
     """In its legend; a sum over two runs at once would be of neither."""
     for query, legend in queries():
         assert "{{instance}}" not in legend or f"{{{{{RUN}}}}}" in legend
@@ -242,12 +242,12 @@ def wrong(query: str, legend: str) -> list[str]:
 
 
 @pytest.mark.parametrize(("query", "legend"), queries())
-def test_the_dashboard_asks_for_what_there_is(query: str, legend: str) -> None:
-    """Every query names metrics of the table, with labels that these have."""
+def test_queries_of_the_dashboard_use_existing_metrics(query: str, legend: str) -> None:
+    """With labels that these have."""
     assert wrong(query, legend) == []
 
 
-def test_a_query_for_what_there_is_not_would_be_found() -> None:
+def test_wrong_queries_are_found() -> None:
     """An unknown metric, an unknown label in braces, behind by, and in a legend."""
     assert wrong("sum(gpubench_gpu_temperature)", "") == ["gpubench_gpu_temperature"]
     assert wrong('gpubench_cells{statu="x"}', "") == ["statu"]
@@ -255,36 +255,31 @@ def test_a_query_for_what_there_is_not_would_be_found() -> None:
     assert wrong("time()", "") == ["no metric"]
 
 
-def test_the_dashboard_shows_every_metric_or_the_docs_say_which_it_does_not() -> None:
-    """A new one is shown, or named as not shown; one that has come onto the dashboard is no longer named so."""
+def test_metrics_outside_the_dashboard_are_in_the_docs() -> None:
+    """A new one is shown or listed as not shown, and never both."""
     panels = json.loads(DASHBOARD.read_text(encoding="utf-8"))["panels"]
     shown = {name for panel in panels for one in panel["targets"] for name in re.findall(r"gpubench_\w+", one["expr"])}
     (unshown,) = re.findall(r"Not shown: ([^.]*)\.", DOCS.read_text(encoding="utf-8"))
     assert set(re.findall(r"`(\w+)`", unshown)) == BY_NAME.keys() - shown
 
 
-def test_a_table_of_the_dashboard_has_one_query() -> None:
-    """Of several, Grafana shows the first, and the others when somebody asks for them."""
+def test_panels_do_not_hide_each_other() -> None:
+    """Each has its own id and place on the page. A table has one query, as Grafana shows only the first."""
     panels = json.loads(DASHBOARD.read_text(encoding="utf-8"))["panels"]
     assert {len(panel["targets"]) for panel in panels if panel["type"] == "table"} == {1}
-
-
-def test_each_verdict_has_an_alert() -> None:
-    """On the machine too: else a FAIL shows as an exit code alone. Each alert asks for what there is."""
-    alerts = DOCS.read_text(encoding="utf-8").partition("## Alerts\n")[2].partition("\n## ")[0].splitlines()
-    asked = [line.strip() for line in alerts if line.startswith("    ")]
-    assert [wrong(query, "") for query in asked] == [[]] * len(asked)
-    told = {name for query in asked for name in re.findall(r'(gpubench_\w+){verdict="FAIL"}', query)}
-    assert told == {family.name for family in FAMILIES if "verdict" in family.labels}
-
-
-def test_panels_have_ids_and_places_of_their_own() -> None:
-    """None hides another one, and none reaches beyond the page."""
-    panels = json.loads(DASHBOARD.read_text(encoding="utf-8"))["panels"]
     assert len({panel["id"] for panel in panels}) == len(panels)
     taken = [place for panel in panels for place in places(**panel["gridPos"])]
     assert len(set(taken)) == len(taken)
     assert max(x for x, _ in taken) < 24
+
+
+def test_each_verdict_has_an_alert() -> None:
+    """On the machine too: else a FAIL shows as an exit code alone. Each alert uses existing metrics."""
+    alerts = DOCS.read_text(encoding="utf-8").partition("## Alerts\n")[2].partition("\n## ")[0].splitlines()
+    asked = [line.strip() for line in alerts if line.startswith("    ")]
+    assert [wrong(query, "") for query in asked] == [[]] * len(asked)
+    alerting = {name for query in asked for name in re.findall(r'(gpubench_\w+){verdict="FAIL"}', query)}
+    assert alerting == {family.name for family in FAMILIES if "verdict" in family.labels}
 
 
 def test_the_table_of_metrics_is_the_code() -> None:

@@ -1,4 +1,4 @@
-"""What is remembered of a run for the metrics, and that the display of people is told all the same."""
+"""The state of a run for its metrics, and that every event reaches the display."""
 
 from pathlib import Path
 
@@ -10,41 +10,23 @@ from orchestrator.metrics.view import RunStands
 from orchestrator.view import CellEnded, Notice, Snapshot
 from protocol.failure import Category
 from tests.fakes import faults
+from tests.fakes.displays import RecordingDisplay
 from tests.fakes.runs import FakeRun
 from tests.fakes.steps import failure
 
 SNAPSHOT = Snapshot(devices=(), done=1, total=2, share=0.5, failed=0, elapsed_s=1.0, eta_s=None)
 
 
-class People:
-    """A display that keeps what it is told."""
-
-    def __init__(self) -> None:
-        self.seen: list[object] = []
-
-    def show(self, snapshot: Snapshot) -> None:
-        """As a display."""
-        self.seen.append(snapshot)
-
-    def tell(self, event: CellEnded | Notice) -> None:
-        """As a display."""
-        self.seen.append(event)
-
-    def close(self) -> None:
-        """As a display."""
-        self.seen.append("closed")
+@pytest.fixture
+def display() -> RecordingDisplay:
+    """The display behind the follower."""
+    return RecordingDisplay()
 
 
 @pytest.fixture
-def people() -> People:
-    """Whoever looks at the run."""
-    return People()
-
-
-@pytest.fixture
-def follower(tmp_path: Path, people: People) -> Follower:
+def follower(tmp_path: Path, display: RecordingDisplay) -> Follower:
     """Of a run of one cell."""
-    return Follower(faults.prepare(tmp_path / "run", faults.model("a")), people)
+    return Follower(faults.prepare(tmp_path / "run", faults.model("a")), display)
 
 
 def ended(follower: Follower, *, failed: Category | None = None, again: bool = False) -> CellEnded:
@@ -64,14 +46,14 @@ def ended(follower: Follower, *, failed: Category | None = None, again: bool = F
     )
 
 
-def test_everything_is_passed_on(follower: Follower, people: People) -> None:
-    """In the order in which it was told."""
-    told = (ended(follower), Notice(level="info", message="m"))
+def test_every_event_is_passed_on(follower: Follower, display: RecordingDisplay) -> None:
+    """In order."""
+    events = (ended(follower), Notice(level="info", message="m"))
     follower.show(SNAPSHOT)
-    for one in told:
+    for one in events:
         follower.tell(one)
     follower.close()
-    assert people.seen == [SNAPSHOT, *told, "closed"]
+    assert display.given == [SNAPSHOT, *events, "closed"]
     assert follower.view().snapshot == SNAPSHOT
 
 
@@ -87,28 +69,20 @@ def test_figures_are_those_of_the_last_good_launch(follower: Follower) -> None:
     assert (seen.failures, seen.retries) == ({Category.CRASHED: 1}, 1)
 
 
-def test_a_result_that_is_taken_back_has_no_figures(follower: Follower) -> None:
-    """It counts as a failure, of the kind that it was taken back for."""
-    follower.tell(ended(follower))
-    (cell,) = follower.view().figures
-    fields = {"cell_id": cell, "category": Category.THROTTLED, "again": True}
-    follower.tell(Notice(level="warning", message="m", event="result_withdrawn", fields=fields))
-    seen = follower.view()
-    assert (seen.figures, seen.failures, seen.retries) == ({}, {Category.THROTTLED: 1}, 1)
-
-
-def test_a_result_that_is_taken_back_leaves_those_before_it(follower: Follower) -> None:
-    """Two good launches, of which the second is withdrawn: the figures are those of the first."""
+def test_a_withdrawn_result_leaves_the_figures_before_it(follower: Follower) -> None:
+    """It counts as a failure of the category for which it was withdrawn."""
     follower.tell(ended(follower))
     follower.tell(msgspec.structs.replace(ended(follower), items_per_second=9.0))
     (cell,) = follower.view().figures
     fields = {"cell_id": cell, "category": Category.THROTTLED, "again": True}
-    follower.tell(Notice(level="warning", message="m", event="result_withdrawn", fields=fields))
-    assert follower.view().figures[cell].items_per_second == 50.0
+    for throughputs in ([50.0], []):
+        follower.tell(Notice(level="warning", message="m", event="result_withdrawn", fields=fields))
+        assert [figure.items_per_second for figure in follower.view().figures.values()] == throughputs
+    assert (follower.view().failures, follower.view().retries) == ({Category.THROTTLED: 2}, 2)
 
 
 @pytest.mark.parametrize(("verdict", "stands"), [("complete", RunStands.OVER), (None, RunStands.BROKEN_OFF)])
-def test_the_end_of_the_run_is_heard(follower: Follower, verdict: str | None, stands: RunStands) -> None:
+def test_the_end_of_the_run(follower: Follower, verdict: str | None, stands: RunStands) -> None:
     """Without a report it has broken off."""
     assert follower.view().stands is RunStands.RUNNING
     fields = {"verdict": verdict, "exit_code": 4}
@@ -128,8 +102,8 @@ def test_verdicts_are_those_of_the_report(follower: Follower, tmp_path: Path) ->
     assert (seen.node, seen.burn_in) == (report.health.node.verdict, {})
 
 
-def test_a_view_does_not_change_once_it_is_asked_for(follower: Follower) -> None:
-    """Another thread reads it while the run goes on."""
+def test_a_view_does_not_change_later(follower: Follower) -> None:
+    """Another thread reads it while the run continues."""
     before = follower.view()
     follower.tell(ended(follower))
     follower.tell(ended(follower, failed=Category.CRASHED))

@@ -1,4 +1,4 @@
-"""orchestrator/processes/classify.py: what only a parent can see about a death, in words."""
+"""orchestrator/processes/classify.py: what only a parent can see about the end of a process."""
 
 import signal
 
@@ -10,52 +10,48 @@ from protocol.exit_codes import WorkerExit
 from protocol.failure import Category, Failure, Phase
 
 
+def ended(exit_: Exit | None, *, oom: bool = False, limited: bool = False, stderr: str = "") -> Failure:
+    """The failure of a launch whose process ended so."""
+    return classify.ended(exit_, Phase.MEASURE, host_oom_kills=oom, memory_limited=limited, stderr_tail=stderr)
+
+
 @pytest.mark.parametrize(
     ("exit_", "oom", "category", "message"),
     [
-        (Exit(None, signal.SIGSEGV), False, Category.CRASHED, "killed by SIGSEGV"),
-        (Exit(None, signal.SIGBUS), True, Category.CRASHED, "killed by SIGBUS"),
-        (Exit(None, signal.SIGKILL), False, Category.KILLED, "killed by SIGKILL, cause unknown"),
+        (Exit(None, signal.SIGSEGV), False, Category.CRASHED, "SIGSEGV"),
+        (Exit(None, signal.SIGBUS), True, Category.CRASHED, "SIGBUS"),
+        (Exit(None, signal.SIGKILL), False, Category.KILLED, "SIGKILL"),
         (Exit(None, signal.SIGKILL), True, Category.HOST_OUT_OF_MEMORY, "out of memory"),
-        (Exit(None, signal.SIGTERM), True, Category.KILLED, "killed by SIGTERM"),
-        (Exit(None, 77), False, Category.KILLED, "killed by signal 77"),
-        (Exit(0, None), False, Category.NO_OUTCOME, "exit code 0, but it told no outcome"),
+        (Exit(None, signal.SIGTERM), True, Category.KILLED, "SIGTERM"),
+        (Exit(None, 77), False, Category.KILLED, "signal 77"),
+        (Exit(0, None), False, Category.NO_OUTCOME, "exit code 0"),
         (Exit(3, None), False, Category.NO_OUTCOME, "exit code 3"),
         (Exit(WorkerExit.NOT_ADOPTED, None), False, Category.START_FAILED, "not adopted"),
         (Exit(WorkerExit.WRONG_ROOMS, None), False, Category.START_FAILED, "another folder"),
         (Exit(WorkerExit.NO_ACKNOWLEDGEMENT, None), False, Category.PROTOCOL, "not acknowledged"),
-        (None, False, Category.START_FAILED, "never came into being"),
+        (None, False, Category.START_FAILED, ""),
     ],
 )
-def test_deaths(exit_: Exit | None, oom: bool, category: Category, message: str) -> None:
-    """A signal is named; SIGKILL is the kernel's only when its count of out-of-memory kills rose."""
-    failure = classify.ended(exit_, Phase.MEASURE, host_oom_kills=oom, memory_limited=False, stderr_tail="last words")
-    assert failure.category is category
+def test_ends_of_processes(exit_: Exit | None, oom: bool, category: Category, message: str) -> None:
+    """SIGKILL is the kernel's only when its count of out-of-memory kills rose."""
+    failure = ended(exit_, oom=oom, stderr="last words")
+    assert (failure.category, failure.phase) == (category, Phase.MEASURE)
     assert message in failure.message
-    assert failure.phase is Phase.MEASURE
-    if exit_ is not None:
-        assert (failure.code, failure.signal) == (exit_.code, exit_.signal)
+    assert (failure.code, failure.signal) == ((exit_.code, exit_.signal) if exit_ else (None, None))
     assert failure.evidence == {"stderr": "last words"}
 
 
-def test_every_exit_of_a_worker_is_known() -> None:
-    """A status that the worker uses is never 'told no outcome' without a reason."""
-    for status in WorkerExit:
-        if status is not WorkerExit.DONE:
-            failure = classify.ended(
-                Exit(status, None), Phase.START, host_oom_kills=False, memory_limited=False, stderr_tail=""
-            )
-            assert failure.category is not Category.NO_OUTCOME
+def test_every_exit_of_a_worker_has_a_category() -> None:
+    """Other than a missing outcome."""
+    failures = [ended(Exit(status, None)) for status in WorkerExit if status is not WorkerExit.DONE]
+    assert Category.NO_OUTCOME not in {failure.category for failure in failures}
 
 
-@pytest.mark.parametrize("limited", [True, False])
-def test_openmp_without_memory_for_a_thread(limited: bool) -> None:
-    """Under a limit on memory it is that; without one it may be a limit on processes, which no smaller batch helps."""
+@pytest.mark.parametrize(("limited", "category"), [(True, Category.OUT_OF_MEMORY), (False, Category.NO_OUTCOME)])
+def test_openmp_without_memory_for_a_thread(limited: bool, category: Category) -> None:
+    """Without a limit on memory, it may be a limit on processes, which no smaller batch helps."""
     words = "libgomp: Thread creation failed: Resource temporarily unavailable"
-    failure = classify.ended(
-        Exit(1, None), Phase.WARM_UP, host_oom_kills=False, memory_limited=limited, stderr_tail=words
-    )
-    assert failure.category is (Category.OUT_OF_MEMORY if limited else Category.NO_OUTCOME)
+    assert ended(Exit(1, None), limited=limited, stderr=words).category is category
 
 
 @pytest.mark.parametrize(
@@ -72,10 +68,10 @@ def test_openmp_without_memory_for_a_thread(limited: bool) -> None:
     ],
 )
 def test_start_up_after_another_gpu_broke(category: Category, phase: Phase, broken: str, expected: Category) -> None:
-    """Only what CUDA's start-up ends in, and only then, is taken for a consequence, and says so."""
+    """Only errors of CUDA's start-up are a consequence, with a message about the other GPU."""
     found = classify.collateral(Failure(category=category, message="m", phase=phase), broken)
     assert found.category is expected
-    assert ("GPU 1 had failed before" in found.message) is (category is not expected)
+    assert ("GPU 1" in found.message) is (category is not expected)
 
 
 XID = Failure(category=Category.DEVICE_HARDWARE, message="Xid 79: reboot the machine", phase=Phase.MEASURE)
@@ -94,8 +90,8 @@ XID = Failure(category=Category.DEVICE_HARDWARE, message="Xid 79: reboot the mac
         (Category.HOST_OUT_OF_MEMORY, Category.HOST_OUT_OF_MEMORY),
     ],
 )
-def test_the_gpu_is_the_cause_of_what_its_hardware_may_lead_to(category: Category, expected: Category) -> None:
-    """What the launch ended in is evidence then; what no GPU can do to a process keeps its name."""
+def test_a_fault_of_the_gpu_is_the_cause_of_other_failures(category: Category, expected: Category) -> None:
+    """The end of the launch is evidence; what no GPU can do to a process keeps its category."""
     ended = Failure(category=category, message="m", phase=Phase.BUILD, signal=6, evidence={"stderr": "last words"})
     found = classify.outside(ended, XID, "GPU 1")
     assert found.category is expected
@@ -104,8 +100,8 @@ def test_the_gpu_is_the_cause_of_what_its_hardware_may_lead_to(category: Categor
         assert found.evidence == {"ended_as": f"{category}: m", "stderr": "last words"}
 
 
-def test_without_a_hazard_of_its_own_another_gpus_may_be_why() -> None:
-    """A crash at the start, after another GPU broke, is a consequence; by itself it is a crash."""
+def test_a_crash_at_start_up_may_come_from_another_gpu() -> None:
+    """Only after another GPU broke."""
     crash = Failure(category=Category.CRASHED, message="m", phase=Phase.BUILD)
     assert classify.outside(crash, None, "GPU 1").category is Category.DEVICE_UNAVAILABLE
     assert classify.outside(crash, None, "") == crash

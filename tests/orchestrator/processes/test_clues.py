@@ -1,4 +1,4 @@
-"""The end of stderr that is kept with a failure: what explains it, and not what came after."""
+"""The part of stderr that is kept with a failure: its explanation, not the noise after it."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ NOISE = "\nsomething that is torn down" * 100
 
 
 def kept(folder: Path, printed: str, exception: str | None, traceback: str | None) -> str:
-    """What the journal has of what a launch printed before it failed."""
+    """The journal's part of what a launch printed before it failed."""
     failure = Failure(
         category=Category.EXCEPTION, message="it", phase=Phase.MEASURE, exception=exception, traceback=traceback
     )
@@ -32,20 +32,19 @@ def kept(folder: Path, printed: str, exception: str | None, traceback: str | Non
         live.paths.stderr.write_text("a warning\n" + printed)
         held.conductor.carry_out([Concluded(live, failure)])
         (end,) = [one for one in journal.read(held.paths.journal) if isinstance(one, End)]
-    assert end.failure is not None
     return end.failure.evidence["stderr"]
 
 
 @pytest.mark.parametrize("noise", ["", NOISE])
-def test_a_traceback_of_the_users_is_not_hidden(tmp_path: Path, noise: str) -> None:
-    """Neither by ours, which was raised from it, nor by what is printed until the process is gone."""
+def test_the_users_traceback_is_kept(tmp_path: Path, noise: str) -> None:
+    """Neither ours, which was raised from it, nor later noise hides it."""
     printed = THEIRS + FROM + OURS
     found = kept(tmp_path, printed + noise, "worker.errors.ModelCodeError", printed + "\n")
     assert found == "a warning\n" + THEIRS
 
 
-def test_what_the_user_raised_from_something_is_shown_as_raised(tmp_path: Path) -> None:
-    """Only our own word for it is left out."""
+def test_chained_exceptions_of_the_user_are_kept(tmp_path: Path) -> None:
+    """Only our own wrapping exception is removed."""
     printed = THEIRS + FROM + THEIRS.replace("ValueError", "KeyError")
     assert kept(tmp_path / "raised", printed + NOISE, "KeyError", printed + "\n").endswith("KeyError: not so")
     found = kept(tmp_path / "blamed", printed + FROM + OURS, "worker.errors.ModelCodeError", printed + FROM + OURS)
@@ -53,8 +52,8 @@ def test_what_the_user_raised_from_something_is_shown_as_raised(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("traceback", [None, "Traceback of something else\nValueError: another"])
-def test_without_its_traceback_the_end_is_the_end(tmp_path: Path, traceback: str | None) -> None:
-    """A process that crashed has said last what it died of."""
+def test_without_a_traceback_the_end_is_kept(tmp_path: Path, traceback: str | None) -> None:
+    """A process that crashed printed the reason last."""
     found = kept(tmp_path, THEIRS + NOISE + "\nFatal Python error", None, traceback)
     assert found.endswith("Fatal Python error")
     assert len(found) == 2_000

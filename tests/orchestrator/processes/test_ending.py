@@ -1,4 +1,4 @@
-"""orchestrator/processes/ending.py, and who asks the kernel to be ended: which processes go, and which are spared."""
+"""orchestrator/processes/ending.py: orphans of a run, and processes that end with their parent."""
 
 import os
 import signal
@@ -23,12 +23,11 @@ time.sleep(1000)
 """
 
 
-def test_what_holds_nothing_of_the_run_is_no_orphan_of_it(tmp_path: Path) -> None:
-    """Two in the session of a worker that has died: the one with a file of the run's folder open is of the run."""
+def test_orphans_hold_a_file_of_the_run(tmp_path: Path) -> None:
+    """Of two processes in the session of a dead worker, only the one with an open file in the run's folder."""
     with subprocess.Popen(
         [sys.executable, "-c", WORKER, str(tmp_path / "stdout.log")], stdout=subprocess.PIPE, start_new_session=True
     ) as worker:
-        assert worker.stdout is not None
         ours, elsewhere = map(int, worker.stdout.readline().split())
         identity = (worker.pid, host.start_ticks(worker.pid) or 0)
         worker.kill()
@@ -50,6 +49,6 @@ def test_what_holds_nothing_of_the_run_is_no_orphan_of_it(tmp_path: Path) -> Non
         ("from worker import adopt; adopt.die_with_parent(os.getppid())", 0),
     ],
 )
-def test_whose_parent_has_died_already_leaves_at_once(tmp_path: Path, call: str, code: int) -> None:
-    """The kernel tells the death of a parent to those alone who had asked before it."""
+def test_a_process_without_its_parent_ends_at_once(tmp_path: Path, call: str, code: int) -> None:
+    """The kernel reports the death of a parent only to processes that asked before it."""
     assert python("-c", f"import os; {call}", cwd=tmp_path).returncode == code

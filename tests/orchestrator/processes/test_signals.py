@@ -1,21 +1,17 @@
 """processes/signals.py: a request to stop that comes when all is over changes nothing."""
 
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.fakes.commands import python
-
-ROOT = Path(__file__).parents[3]
+from tests.fakes.commands import ROOT, python
 
 
 @pytest.mark.parametrize("number", ["SIGINT", "SIGTERM"])
 @pytest.mark.parametrize("leaves", [True, False])
 def test_a_signal_at_the_very_end_leaves_the_exit_code_alone(number: str, *, leaves: bool) -> None:
-    """A process that is about to leave says how it went; otherwise what held before holds again."""
+    """A process that is about to leave keeps its code; otherwise the earlier handlers are restored."""
     source = (
         "import os, signal, sys\n"
         "from orchestrator.processes import signals\n"
@@ -25,8 +21,7 @@ def test_a_signal_at_the_very_end_leaves_the_exit_code_alone(number: str, *, lea
         f"os.kill(os.getpid(), signal.{number})\n"
         "sys.exit(5)"
     )
-    done = subprocess.run([sys.executable, "-c", source], cwd=ROOT, capture_output=True, check=False, timeout=60)
-    assert done.returncode == (5 if leaves else -signal.Signals[number])
+    assert python("-c", source, cwd=ROOT).returncode == (5 if leaves else -signal.Signals[number])
 
 
 @pytest.mark.parametrize("leaves", [True, False])
@@ -44,7 +39,7 @@ def test_an_interrupted_import_leaves_the_exit_code_alone(tmp_path: Path, *, lea
 
 
 def test_a_command_leaves_at_its_end() -> None:
-    """A signal after the command has said how it went changes nothing: its exit code stands."""
+    """A signal after the end of the command does not change its exit code."""
     source = (
         "import os, signal, sys\n"
         "from orchestrator.cli import orchestrate\n"
@@ -52,8 +47,7 @@ def test_a_command_leaves_at_its_end() -> None:
         "try: orchestrate(prog_name='gpubench-orchestrate')\n"
         "finally: os.kill(os.getpid(), signal.SIGTERM)"
     )
-    done = subprocess.run([sys.executable, "-c", source], cwd=ROOT, capture_output=True, check=False, timeout=60)
-    assert done.returncode == 2
+    assert python("-c", source, cwd=ROOT).returncode == 2
 
 
 AT_AN_IMPORT = """
@@ -73,8 +67,8 @@ DRY = "--gpu-ids cpu:0 -m lstm --dry-run"
 
 @pytest.mark.parametrize("number", ["SIGINT", "SIGTERM", "SIGHUP"])
 @pytest.mark.parametrize("module", ["click", "orchestrator.cli.report", "orchestrator.hooks"])
-def test_a_program_hears_signals_before_it_imports_anything(tmp_path: Path, module: str, number: str) -> None:
-    """While it imports what it is made of, and before a command counts them: 4 in words; SIGHUP changes nothing."""
+def test_a_program_handles_signals_before_its_imports(tmp_path: Path, module: str, number: str) -> None:
+    """While it imports its modules, and before a command handles them: exit code 4; SIGHUP changes nothing."""
     source = AT_AN_IMPORT.format(module=module, number=number, words=DRY)
     done = python("-c", source, cwd=tmp_path)
     expected = (0, "") if number == "SIGHUP" else (4, "error: interrupted\n")
@@ -89,7 +83,7 @@ def test_a_command_that_measures_nothing_is_ended_as_any_program(tmp_path: Path,
         assert python("-c", source, cwd=tmp_path).returncode == code
 
 
-def test_what_was_ignored_for_us_stays_ignored(tmp_path: Path) -> None:
+def test_ignored_signals_stay_ignored(tmp_path: Path) -> None:
     """A shell ignores SIGINT for what it starts in the background."""
     source = (
         "import os, signal\n"

@@ -1,4 +1,4 @@
-"""orchestrator/processes/spawn.py and ending.py: children whose end is read, and only by whom it concerns."""
+"""orchestrator/processes/spawn.py and ending.py: children that are reaped, each by its owner."""
 
 import json
 import subprocess
@@ -31,8 +31,8 @@ print(json.dumps({"orphans": sorted(orphans), "found": sorted(found), "known": e
 """
 
 
-def test_orphans_are_reaped_behind_a_child_that_somebody_else_will_reap(tmp_path: Path) -> None:
-    """A known child that has ended is left to who waits for it, and does not hide orphans that ended after it."""
+def test_orphans_are_reaped_after_a_child_with_an_owner(tmp_path: Path) -> None:
+    """A known child that has ended is left to its owner, and does not hide orphans that ended after it."""
     done = python("-c", ORPHANS, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     seen = json.loads(done.stdout)
@@ -59,8 +59,8 @@ except EOFError:
 """
 
 
-def test_a_fork_asked_of_a_dead_zygote_is_the_zygotes_failure(tmp_path: Path) -> None:
-    """Asking is no error: that it has died is seen where it is listened to, and so the launch gets the right name."""
+def test_a_fork_of_a_dead_zygote_is_the_zygotes_failure(tmp_path: Path) -> None:
+    """Its death is seen when it is read, so that the launch gets the right failure."""
     done = python("-c", FORK_OF_THE_DEAD, cwd=tmp_path)
     assert done.stdout == "killed by SIGKILL\n", done.stderr
 
@@ -76,12 +76,11 @@ time.sleep(60)
 """
 
 
-def test_a_zygote_that_is_stopped_while_python_starts_in_it_does_not_outlive_us(tmp_path: Path) -> None:
-    """The kernel has been asked before, and needs no help of the process."""
+def test_a_stopped_zygote_ends_with_its_parent(tmp_path: Path) -> None:
+    """Also while Python starts in it: the kernel ends it."""
     with subprocess.Popen(
         [sys.executable, "-c", STOPPED_ZYGOTE], cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE
     ) as parent:
-        assert parent.stdout is not None
         zygote = psutil.Process(int(parent.stdout.readline()))
         parent.kill()
         assert psutil.wait_procs([zygote], timeout=20)[1] == []
@@ -99,17 +98,17 @@ print(zygote.close().words)
 """
 
 
-def test_how_a_child_ended_is_left_to_who_started_it(tmp_path: Path) -> None:
-    """The standard library reaps children of its own that nobody holds any more; ours are none of these."""
+def test_subprocess_does_not_reap_our_children(tmp_path: Path) -> None:
+    """The standard library reaps its own forgotten children; ours are none of these."""
     done = python("-W", "error", "-c", NOT_TO_BE_REAPED, cwd=tmp_path)
     assert (done.stdout, done.stderr) == ("killed by SIGKILL\n", "")
 
 
-def test_what_torch_compiles_is_kept_beside_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Unless the user has said where, or nothing can be written there: then torch's own place holds."""
+def test_the_compile_cache_is_beside_the_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless the user has set another place, or it is not writable."""
     monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
-    told = spawn.environment_of_workers(tmp_path / "not" / "yet")
-    assert told == spawn.ONE_THREAD | {"TORCHINDUCTOR_CACHE_DIR": f"{tmp_path}/not/yet/inductor"}
+    made = spawn.environment_of_workers(tmp_path / "not" / "yet")
+    assert made == spawn.ONE_THREAD | {"TORCHINDUCTOR_CACHE_DIR": f"{tmp_path}/not/yet/inductor"}
     assert list(tmp_path.iterdir()) == []
     assert spawn.environment_of_workers(Path("/proc/cache")) == spawn.ONE_THREAD
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "/theirs")
@@ -120,7 +119,7 @@ def test_what_torch_compiles_is_kept_beside_weights(tmp_path: Path, monkeypatch:
 def test_threads_of_a_burn_in_sleep_while_they_wait(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: str
 ) -> None:
-    """On cores that others use they would spin for those; other runs measure as torch does by itself."""
+    """They would spin on cores that others use; other runs measure as torch does by itself."""
     monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
     monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
     other = spawn.environment_of_workers(tmp_path / cache)

@@ -25,8 +25,8 @@ def test_the_power_limit_is_one_bit_of_several() -> None:
     assert found.capped == 0.5
 
 
-def test_what_was_not_read_is_not_known() -> None:
-    """The rest of the window is."""
+def test_unread_values_are_none() -> None:
+    """The rest of the window is known."""
     assert climates([sample(0, None, None, None)]) == (Climate(0),)
     (found,) = climates([sample(0, None), sample(1, 50, None)])
     assert (found.temperature_c, found.clock_mhz) == (50, 1500)

@@ -1,7 +1,5 @@
-"""Files of samples: what was written is read, whatever happened to the writer."""
+"""Files of samples: whole batches are read, whatever happened to the writer."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,7 +9,7 @@ from orchestrator.sampling.frames import FrameFile
 from orchestrator.sampling.samples import Batch, SampleFile, SampleReader, read_samples
 from protocol import codec
 from protocol.messages import Sample
-from tests.fakes.nvml import ROOT
+from tests.fakes.commands import python
 
 FULL_DISK = """
 import resource, sys
@@ -52,16 +50,14 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "gpu.samples"
 
 
-def test_what_was_written_is_read(path: Path) -> None:
-    """Every value comes back, None included, over several batches and writers."""
+def test_written_samples_are_read(path: Path) -> None:
+    """Every field, None included, over several batches and writers. Without a file there are none."""
+    assert read_samples(path) == ()
     write(path, samples(1, 2), samples(3))
     write(path, samples(4))
-    assert read_samples(path) == tuple(samples(1, 2, 3, 4))
-
-
-def test_no_file_is_no_samples(path: Path) -> None:
-    """A run without telemetry has no file, and that is no error."""
-    assert read_samples(path) == ()
+    full = Sample(**{name: place for place, name in enumerate(Sample.__struct_fields__, start=5)})
+    write(path, [full])
+    assert read_samples(path) == (*samples(1, 2, 3, 4), full)
 
 
 def test_a_file_torn_anywhere_loses_one_batch(path: Path) -> None:
@@ -75,21 +71,16 @@ def test_a_file_torn_anywhere_loses_one_batch(path: Path) -> None:
         assert read_samples(path) == tuple(samples(1, 2))
 
 
-def test_a_new_writer_cuts_a_torn_tail_off(path: Path) -> None:
-    """What is appended after a crash can be read, because it does not follow half a batch."""
+def test_a_new_writer_removes_a_torn_tail(path: Path) -> None:
+    """What is appended after a crash does not follow half a batch, nor the zeros that a file system may leave."""
     write(path, samples(1), samples(2))
     path.write_bytes(path.read_bytes()[:-5])
     write(path, samples(3))
     assert read_samples(path) == tuple(samples(1, 3))
-
-
-def test_zeros_after_a_power_cut_are_no_samples(path: Path) -> None:
-    """A file system may leave a file longer than what was written to it."""
-    write(path, samples(1))
     path.write_bytes(path.read_bytes() + bytes(4096))
-    assert read_samples(path) == tuple(samples(1))
-    write(path, samples(2))
-    assert read_samples(path) == tuple(samples(1, 2))
+    assert read_samples(path) == tuple(samples(1, 3))
+    write(path, samples(4))
+    assert read_samples(path) == tuple(samples(1, 3, 4))
 
 
 def test_a_damaged_batch_is_a_gap(path: Path) -> None:
@@ -104,35 +95,25 @@ def test_a_damaged_batch_is_a_gap(path: Path) -> None:
 
 
 def test_rows_of_another_kind_are_a_gap(path: Path) -> None:
-    """Batches that are sound, and whose fields are not known here or not as many as the values, tell nothing."""
+    """With unknown fields, without a time, or with more or fewer values than fields."""
+    known = Sample.__struct_fields__
+    good, untimed = (7, *[None] * (len(known) - 1)), (None, *[1] * (len(known) - 1))
     write(path, samples(1))
-    for fields, row in ((("at_ns", "colour"), (2, 7)), (("at_ns", "power_mw"), (3,)), (("power_mw",), (4,))):
+    for fields, *rows in (
+        (("at_ns", "colour"), (2, 7)),
+        (("at_ns", "power_mw"), (3,)),
+        (("power_mw",), (4,)),
+        (known, untimed, good[:-1], (*good, 1), good),
+    ):
         file = FrameFile(path)
-        file.append(codec.encode(Batch(boot_id="boot", fields=fields, rows=(row,))))
+        file.append(codec.encode(Batch(boot_id="boot", fields=fields, rows=tuple(rows))))
         file.close()
-    write(path, samples(5))
-    assert read_samples(path) == tuple(samples(1, 5))
-
-
-def test_every_field_comes_back_as_itself(path: Path) -> None:
-    """No reading is taken for another one."""
-    written = Sample(**{name: place for place, name in enumerate(Sample.__struct_fields__, start=1)})
-    write(path, [written])
-    assert read_samples(path) == (written,)
-
-
-def test_rows_of_this_version_that_are_none_are_a_gap(path: Path) -> None:
-    """One without a time, one too short and one too long cost themselves alone."""
-    fields = Sample.__struct_fields__
-    good, untimed = (7, *[None] * (len(fields) - 1)), (None, *[1] * (len(fields) - 1))
-    file = FrameFile(path)
-    file.append(codec.encode(Batch(boot_id="boot", fields=fields, rows=(untimed, good[:-1], (*good, 1), good))))
-    file.close()
-    assert read_samples(path) == (Sample(at_ns=7),)
+    write(path, samples(9))
+    assert read_samples(path) == (*samples(1), Sample(at_ns=7), *samples(9))
 
 
 def test_boots_are_kept_apart(path: Path) -> None:
-    """Monotonic time begins anew with a boot: a sample of another one would speak for the wrong measurement."""
+    """Monotonic time restarts with a boot: a sample of another one would be at the wrong time."""
     write(path, samples(50, 60), boot="first")
     write(path, samples(5, 55), boot="second")
     assert read_samples(path, "second") == tuple(samples(5, 55))
@@ -141,9 +122,7 @@ def test_boots_are_kept_apart(path: Path) -> None:
 
 def test_a_refused_write_leaves_whole_batches(path: Path) -> None:
     """A disk that takes a part of a batch and then refuses: nothing torn stays, and later batches are written."""
-    done = subprocess.run(
-        [sys.executable, "-c", FULL_DISK, str(path)], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    done = python("-c", FULL_DISK, str(path), cwd=path.parent)
     assert (done.stdout, done.stderr) == ("20\n", "")
 
 
@@ -164,8 +143,8 @@ def test_a_growing_file_is_read_once(tmp_path: Path) -> None:
     assert [sample.at_ns for sample in reader.read()] == [4]
 
 
-def test_a_large_file_is_thinned_out(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Above a size the last sample of each batch is kept, and others half a second apart: near enough for counters."""
+def test_a_large_file_is_thinned(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Above a size the last sample of each batch is kept, and others half a second apart."""
     second, tenth = 1_000_000_000, 100_000_000
     batches = [samples(*range(start * second, (start + 1) * second, tenth)) for start in range(3)]
     write(path, batches[0])
@@ -176,7 +155,7 @@ def test_a_large_file_is_thinned_out(path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_file_has_a_cap(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What would be written beyond it is refused, also to a writer that comes later; what was written stays."""
+    """More is refused, also to a later writer; what was written stays."""
     file = SampleFile(path, "boot")
     file.append(samples(1))
     monkeypatch.setattr(orchestrator.sampling.samples, "CAP_BYTES", path.stat().st_size)

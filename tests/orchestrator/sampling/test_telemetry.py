@@ -1,19 +1,18 @@
-"""The telemetry process, real, on an NVML of our own: what it writes and what it says."""
+"""The telemetry process on a fake NVML: its files and messages."""
 
 import os
 import signal
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from orchestrator.processes.ending import Exit
 from orchestrator.sampling.telemetry import read_samples
-from protocol.messages import DeviceFree, Digest, FromSampler, Unavailable
+from protocol.messages import Digest, Unavailable
 from protocol.paths import RunPaths
 from tests.fakes.nvml import FakeNvml, uuid
-from tests.fakes.telemetry import digest, hear, sampling
+from tests.fakes.telemetry import free, hear, sampling
 
 GIB = 2**30
 
@@ -26,20 +25,13 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeNvml:
     return fake
 
 
-def about(gpu: int) -> Callable[[FromSampler], bool]:
-    """Whether it answers for this GPU."""
-    return lambda message: isinstance(message, DeviceFree) and message.uuid == uuid(gpu)
-
-
-def test_every_gpu_gets_its_file_and_digests_tell_the_newest(fake: FakeNvml, tmp_path: Path) -> None:
-    """Samples are on disk in the order of time, under their own GPU; digests name the GPUs that were asked for."""
+def test_every_gpu_has_its_file_and_digests_have_the_newest(fake: FakeNvml, tmp_path: Path) -> None:
+    """Samples are on disk in order of time, under their own GPU; digests have the requested GPUs."""
     fake.set({"gpu.2.power_mw": 690_000})
     with sampling(tmp_path, 0, 2) as telemetry:
-        first = hear(telemetry, digest)
+        first = hear(telemetry, Digest)
         fake.set({"gpu.2.power_mw": 500_000})
-        second = hear(telemetry, digest)
-    assert isinstance(first, Digest)
-    assert isinstance(second, Digest)
+        second = hear(telemetry, Digest)
     assert set(first.samples) == {uuid(0), uuid(2)}
     assert (first.samples[uuid(2)].power_mw, second.samples[uuid(2)].power_mw) == (690_000, 500_000)
     kept = read_samples(RunPaths(tmp_path).samples(uuid(2)))
@@ -76,7 +68,7 @@ print(json.dumps([sample.at_ns // 1_000_000 for sample in read_samples(path)]))
 
 
 def test_ticks_keep_to_their_grid(fake: FakeNvml, tmp_path: Path) -> None:
-    """By a clock of its own: a late tick (130, 449) is not made up for, and does not shift those after it."""
+    """A late tick (130, 449) is not repeated, and does not shift those after it."""
     assert fake.python(f"import sys; sys.argv[1:] = [{str(tmp_path)!r}]\n{TICKS}") == [0, 50, 130, 150, 449, 450]
 
 
@@ -87,70 +79,58 @@ def test_several_gpus_are_awaited_at_once(fake: FakeNvml, tmp_path: Path) -> Non
         telemetry.await_free(uuid(0), GIB, 60)
         telemetry.await_free(uuid(1), GIB, 0.05)
         telemetry.await_free(uuid(2), GIB, 60)
-        already_free, timed_out = hear(telemetry, about(2)), hear(telemetry, about(1))
-        hear(telemetry, digest)
+        already_free, timed_out = free(telemetry, 2), free(telemetry, 1)
+        hear(telemetry, Digest)
         fake.set({"gpu.0.memory_used_bytes": GIB})
-        came_back = hear(telemetry, about(0))
-    assert isinstance(already_free, DeviceFree)
-    assert isinstance(timed_out, DeviceFree)
-    assert isinstance(came_back, DeviceFree)
+        came_back = free(telemetry, 0)
     assert (already_free.free, already_free.used_bytes) == (True, 0)
     assert (timed_out.free, timed_out.used_bytes) == (False, 8 * GIB)
     assert (came_back.free, came_back.used_bytes) == (True, GIB)
     assert came_back.at_ns > timed_out.at_ns > 0
 
 
-def test_samples_are_on_disk_when_a_gpu_is_said_to_be_free(fake: FakeNvml, tmp_path: Path) -> None:
-    """What was measured before the question can be judged by the answer: a reading behind it has been written."""
-    with sampling(tmp_path, 0) as telemetry:
-        hear(telemetry, digest)
-        asked_ns = time.monotonic_ns()
-        telemetry.await_free(uuid(0), GIB, 60)
-        hear(telemetry, about(0))
-        assert read_samples(RunPaths(tmp_path).samples(uuid(0)))[-1].at_ns > asked_ns
-
-
-def test_a_gpu_that_does_not_tell_is_not_called_free(fake: FakeNvml, tmp_path: Path) -> None:
-    """Without evidence the answer comes at once: not known to be free."""
-    fake.fail("nvmlDeviceGetMemoryInfo", 3, gpu=0)
-    with sampling(tmp_path, 0) as telemetry:
-        telemetry.await_free(uuid(0), GIB, 60)
-        answer = hear(telemetry, about(0))
-    assert isinstance(answer, DeviceFree)
-    assert (answer.free, answer.used_bytes) == (False, None)
-
-
 def test_a_lost_gpu_does_not_end_the_others(fake: FakeNvml, tmp_path: Path) -> None:
-    """Its readings become None, so the gap is seen; the rest is read as before."""
+    """Its readings become None, so that the gap is visible."""
     with sampling(tmp_path, 0, 1) as telemetry:
-        hear(telemetry, digest)
+        hear(telemetry, Digest)
         fake.fail("*", 15, gpu=1)
-        after = hear(telemetry, lambda said: isinstance(said, Digest) and said.samples[uuid(1)].power_mw is None)
-    assert isinstance(after, Digest)
+        after = hear(telemetry, Digest, lambda message: message.samples[uuid(1)].power_mw is None)
     assert after.samples[uuid(0)].power_mw == 76_000
 
 
-def test_nvml_that_cannot_be_opened_is_said(fake: FakeNvml, tmp_path: Path) -> None:
-    """The reason arrives in words for the report, then the process is gone."""
+def test_samples_are_on_disk_when_a_gpu_is_reported_free(fake: FakeNvml, tmp_path: Path) -> None:
+    """What was measured before the question can be judged by the answer. Without evidence no GPU is free."""
+    with sampling(tmp_path, 0) as telemetry:
+        hear(telemetry, Digest)
+        asked_ns = time.monotonic_ns()
+        telemetry.await_free(uuid(0), GIB, 60)
+        free(telemetry, 0)
+        assert read_samples(RunPaths(tmp_path).samples(uuid(0)))[-1].at_ns > asked_ns
+        fake.fail("nvmlDeviceGetMemoryInfo", 3, gpu=0)
+        telemetry.await_free(uuid(0), GIB, 60)
+        answer = free(telemetry, 0)
+    assert (answer.free, answer.used_bytes) == (False, None)
+
+
+def test_nvml_that_cannot_be_opened_is_reported(fake: FakeNvml, tmp_path: Path) -> None:
+    """The reason arrives in words for the report, then the process ends."""
     fake.fail("nvmlInit", 18)
     with sampling(tmp_path, 0) as telemetry:
-        said = hear(telemetry, lambda message: isinstance(message, Unavailable))
-        assert isinstance(said, Unavailable)
+        said = hear(telemetry, Unavailable)
         assert "reboot" in said.reason
         with pytest.raises(EOFError):
-            hear(telemetry, digest)
+            hear(telemetry, Digest)
         assert telemetry.stop() == Exit(code=0, signal=None)
 
 
-def test_a_file_that_cannot_be_written_is_said_once_and_sampling_goes_on(fake: FakeNvml, tmp_path: Path) -> None:
-    """A failing disk costs the samples of one GPU, not the digests."""
+def test_write_error_costs_the_samples_of_one_gpu(fake: FakeNvml, tmp_path: Path) -> None:
+    """It is reported once, and digests continue."""
     RunPaths(tmp_path).samples(uuid(0)).mkdir(parents=True)
     with sampling(tmp_path, 0, 1) as telemetry:
-        said = hear(telemetry, lambda message: isinstance(message, Unavailable))
-        hear(telemetry, digest)
-        hear(telemetry, digest)
-    assert isinstance(said, Unavailable)
-    assert said.reason.startswith(f"samples of {uuid(0)} cannot be written")
+        said = hear(telemetry, Unavailable)
+        hear(telemetry, Digest)
+        hear(telemetry, Digest)
+    assert uuid(0) in said.reason
     assert read_samples(RunPaths(tmp_path).samples(uuid(1)))
 
 
@@ -158,13 +138,13 @@ def test_sigterm_writes_what_was_read(fake: FakeNvml, tmp_path: Path) -> None:
     """Terminated between two writes, it keeps every sample and leaves with exit code 0."""
     fake.set({"gpu.0.memory_used_bytes": 2 * GIB})
     with sampling(tmp_path, 0, interval_ms=10) as telemetry:
-        hear(telemetry, digest)
+        hear(telemetry, Digest)
         path = RunPaths(tmp_path).samples(uuid(0))
         before = len(read_samples(path))
         telemetry.await_free(uuid(0), GIB, 0.1)
-        hear(telemetry, about(0))  # several ticks later, before the next batch
+        free(telemetry, 0)  # several ticks later, before the next batch
         os.kill(telemetry.pid, signal.SIGTERM)
         with pytest.raises(EOFError):
-            hear(telemetry, digest)
+            hear(telemetry, Digest)
         assert telemetry.stop() == Exit(code=0, signal=None)
         assert len(read_samples(path)) > before

@@ -1,4 +1,4 @@
-"""Readings thinned out for the eye: as few points as a chart needs, and no extreme lost."""
+"""Traces of charts: few points, and no extreme lost."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -36,7 +36,7 @@ def test_few_samples_are_kept_as_they_are() -> None:
 
 
 def test_a_pause_has_no_points() -> None:
-    """Stretches in which nobody looked are left out, not filled."""
+    """Unwatched stretches are skipped, not filled."""
     early, late = samples([1000] * 50), [Sample(at_ns=10**12 + place, power_mw=2000) for place in range(50)]
     made = trace([*early, *late], 10)
     assert len(made.at_ns) == 2
@@ -58,12 +58,8 @@ def test_every_sample_is_in_the_stretch_of_its_time(times_ns: list[int], most: i
     assert made.curves["power_w"].high == tuple(inside[-1] for inside in stretches.values())
 
 
-def test_nothing_makes_an_empty_trace() -> None:
-    """A GPU that was never read has no curves."""
+def test_no_samples_make_an_empty_trace_and_many_devices_share_the_points() -> None:
+    """The page is as small for a node of sixteen as for one of eight."""
     assert trace([], 100) == Trace()
-
-
-def test_many_devices_share_the_points() -> None:
-    """The page stays as small for a node of sixteen as for one of eight."""
     assert points(1) == points(8) == MOST_POINTS
     assert points(16) * 16 <= 8 * MOST_POINTS

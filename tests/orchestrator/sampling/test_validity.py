@@ -1,4 +1,6 @@
-"""Which results are not to be believed, and how long a GPU rests after one."""
+"""Which results are invalid, and how long a GPU rests after one."""
+
+import re
 
 import pytest
 from hypothesis import given
@@ -7,7 +9,7 @@ from hypothesis import strategies as st
 from orchestrator.deciding import cooling
 from orchestrator.sampling import clock_events, validity
 from orchestrator.sampling.readings import Readings
-from protocol.failure import Category, Failure, Phase
+from protocol.failure import Category, Phase
 from protocol.messages import Sample
 
 HOT = Sample(at_ns=0, temperature_c=88, reasons=0x40)
@@ -22,9 +24,8 @@ HOT = Sample(at_ns=0, temperature_c=88, reasons=0x40)
     ],
 )
 def test_more_than_one_percent_of_slowdown_is_too_much(readings: Readings) -> None:
-    """By NVML's counter or by what the samples say: whichever says more."""
+    """By NVML's counter or by the samples, whichever is more."""
     failure = validity.judge(readings)
-    assert failure is not None
     assert (failure.category, failure.phase) == (Category.THROTTLED, Phase.MEASURE)
     assert validity.throttled(readings) is True
 
@@ -39,24 +40,20 @@ def test_more_than_one_percent_of_slowdown_is_too_much(readings: Readings) -> No
     ],
 )
 def test_a_power_cap_and_the_unknown_invalidate_nothing(readings: Readings) -> None:
-    """Heavy work runs into the power limit on a healthy GPU; and a single reading beside a block is no share of it."""
+    """Heavy work reaches the power limit on a healthy GPU; a single reading beside a block is no share of it."""
     assert validity.judge(readings) is None
 
 
-def test_what_is_not_known_is_not_called_untrue() -> None:
-    """Without readings nobody can say that a GPU was not throttled."""
+def test_throttling_is_unknown_without_readings() -> None:
+    """And not False."""
     assert validity.throttled(Readings()) is None
     assert validity.throttled(Readings(thermal_violation=0.0)) is False
 
 
-def test_the_message_says_for_how_long_and_why() -> None:
-    """Share, reasons and temperature stand in one line; a power cap is not among the reasons."""
+def test_the_message_has_share_reasons_and_temperature() -> None:
+    """A power cap is not among the reasons."""
     failure = validity.judge(Readings(slowdown_samples=0.25, reasons=0x44, temperature_max_c=89))
-    assert failure is not None
-    assert failure.message == (
-        "the GPU was slowed down for 25% of the measured time (hardware thermal slowdown, 89 degrees C); "
-        "up to 1% is borne"
-    )
+    assert re.search(r"25%.*\(hardware thermal slowdown, 89 degrees C\).*1%", failure.message)
     assert failure.evidence == {"slowdown_samples": "0.25", "temperature_max_c": "89"}
 
 
@@ -67,26 +64,8 @@ def test_clock_event_reasons_have_nvmls_words() -> None:
     assert clock_events.words([None, 0]) == ()
 
 
-@pytest.mark.parametrize(
-    ("category", "who", "expected"),
-    [
-        (Category.OUT_OF_MEMORY, "python (PID 4711)", Category.CONTAMINATED),
-        (Category.DEADLINE, "python (PID 4711)", Category.CONTAMINATED),
-        (Category.DEADLINE, "", Category.DEADLINE),
-        (Category.CRASHED, "python (PID 4711)", Category.CRASHED),
-    ],
-)
-def test_want_of_memory_or_time_beside_somebody_else_is_theirs(
-    category: Category, who: str, expected: Category
-) -> None:
-    """Nobody is to blame for a hang while another process computed; a crash is a crash beside anybody."""
-    found = validity.beside(Failure(category=category, message="m", phase=Phase.MEASURE), who)
-    assert found.category is expected
-    assert found.message.startswith("python (PID 4711) computed") is (expected is Category.CONTAMINATED)
-
-
 def test_a_gpu_rests_until_it_is_cooler() -> None:
-    """Ten degrees below what it reached, and nothing that slows it: not before, and not while nobody reads it."""
+    """Ten degrees below its maximum, without a slowdown, and only while it is read."""
     resting = cooling.rest(88, now=100.0)
     assert not cooling.over(resting, HOT, 101.0)
     assert not cooling.over(resting, Sample(at_ns=0, temperature_c=79, reasons=0), 101.0)
@@ -100,5 +79,5 @@ def test_a_gpu_rests_until_it_is_cooler() -> None:
     newest=st.none() | st.builds(Sample, at_ns=st.just(0), temperature_c=st.none() | st.integers(0, 120)),
 )
 def test_no_rest_is_longer_than_its_limit(hottest: int | None, newest: Sample | None) -> None:
-    """Whatever the sensor says, or if there is none, the run goes on after two minutes."""
+    """Whatever the sensor reads, or without one, the run continues after two minutes."""
     assert cooling.over(cooling.rest(hottest, now=100.0), newest, 100.0 + cooling.AT_MOST_S)

@@ -1,6 +1,7 @@
-"""What a self-test makes of an account: right rows, each way to be wrong, exit codes, what is left behind."""
+"""The judgement of a self-test: right rows, each way to be wrong, exit codes, and leftovers."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from protocol.cell import Device, DeviceKind
 from protocol.exit_codes import ExitCode
 from protocol.failure import Category, Phase
 from protocol.paths import RunPaths
+from tests.fakes.displays import RecordingDisplay
 from tests.fakes.runs import cpus, gpus
 from worker.workloads import fault as worker_faults
 
@@ -39,9 +41,9 @@ FAILED = Try(
 
 
 def said(status: Status, tries: tuple[Try, ...], *, taken_out: str = "", skipped: bool = False) -> Account:
-    """An account whose report says what the journal does."""
-    told = tuple(Told(one.category, one.message, one.phase) for one in tries if one.category is not None)
-    return Account(status=status, tries=tries, reported=told, taken_out=taken_out, skipped=skipped)
+    """An account whose report agrees with its journal."""
+    reported = tuple(Told(one.category, one.message, one.phase) for one in tries if one.category is not None)
+    return Account(status=status, tries=tries, reported=reported, taken_out=taken_out, skipped=skipped)
 
 
 RIGHT = said(Status.FAILED, (FAILED, msgspec.structs.replace(FAILED, seconds=1.5)))
@@ -56,6 +58,11 @@ def account(
     return said(status, (FAILED, second), taken_out=taken_out, skipped=skipped)
 
 
+def reporting(*failures: Told) -> Account:
+    """The right account of KILL, with another report."""
+    return msgspec.structs.replace(RIGHT, reported=failures)
+
+
 def test_what_is_as_expected_is_right() -> None:
     """Nothing is wrong, and the slowest verdict counts."""
     assert judge(KILL.expected, RIGHT) == ()
@@ -65,64 +72,36 @@ def test_what_is_as_expected_is_right() -> None:
 @pytest.mark.parametrize(
     ("found", "words"),
     [
-        (said(Status.MISSING, ()), "it was never tried"),
-        (account(injected=False), "it did not happen in every process"),
-        (
-            account(category="crashed"),
-            "category: expected killed, cause unknown, not killed, cause unknown and crashed",
-        ),
-        (account(signal="SIGTERM"), "ended by: expected SIGKILL, not SIGKILL and SIGTERM"),
-        (said(Status.FAILED, (FAILED,) * 3), "tries: expected 2, not 3"),
-        (account(batch_size=2), "expected to be tried again, not half the batch"),
-        (account(skipped=True), "expected to be tried again, not model skipped"),
-        (account(taken_out="it is lost"), "expected to be tried again, not device taken out (it is lost)"),
-        (account(Status.OK), "status: expected failed, not ok"),
-        (account(output_bytes=CAP_BYTES + 1), f"output: {CAP_BYTES + 1} bytes were kept, and {CAP_BYTES} are the most"),
-        (account(phase="warm-up"), "phase: expected measure, not measure and warm-up"),
-        (account(message="?"), 'message: expected one with "killed by SIGKILL", not "?"'),
-        (
-            account(printed_bytes=CAP_BYTES, disk_bytes=2 * CAP_BYTES),
-            f"output: its log took {2 * CAP_BYTES} bytes of the disk while it ran, of {CAP_BYTES} printed",
-        ),
+        (said(Status.MISSING, ()), "never"),
+        (account(injected=False), "every process"),
+        (account(category="crashed"), "^category: .*killed, cause unknown.*crashed"),
+        (account(signal="SIGTERM"), "ended by: .*SIGKILL.*SIGTERM"),
+        (said(Status.FAILED, (FAILED,) * 3), "^tries: .*2.*3"),
+        (account(batch_size=2), "half the batch"),
+        (account(skipped=True), "model skipped"),
+        (account(taken_out="it is lost"), "it is lost"),
+        (account(Status.OK), "^status: .*failed.*ok"),
+        (account(output_bytes=CAP_BYTES + 1), f"^output: {CAP_BYTES + 1} bytes.*{CAP_BYTES}"),
+        (account(phase="warm-up"), "^phase: .*measure.*warm-up"),
+        (account(message="?"), r'^message: .*"killed by SIGKILL".*"\?"'),
+        (account(printed_bytes=CAP_BYTES, disk_bytes=2 * CAP_BYTES), f"^output: .*{2 * CAP_BYTES} bytes.*{CAP_BYTES}"),
+        (reporting(TOLD, msgspec.structs.replace(TOLD, category="exception")), "^report: .*exception in measure"),
+        (reporting(msgspec.structs.replace(TOLD, message="?"), TOLD), r'^report: .* in measure: "\?"'),
+        (reporting(TOLD, msgspec.structs.replace(TOLD, phase="build")), "^report: .* in build"),
+        (reporting(TOLD), "^report: 1 .*2"),
     ],
 )
-def test_each_deviation_is_told(found: Account, words: str) -> None:
-    """One thing is otherwise than expected, and one sentence says which."""
-    assert judge(KILL.expected, found) == (words,)
-
-
-WRITTEN = 'and the journal killed, cause unknown in measure: "killed by SIGKILL, cause unknown"'
-
-
-@pytest.mark.parametrize(
-    ("reported", "words"),
-    [
-        (
-            (TOLD, msgspec.structs.replace(TOLD, category="exception")),
-            f'report: it says exception in measure: "killed by SIGKILL, cause unknown", {WRITTEN}',
-        ),
-        (
-            (msgspec.structs.replace(TOLD, message="?"), TOLD),
-            f'report: it says killed, cause unknown in measure: "?", {WRITTEN}',
-        ),
-        (
-            (TOLD, msgspec.structs.replace(TOLD, phase="build")),
-            f'report: it says killed, cause unknown in build: "killed by SIGKILL, cause unknown", {WRITTEN}',
-        ),
-        ((TOLD,), "report: 1 failures, and 2 in the journal"),
-    ],
-)
-def test_a_report_that_says_otherwise_than_the_journal_is_wrong(reported: tuple[Told, ...], words: str) -> None:
-    """Category, message and phase of each failure, and none is left out."""
-    assert judge(KILL.expected, msgspec.structs.replace(RIGHT, reported=reported)) == (words,)
+def test_each_deviation_is_reported_once(found: Account, words: str) -> None:
+    """In what happened, and in the report: category, message and phase of each failure."""
+    (wrong,) = judge(KILL.expected, found)
+    assert re.search(words, wrong)
 
 
 def test_a_fault_that_is_not_noticed_is_wrong() -> None:
-    """A result where there should be none is told as nothing said."""
+    """There is a result where there should be none."""
     missed = msgspec.structs.replace(FAILED, category=None, signal=None)
-    wrong = judge(KILL.expected, said(Status.OK, (missed,)))
-    assert "category: expected killed, cause unknown, not nothing" in wrong
-    assert "status: expected failed, not ok" in wrong
+    wrong = {one.partition(":")[0] for one in judge(KILL.expected, said(Status.OK, (missed,)))}
+    assert {"category", "status"} <= wrong
 
 
 HANG = next(fault for fault in FAULTS if fault.expected.prints)
@@ -145,24 +124,20 @@ HUNG = Try(
     ("changes", "words"),
     [
         ({}, ()),
-        ({"stacks": False}, ("its stacks are not in fault.log",)),
-        ({"output_bytes": 4}, ("output: 4 bytes were kept of what has no end, and 65536 are the least",)),
-        (
-            {"disk_bytes": 4_600_000_000},
-            ("output: its log took 4600000000 bytes of the disk while it ran, of 4600000000 printed",),
-        ),
+        ({"stacks": False}, ("fault.log",)),
+        ({"output_bytes": 4}, ("output: 4 bytes",)),
+        ({"disk_bytes": 4_600_000_000}, ("output: .*4600000000 bytes",)),
         ({"printed_bytes": 9_000_000, "disk_bytes": 9_000_000}, ()),
     ],
 )
-def test_endless_output_leaves_its_stacks_and_some_of_it_and_is_held(
-    changes: dict[str, object], words: tuple[str, ...]
-) -> None:
-    """What is printed between two looks at the log is no fault, however quick the disk; that nothing was cut is one."""
-    assert judge(HANG.expected, said(Status.FAILED, (msgspec.structs.replace(HUNG, **changes),))) == words
+def test_endless_output_has_stacks_and_is_capped(changes: dict[str, object], words: tuple[str, ...]) -> None:
+    """A log that grew between two looks is right, however fast the disk; one that was never cut is not."""
+    wrong = judge(HANG.expected, said(Status.FAILED, (msgspec.structs.replace(HUNG, **changes),)))
+    assert all(re.search(word, one) for word, one in zip(words, wrong, strict=True))
 
 
-def test_stacks_and_output_are_asked_of_some_faults_alone() -> None:
-    """Of hangs and crashes; who is stopped or killed cannot leave any."""
+def test_only_hangs_and_crashes_have_stacks() -> None:
+    """A stopped or killed process cannot leave any."""
     asked = {fault.name for fault in FAULTS if fault.expected.stacks}
     deaf = "freeze, deaf to SIGTERM"
     assert asked == {deaf, "freeze, holding the GIL", "endless output", "segfault", "abort", "endless kernel"}
@@ -172,28 +147,9 @@ def test_stacks_and_output_are_asked_of_some_faults_alone() -> None:
         assert fault.expected.phase == fault.config.get("in", Phase.WARM_UP)
 
 
-class Shown:
-    """A display that keeps what it was given."""
-
-    def __init__(self) -> None:
-        self.given: list[object] = []
-
-    def show(self, snapshot: Snapshot) -> None:
-        """Keep it."""
-        self.given.append(snapshot)
-
-    def tell(self, event: CellEnded | Notice) -> None:
-        """Keep it."""
-        self.given.append(event)
-
-    def close(self) -> None:
-        """Keep that too."""
-        self.given.append("closed")
-
-
-def test_a_log_is_looked_at_while_its_launch_runs_and_when_it_is_over(tmp_path: Path) -> None:
-    """The largest size counts, that on the disk apart from the length; everything is handed on to the display."""
-    shown, paths = Shown(), RunPaths(tmp_path)
+def test_logs_are_measured_during_and_after_a_launch(tmp_path: Path) -> None:
+    """The largest size counts, on the disk apart from the length; every event reaches the display."""
+    shown, paths = RecordingDisplay(), RunPaths(tmp_path)
     watch = Watch(shown, paths)
     idle = DeviceLine(uuid="cpu:1", label="cpu:1", name="")
     line = DeviceLine(uuid="cpu:0", label="cpu:0", name="", cell="a", cell_id="a", attempt=2)
@@ -219,7 +175,7 @@ def test_a_log_is_looked_at_while_its_launch_runs_and_when_it_is_over(tmp_path: 
     assert shown.given == [now, now, over, over, Notice(level="info", message="m"), "closed"]
 
 
-def test_programs_read_what_is_asked_and_what_was_said() -> None:
+def test_json_has_expectation_and_account() -> None:
     """Phases, the message and the stacks too."""
     (row,) = as_builtins(outcome(RIGHT))["faults"]
     asked = {key: row["expected"][key] for key in ("phase", "message", "stacks", "output")}
@@ -250,28 +206,26 @@ def outcome(*accounts: Account, left_behind: tuple[str, ...] = (), interrupted: 
     ],
 )
 def test_exit_codes(found: Outcome, code: ExitCode) -> None:
-    """One wrong row, or anything left behind, is 5; what a person has ended is never 0."""
+    """One wrong row, or anything left behind, is 5; an interrupted self-test is never 0."""
     assert found.exit_code is code
 
 
-def test_the_table_tells_devices_apart_and_ends_with_what_is_wrong() -> None:
-    """With several devices each line names its own; below stand the reasons, and the sum."""
+def test_the_table_has_devices_reasons_and_the_sum() -> None:
+    """With several devices each line has its own; the reasons follow."""
     found = outcome(RIGHT, account(Status.OK), left_behind=("the process 7 (sleep)",))
     assert [(line[0], line[-2], line[-1]) for line in rows(found)] == [
         ("kill (SIGKILL) on cpu:0", "1.5 s", "right"),
         ("kill (SIGKILL) on cpu:1", "1.0 s", "WRONG"),
     ]
-    assert list(details(found)) == [
-        "kill (SIGKILL) on cpu:1: status: expected failed, not ok",
-        "left behind: the process 7 (sleep)",
-        "",
-        "1 of 2 faults named and handled right, 1 thing left behind, 3 s.",
-    ]
+    wrong, left, _, total = details(found)
+    assert wrong.startswith("kill (SIGKILL) on cpu:1: status: ")
+    assert left.endswith("the process 7 (sleep)")
+    assert re.match("1 of 2 .* 1 .* 3 s", total)
 
 
 @pytest.mark.parametrize("devices", [cpus(1), cpus(2), gpus(3), (*gpus(1), *cpus(1))])
 def test_every_device_gets_every_fault_it_can_have(devices: tuple[Device, ...]) -> None:
-    """Each in a cell of its own with a model of its own, and each device begins with another one."""
+    """Each in a cell of its own with a model of its own, and each device starts with another one."""
     stored, injections = campaign.prepare(FAULTS, devices, Path("run"), Path("told"), ())
     assert [(one.device, one.fault.name) for one in injections if one.device.kind not in one.fault.kinds] == []
     for device in devices:
@@ -287,15 +241,15 @@ def test_every_device_gets_every_fault_it_can_have(devices: tuple[Device, ...]) 
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
-def test_the_worker_knows_every_fault(fault: Fault) -> None:
-    """Its key is one of worker/workloads/fault.py; torch is loaded for those alone that need a GPU."""
+def test_the_worker_has_every_fault(fault: Fault) -> None:
+    """Torch is preloaded only for those that need a GPU."""
     assert fault.do in worker_faults.FAULTS
     assert bool(fault.preload) == (fault.kinds == {DeviceKind.CUDA}) == (fault.do in worker_faults._ON_A_GPU)
     assert (fault.expected.done is Done.HALVED) == (fault.batch_size > 1)
 
 
-def test_what_is_left_behind_is_found(tmp_path: Path) -> None:
-    """Its processes, also one that is no child of ours, its sockets, temporary files; nothing when they are gone."""
+def test_leftovers_are_found(tmp_path: Path) -> None:
+    """Processes, also one that is no child of ours, sockets, temporary files; nothing when they are gone."""
     paths = RunPaths(tmp_path / "20260401-213000-1f2e3d")
     paths.folder.mkdir()
     before = {*leftovers.find(paths)}  # the browser of other tests, which is a child of this process for all of them

@@ -1,4 +1,4 @@
-"""The objects that a log collector gets."""
+"""Objects for log collectors."""
 
 import json
 
@@ -9,7 +9,7 @@ from tests.fakes.terminal import FAILED, PASSED, SNAPSHOT, Clock, Pipe, make
 
 
 def test_json_events_are_one_object_a_line(pipe: Pipe) -> None:
-    """--log-format json: timestamp, level and event in every object; failures with category and next step."""
+    """--log-format json has timestamp, level and event in every object, and category and next step of failures."""
     clock = Clock()
     display = Structured(Outlet(pipe.stream), quiet=False, verbose=False, now=clock)
     display.tell(PASSED)
@@ -40,7 +40,7 @@ def test_json_quiet_and_verbose(pipe: Pipe) -> None:
     quiet = make(pipe.stream, quiet=True, log_format="json")
     quiet.tell(PASSED)
     quiet.show(SNAPSHOT)
-    quiet.tell(Notice(level="info", message="begun", event="run_started"))
+    quiet.tell(Notice(level="info", message="started", event="run_started"))
     quiet.tell(Notice(level="info", message="over", event="run_ended", fields={"exit_code": 5}))
     quiet.close()
     assert [json.loads(line)["event"] for line in pipe.read().splitlines()] == ["run_ended"]

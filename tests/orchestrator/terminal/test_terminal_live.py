@@ -36,18 +36,7 @@ def test_live_lines_fit_80_columns_and_leave_the_cursor_visible(tty: Terminal) -
     display.show(SNAPSHOT)
     drawn = tty.read()
     assert all(len(line) <= 80 for line in visible(drawn))
-    shown = (
-        "64 °C",
-        "691 W",
-        "1455 MHz",
-        "fp32 b32",
-        "45%",
-        "warm-up",
-        "waiting for its zygote",
-        "12/24",
-        "1 failed",
-        "ETA 1:40",
-    )
+    shown = ("64 °C", "691 W", "1455 MHz", "fp32 b32", "45%", "warm-up", "12/24", "1 failed", "ETA 1:40")
     assert [words for words in shown if words not in drawn] == []
     display.close()
     text = drawn + tty.read()
@@ -55,7 +44,7 @@ def test_live_lines_fit_80_columns_and_leave_the_cursor_visible(tty: Terminal) -
 
 
 def test_live_is_drawn_once_a_second(tty: Terminal) -> None:
-    """However often the loop shows the run, the terminal is written to once a second."""
+    """However often the loop shows the run, the terminal is written once a second."""
     clock = Clock()
     display = LiveDisplay(Outlet(tty.stream), verbose=False, now=clock)
     display.show(SNAPSHOT)
@@ -71,16 +60,13 @@ def test_live_is_drawn_once_a_second(tty: Terminal) -> None:
 
 
 def test_live_prints_failures_above_with_the_next_step(tty: Terminal) -> None:
-    """A failure scrolls by above the live lines, with what will be done about it."""
+    """A failure scrolls by above the live lines, with the next step."""
     display = make(tty.stream)
     display.show(SNAPSHOT)
     tty.read()
     display.tell(FAILED)
-    text = " ".join(visible(tty.read()))
-    flat = re.sub(r"\s+", " ", text)
-    assert "FAILED in build, out of memory: tried to allocate 2 GiB, 1 GiB is free" in flat
-    assert "next: a fresh process with batch size 16" in flat
-    assert flat.index("FAILED") < flat.index("12/24 launches")
+    flat = " ".join(" ".join(visible(tty.read())).split())
+    assert re.search("FAILED in build, out of memory: .*batch size 16.*12/24", flat)
     display.close()
 
 
@@ -118,7 +104,7 @@ def test_closed_terminal_does_not_end_the_run(tty: Terminal) -> None:
 
 
 def test_stopped_terminal_does_not_hold_up_the_run(tty: Terminal) -> None:
-    """While nobody reads the terminal every call returns at once, and what is kept for it is bounded."""
+    """While the terminal is not read, every call returns at once, and the buffer is bounded."""
     clock = Clock()
     outlet = Outlet(tty.stream)
     display = LiveDisplay(outlet, verbose=False, now=clock)

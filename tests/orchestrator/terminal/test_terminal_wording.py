@@ -24,7 +24,7 @@ from tests.fakes.terminal import BUSY, IDLE, SNAPSHOT
     ],
 )
 def test_terminal_escapes_are_stripped(raw: str, shown: str) -> None:
-    """What came from outside is shown on one line and cannot command the terminal."""
+    """External text is shown on one line and cannot control the terminal."""
     assert clean(raw) == shown
 
 

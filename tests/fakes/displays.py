@@ -1,0 +1,22 @@
+"""A display that records its calls."""
+
+from orchestrator.view import CellEnded, Notice, Snapshot
+
+
+class RecordingDisplay:
+    """given: snapshots, events, and "closed", in order."""
+
+    def __init__(self) -> None:
+        self.given: list[object] = []
+
+    def show(self, snapshot: Snapshot) -> None:
+        """Record a snapshot."""
+        self.given.append(snapshot)
+
+    def tell(self, event: CellEnded | Notice) -> None:
+        """Record an event."""
+        self.given.append(event)
+
+    def close(self) -> None:
+        """Record the end."""
+        self.given.append("closed")

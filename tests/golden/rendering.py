@@ -1,0 +1,194 @@
+"""Golden cases: what is rendered from each stored run, through the command line as a user calls it.
+
+inputs/<run>/                 the folder of a run, as `gpubench-orchestrate run` left it, without logs and reports
+outputs/<case>/<file>         what `report`, `status`, `explain` or `compare` make of it
+"""
+
+import os
+import re
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from click.testing import CliRunner, Result
+
+from orchestrator.cli import orchestrate
+from protocol.failure import Category
+from tests.fakes.commands import ALL_COMMANDS
+from tests.golden.page_text import page_text
+
+HERE: Final = Path(__file__).parent
+INPUTS: Final = HERE / "inputs"
+OUTPUTS: Final = HERE / "outputs"
+OLD_REPORTS: Final = HERE / "reports"
+"""Reports of released schema versions, in v<schema version>/<case>.json. Never rewritten."""
+
+FORMATS: Final = "json,csv,txt,md,html"
+LARGE_FORMATS: Final = {
+    "plain": ",samples.csv,pytorch.json",
+    "failures": ",samples.csv,pytorch.json",
+    "burn-in-passed": ",pytorch.json",
+}
+"""Formats that take too much room to be stored for every run."""
+COMPARISONS: Final[dict[str, tuple[str, ...]]] = {
+    "compare": ("before", "after"),
+    "compare-several": ("before", "after", "degraded"),
+    "compare-cpu": ("plain", "triage"),
+    "compare-gpus": ("siblings", "after", "--fail-on", "not-comparable"),
+    "compare-missing": ("siblings", "eventful", "--fail-on", "slower,faster,not-comparable", "--threshold", "7"),
+}
+"""Arguments of `compare`."""
+COMPARED: Final = ("txt", "json", "md", "html")
+HISTORY: Final = ("before", "after", "siblings", "damaged", "burn-in-gpus", "plain")
+HISTORY_COMMANDS: Final = {
+    "list.txt": "",
+    "list-failed.txt": "--verdict FAIL",
+    "show-siblings.txt": "show 20240115-103000-00000a",
+    "show-burn-in.txt": "show 20240115-103000-000011",
+    "show.json": "show 20240115-103000-00000c --json",
+    "trend.txt": "trend resnet50",
+    "trend.json": "trend resnet50 --json",
+}
+DRY_RUNS: Final = {
+    "models": "run -m lstm,resnet50,gpt2,hbm -b 1,8 -p fp32,bf16 --launches 3 --seed 7",
+    "generation": "run -m gpt2,qwen2.5-0.5b --phases generation,load --seq-len 64,128 -b 1",
+    "images": "run -m resnet50,unet --phases inference --input-size 128,224 --memory-format contiguous -b 4",
+    "batch-scan": "run -m lstm -b auto -i 5 -w 2 --solo",
+    "file": "run --config {file}",
+    "quick": "quick --standard",
+    "triage": "triage",
+    "burn-in": "run --burn-in 10m --inject flip:0:1:2 --steps",
+    "burn-in-long": "run --burn-in 8h --max-temperature 85",
+    "mistake": "run -m resnet5",
+}
+CONFIGURATION: Final = """
+models: [resnet50, lstm]
+batch_sizes: [2, 4]
+benchmark: {precision: bf16, profile: rigorous, phases: inference}
+output: {path: out/report.json, format: [json, html]}
+"""
+_LONG_FLOAT: Final = re.compile(r"\d+\.\d{10,}(?:e[+-]?\d+)?")
+
+
+def runs() -> list[str]:
+    """Names of the stored runs."""
+    return sorted(folder.name for folder in INPUTS.iterdir())
+
+
+def cases() -> list[str]:
+    """Names of all cases: a run, a comparison of runs, or what needs no stored run."""
+    return [*runs(), *COMPARISONS, *_OTHERS]
+
+
+def render(case: str) -> dict[str, str]:
+    """File name → text of everything that is made of a case."""
+    with tempfile.TemporaryDirectory() as folder, _neutral_environment():
+        if case in COMPARISONS:
+            made = _compare(COMPARISONS[case], Path(folder))
+        elif case in _OTHERS:
+            made = _OTHERS[case](Path(folder))
+        else:
+            made = _report(case, Path(folder))
+    return {name: _LONG_FLOAT.sub(_rounded, text) for name, text in sorted(made.items())}
+
+
+def _rounded(found: re.Match[str]) -> str:
+    """Twelve digits of a number: the others depend on the processor and the libraries of mathematics."""
+    return f"{float(found[0]):.12g}"
+
+
+def call(*words: str) -> Result:
+    """Call the program in this process."""
+    return CliRunner().invoke(orchestrate, words, prog_name="gpubench-orchestrate")
+
+
+def _report(run: str, folder: Path) -> dict[str, str]:
+    formats = FORMATS + LARGE_FORMATS.get(run, "")
+    done = call("report", run, "-o", str(folder / "report.json"), "-f", formats)
+    made = _files(folder)
+    made["report.html.txt"] = page_text(made.pop("report.html", ""))
+    made["report.exit.txt"] = f"exit code {done.exit_code}\n{done.stderr}"
+    for command in ("status", "explain"):
+        shown = call(command, run)
+        made[f"{command}.txt"] = f"exit code {shown.exit_code}\n{shown.stdout}{shown.stderr}"
+    return made
+
+
+def _compare(compared: tuple[str, ...], folder: Path) -> dict[str, str]:
+    told = []
+    for kind in COMPARED:
+        place, format_ = str(folder / f"compare.{kind}"), "text" if kind == "txt" else kind
+        done = call("compare", *compared, "-o", place, "--format", format_, "--junit", str(folder / "junit.xml"))
+        told.append(f"{kind}: exit code {done.exit_code}\n{done.stderr}")
+    done = call("make-baseline", compared[0], "-o", str(folder / "baseline.json"))
+    told.append(f"make-baseline: exit code {done.exit_code}\n{done.stderr}")
+    made = _files(folder)
+    made["compare.html.txt"] = page_text(made.pop("compare.html", ""))
+    made["exit.txt"] = "".join(told)
+    return made
+
+
+def _history(folder: Path) -> dict[str, str]:
+    """What is recorded of the stored runs, and what `history` shows of it."""
+    recorded = ("--history-db", str(folder / "history.db"))
+    for run in HISTORY:
+        call("report", run, "-o", str(folder / f"{run}.json"), *recorded)
+    made = {name: call("history", *words.split(), *recorded).stdout for name, words in HISTORY_COMMANDS.items()}
+    for name in ("runs.csv", "trend.html"):
+        words = "export" if name == "runs.csv" else "trend resnet50"
+        call("history", *words.split(), *recorded, "-o", str(folder / name))
+        made[name] = (folder / name).read_text(encoding="utf-8")
+    made["trend.html.txt"] = page_text(made.pop("trend.html"))
+    return {name: text.replace(str(INPUTS), "/data") for name, text in made.items()}
+
+
+def _dry_runs(folder: Path) -> dict[str, str]:
+    """The plan and the estimates that options, presets and a file lead to, on a CPU device, which every machine has."""
+    (folder / "night.yaml").write_text(CONFIGURATION)
+    made = {}
+    for name, words in DRY_RUNS.items():
+        done = call(*words.format(file=folder / "night.yaml").split(), "--gpu-ids", "cpu:0", "--dry-run")
+        text = re.sub(r"^( *cpu:0: ).*$", r"\1Some Processor", done.stdout + done.stderr, flags=re.MULTILINE)
+        text = text.replace(str(INPUTS), "/data").replace(str(folder), "/data")
+        made[f"{name}.txt"] = f"exit code {done.exit_code}\n{text}"
+    return made
+
+
+def _texts(_folder: Path) -> dict[str, str]:
+    """Help of every command, and the tables that are made of enumerations."""
+    made = {}
+    for path, command in ALL_COMMANDS:
+        program, *words = path.split()
+        if program == orchestrate.name:  # the other program has the same commands
+            made[f"help-{command.name}.txt"] = call(*words, "--help").stdout
+    made["list-models.txt"] = call("list-models").stdout
+    made["explain.txt"] = "\n".join(
+        call("explain", *words).stdout for words in ((), *((str(one),) for one in Category))
+    )
+    return made
+
+
+_OTHERS: Final = {"history": _history, "dry-runs": _dry_runs, "texts": _texts}
+
+
+def _files(folder: Path) -> dict[str, str]:
+    return {path.name: path.read_text(encoding="utf-8") for path in folder.iterdir()}
+
+
+@contextmanager
+def _neutral_environment() -> Iterator[None]:
+    """Work in the folder of the stored runs, in UTC, 80 columns wide: paths, times and lines are always the same."""
+    outside, here = dict(os.environ), Path.cwd()
+    os.environ |= {"TZ": "UTC", "COLUMNS": "80"}
+    time.tzset()
+    os.chdir(INPUTS)
+    try:
+        yield
+    finally:
+        os.chdir(here)
+        os.environ.clear()
+        os.environ.update(outside)
+        time.tzset()

@@ -1,0 +1,124 @@
+"""Change what lies in the folder of a run, value by value, without the types that the program reads it with.
+
+    rewrite(source, target, lambda kind, value: value | {"hostname": "node-01"} if kind == "Header" else value)
+
+It serves two purposes: recorded runs lose what tells of the machine that made them, and stored runs can follow a stored
+format that has changed. Hashes that one file holds of another are made again.
+"""
+
+import hashlib
+import json
+import re
+import shutil
+import struct
+import tempfile
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import yaml
+
+from orchestrator.disk import run_files
+from protocol.paths import RunPaths
+
+Change = Callable[[str, dict[str, Any]], dict[str, Any]]
+"""Kind and value → value. Kinds: run.yaml, plan.json, result, mismatches, health, samples, types of journal records."""
+
+_MAGIC: Final = re.compile(rb"[^\n]*\n")
+_RECORD: Final = struct.Struct("<IIQ")
+_CRC: Final = struct.Struct("<I")
+_FRAME: Final = struct.Struct("<II")
+
+
+def rewrite(source: Path, target: Path, change: Change) -> None:
+    """Write the run in `source` to `target`, which must not exist; logs, locks and reports are left behind."""
+    target.mkdir(parents=True)
+    old, new = RunPaths(source), RunPaths(target)
+    _write_yaml(new.config, change("run.yaml", yaml.safe_load(old.config.read_bytes())))
+    _write_json(new.plan, change("plan.json", json.loads(old.plan.read_bytes())))
+    hashes = dict(_results(old, new, change))
+    for path in old.of_processes("mismatches"):
+        lines = path.read_text(encoding="utf-8").split("\n")
+        _place(path, old, new).write_text("\n".join(_of_line(line, change) for line in lines))
+    if old.held_against.exists():
+        shutil.copy(old.held_against, new.held_against)
+    for path in sorted(old.telemetry.glob("*")):
+        kind = "health" if path == old.health else "samples"
+        _place(path, old, new).write_bytes(b"".join(_frame(change(kind, one)) for one in _frames(path.read_bytes())))
+    if old.journal.exists():
+        new.journal.write_bytes(_journal(old.journal.read_bytes(), change, hashes, _plan_hash(new)))
+
+
+def migrate(folder: Path, change: Change) -> None:
+    """Change the run in `folder` in place."""
+    with tempfile.TemporaryDirectory() as made:
+        rewrite(folder, Path(made) / "run", change)
+        shutil.rmtree(folder)
+        shutil.copytree(Path(made) / "run", folder)
+
+
+def _results(old: RunPaths, new: RunPaths, change: Change) -> Iterator[tuple[str, str]]:
+    """Write the results; old hash → new hash."""
+    for path in sorted(old.results()):
+        data = path.read_bytes()
+        changed = msgspec.msgpack.encode(change("result", msgspec.msgpack.decode(data)))
+        _place(path, old, new).write_bytes(changed)
+        yield hashlib.sha256(data).hexdigest(), hashlib.sha256(changed).hexdigest()
+
+
+def _place(path: Path, old: RunPaths, new: RunPaths) -> Path:
+    place = new.folder / path.relative_to(old.folder)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    return place
+
+
+def _of_line(line: str, change: Change) -> str:
+    return json.dumps(change("mismatches", json.loads(line))) if line else ""
+
+
+def _plan_hash(paths: RunPaths) -> str:
+    return run_files.load(paths).plan.hash
+
+
+def _journal(data: bytes, change: Change, hashes: dict[str, str], plan_hash: str) -> bytes:
+    magic = _MAGIC.match(data)
+    assert magic is not None
+    written, at = [magic[0]], magic.end()
+    while at < len(data):
+        size, _, sequence = _RECORD.unpack_from(data, at)
+        begin = at + _RECORD.size + _CRC.size
+        record = msgspec.msgpack.decode(data[begin : begin + size])
+        record = change(record["type"], record)
+        if record["type"] == "Header":
+            record["plan_hash"] = plan_hash
+        if promised := record.get("result_sha256"):
+            record["result_sha256"] = hashes.get(promised, promised)
+        body = msgspec.msgpack.encode(record)
+        head = _RECORD.pack(len(body), zlib.crc32(body), sequence)
+        written += [head, _CRC.pack(zlib.crc32(head)), body]
+        at = begin + size
+    return b"".join(written)
+
+
+def _frames(data: bytes) -> Iterator[dict[str, Any]]:
+    at = 0
+    while at < len(data):
+        size, _ = _FRAME.unpack_from(data, at)
+        at += _FRAME.size + size
+        yield msgspec.msgpack.decode(data[at - size : at])
+
+
+def _frame(value: dict[str, Any]) -> bytes:
+    body = msgspec.msgpack.encode(value)
+    return _FRAME.pack(len(body), zlib.crc32(body)) + body
+
+
+def _write_yaml(path: Path, value: dict[str, Any]) -> None:
+    text = yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=120)
+    path.write_text(text, encoding="utf-8")
+
+
+def _write_json(path: Path, value: dict[str, Any]) -> None:
+    path.write_bytes(msgspec.json.encode(value))
