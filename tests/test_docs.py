@@ -10,7 +10,7 @@ from orchestrator.cli.options import OPTIONS
 from orchestrator.configuration import catalogue
 from orchestrator.deciding.policy import POLICY, RUN, retries
 from orchestrator.planning.probes import is_probe
-from orchestrator.report.text_burn_in import COLUMNS
+from orchestrator.report.chapters.burn_in import COLUMNS
 from protocol.exit_codes import MEANING
 from tests.fakes.commands import ALL_COMMANDS
 

@@ -58,7 +58,7 @@ class Ending:
         """A run with a report in one line, for standard output and for those who are told."""
         if self.paths is None or self.report is None:
             return ""
-        from orchestrator.report.text_gpus import label_of
+        from orchestrator.report.device_labels import label_of
 
         verdict, cells = self.report.verdict.word, self.report.summary.cells
         night = self.report.burn_in

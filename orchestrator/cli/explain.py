@@ -103,8 +103,9 @@ def _detail(category: "Category") -> "Iterator[str]":
 
 def _run(run: str) -> str:
     from orchestrator.disk import named, reporting
-    from orchestrator.report.text_failures import failures
+    from orchestrator.report import text
+    from orchestrator.report.chapters.failures import failures
 
     report = reporting.make(named.find(run, "runs"))
-    lines = list(failures(report)) or ["Every launch so far has a result.", ""]
+    lines = list(text.lines(failures(report))) or ["Every launch so far has a result.", ""]
     return "\n".join([*lines, f"Verdict: {report.verdict.word}. {'; '.join(report.verdict.reasons)}"])

@@ -9,9 +9,9 @@ from orchestrator.history import wording
 from orchestrator.history.records import CellRecord, DeviceRecord, RunLine, RunRecord
 from orchestrator.history.trend import Trend, TrendPoint
 from orchestrator.report import keys
-from orchestrator.report.layout import cut
 from orchestrator.report.numbers import duration
 from orchestrator.report.plain import plain
+from orchestrator.report.text import cut
 
 BAR: Final = 24
 NAME_WIDTH: Final = 28

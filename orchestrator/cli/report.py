@@ -21,7 +21,8 @@ from protocol.exit_codes import ExitCode
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from orchestrator.configuration.resolved import ReportFormat, StoredRun
+    from orchestrator.configuration.report_formats import ReportFormat
+    from orchestrator.configuration.resolved import StoredRun
     from orchestrator.report.model import Report
     from protocol.cell import ModelSpec
     from protocol.paths import RunPaths
@@ -161,7 +162,7 @@ def _find(run: str, runs_folder: str, history_db: str | None, *, every_sample: b
 def _every_sample(output: str | None, formats: str | None) -> bool:
     """Whether the format is asked for that no report holds. Raises ConfigError for one that is none."""
     from orchestrator.configuration import resolve as config
-    from orchestrator.configuration.resolved import ReportFormat
+    from orchestrator.configuration.report_formats import ReportFormat
 
     if formats is not None:
         return ReportFormat.SAMPLES in config.report_formats(formats)

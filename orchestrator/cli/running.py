@@ -15,7 +15,8 @@ from orchestrator.cli.options import HistoryParams, SessionParams
 from orchestrator.cli.recording import record
 from orchestrator.cli.streams import StdoutError, complain, say
 from orchestrator.configuration.naming import counted
-from orchestrator.configuration.resolved import ALWAYS, StoredRun
+from orchestrator.configuration.report_formats import ALWAYS
+from orchestrator.configuration.resolved import StoredRun
 from orchestrator.disk import places, reporting
 from orchestrator.disk.reporting import UnwrittenError
 from orchestrator.errors import StorageError

@@ -1,38 +1,40 @@
 """Comparisons as one HTML file that needs no network, in the look of the report.
 
-Comparison, several ── Page (report/html/view.py) ── report/html/fitting.py ──▶ bytes
+Comparison, several ── Page ── report/html/fitting.py ──▶ bytes
 
 Verdict and exit code come first, then what changed, the speed of each cell on the band of what counts as the same, what
 has no verdict and why, and all cells. Of several runs against one, the reader chooses which is drawn.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Final
 
 from orchestrator.compare import wording
-from orchestrator.compare.as_text import LEGEND, MEANS
 from orchestrator.compare.comparison import ComparedCell, Comparison
+from orchestrator.compare.wording import LEGEND, MEANS
 from orchestrator.configuration.naming import counted
-from orchestrator.report.html.cells import MOST_CELLS, batch
+from orchestrator.report.chapters.cells import batch
+from orchestrator.report.charts import Kind, Ratio, Ratios
+from orchestrator.report.figure_rows import UNITS
+from orchestrator.report.html.binding import Page
 from orchestrator.report.html.fitting import fitted
-from orchestrator.report.html.plots import Kind, Ratio, Ratios
-from orchestrator.report.html.view import (
+from orchestrator.report.numbers import NOT_AVAILABLE, number
+from orchestrator.report.sections import (
     Badge,
     Card,
     Cells,
     Chart,
     Column,
     Entry,
-    Page,
     Section,
     Table,
     Tone,
     numbers,
+    ranked,
     table,
     texts,
 )
-from orchestrator.report.numbers import NOT_AVAILABLE, number
-from orchestrator.report.text_spread import UNITS
 from orchestrator.stats.two_runs import Verdict
 from protocol.exit_codes import ExitCode
 
@@ -55,30 +57,6 @@ _TONES: Final = {
     Verdict.NOT_COMPARABLE: Tone.QUIET,
 }
 _WITHOUT_VERDICT: Final = (Verdict.NOT_COMPARABLE, Verdict.INCONCLUSIVE)
-_COLUMNS: Final[Mapping[str, bool]] = {
-    "Second run": False,
-    "GPU": False,
-    "Model": False,
-    "Phase": False,
-    "Precision": False,
-    "Mode": False,
-    "Input": True,
-    "Batch": True,
-    "Verdict": False,
-    "Speed": True,
-    "95% from": True,
-    "95% to": True,
-    "Margin %": True,
-    "First": True,
-    "Second": True,
-    "Unit": False,
-    "Launches": False,
-    "p": True,
-    "d": True,
-    "delta": True,
-    "Remarks": False,
-}
-"""And whether they hold numbers."""
 _FILTERED: Final = ("Second run", "GPU", "Phase", "Mode", "Verdict")
 
 
@@ -175,11 +153,12 @@ def _speed(comparisons: Sequence[Comparison]) -> Section:
         "Each cell with its 95 % interval; the band is the margin, within which it counts as the same. What matters "
         "comes first. An interval without an end goes beyond the chart.",
         plots,
-        table("Speed of the second run over the first", header, rows, note, _ELSEWHERE),
+        "ratios",
         "" if plots else f"There is nothing to draw: {wording.NOTHING}, or nothing that was compares.",
         "Runs" if len(comparisons) > 1 else "",
     )
-    return Section("speed", "Speed of each cell", (LEGEND,), charts=(chart,), wide=True)
+    said = table("Speed of the second run over the first", header, rows, note, elsewhere=_ELSEWHERE, name="ratios")
+    return Section("speed", "Speed of each cell", (LEGEND,), charts=(chart,), tables=(said,), wide=True)
 
 
 def _with_ratio(one: Comparison) -> list[tuple[ComparedCell, float]]:
@@ -257,47 +236,54 @@ def _badge(verdict: Verdict) -> Badge:
 
 def _cells(comparisons: Sequence[Comparison]) -> Cells:
     """Every cell that both runs have; of several runs with the name of the second."""
-    left_out = {"Second run"} if len(comparisons) == 1 else set()
-    titles = [title for title in _COLUMNS if title not in left_out]
-    found = [(one, cell) for one in comparisons for cell in wording.ordered(one.cells)]
-    if len(found) > MOST_CELLS:
-        found.sort(key=lambda each: _rank(each[1]))
-    kept = found[:MOST_CELLS]
-    entries = [_row(one, cell) for one, cell in kept]
-    rows = tuple(tuple(row[title] for title in titles) for row in entries)
-    columns = tuple(Column(title, _COLUMNS[title]) for title in titles)
+    fields = _FIELDS if len(comparisons) > 1 else _FIELDS[1:]
+    found = [
+        (wording.GRAVEST_FIRST.index(cell.verdict), partial(_row, fields, one, cell))
+        for one in comparisons
+        for cell in wording.ordered(one.cells)
+    ]
+    columns = tuple(column for column, _ in fields)
+    narrowed = tuple(place for place, column in enumerate(columns) if column.title in _FILTERED)
     more = f"{{}} more cells are in {_ELSEWHERE}; what matters is here first."
-    narrowed = tuple(titles.index(title) for title in _FILTERED if title not in left_out)
-    whole = Table("All cells", columns, rows, beyond=len(found) - len(kept), more=more)
-    return Cells(whole, narrowed, tuple(_rank(cell) for _, cell in kept))
+    return ranked(Table("All cells", columns, (), more=more), narrowed, found)
 
 
-def _rank(cell: ComparedCell) -> int:
-    return wording.GRAVEST_FIRST.index(cell.verdict)
+def _row(fields: Sequence["_Field"], one: Comparison, cell: ComparedCell) -> tuple[Entry, ...]:
+    return tuple(say(one, cell) for _, say in fields)
 
 
-def _row(one: Comparison, cell: ComparedCell) -> dict[str, Entry]:
-    moved = "" if cell.gpu_before == cell.gpu_after else f" -> {cell.gpu_after}"
-    return {
-        "Second run": one.after,
-        "GPU": f"{cell.gpu_before}{moved}",
-        "Model": cell.model_name,
-        "Phase": cell.phase,
-        "Precision": cell.precision,
-        "Mode": cell.mode,
-        "Input": "" if cell.input_size is None else str(cell.input_size),
-        "Batch": batch(cell.phase, cell.batch_size),
-        "Verdict": _badge(cell.verdict),
-        "Speed": wording.ratio(cell),
-        "95% from": "" if cell.low is None else f"{cell.low:.3f}",
-        "95% to": "" if cell.high is None else f"{cell.high:.3f}",
-        "Margin %": "" if cell.margin_percent is None else number(cell.margin_percent),
-        "First": number(cell.before),
-        "Second": number(cell.after),
-        "Unit": UNITS.get(cell.metric, ""),
-        "Launches": f"{cell.launches_before} and {cell.launches_after}",
-        "p": "" if cell.p is None else f"{cell.p:.3g}",
-        "d": wording.effect(cell.cohens_d),
-        "delta": wording.effect(cell.cliffs_delta),
-        "Remarks": wording.remark(cell),
-    }
+def _gpu(_one: Comparison, cell: ComparedCell) -> str:
+    return cell.gpu_before if cell.gpu_before == cell.gpu_after else f"{cell.gpu_before} -> {cell.gpu_after}"
+
+
+def _bound(value: float | None, digits: str = ".3f") -> str:
+    return "" if value is None else f"{value:{digits}}"
+
+
+_Field = tuple[Column, Callable[[Comparison, ComparedCell], Entry]]
+_FIELDS: Final[tuple[_Field, ...]] = (
+    (Column("Second run"), lambda one, _: one.after),
+    (Column("GPU"), _gpu),
+    (Column("Model"), lambda _, cell: cell.model_name),
+    (Column("Phase"), lambda _, cell: cell.phase),
+    (Column("Precision"), lambda _, cell: cell.precision),
+    (Column("Mode"), lambda _, cell: cell.mode),
+    (Column("Input", number=True), lambda _, cell: "" if cell.input_size is None else str(cell.input_size)),
+    (Column("Batch", number=True), lambda _, cell: batch(cell.phase, cell.batch_size)),
+    (Column("Verdict"), lambda _, cell: _badge(cell.verdict)),
+    (Column("Speed", number=True), lambda _, cell: wording.ratio(cell)),
+    (Column("95% from", number=True), lambda _, cell: _bound(cell.low)),
+    (Column("95% to", number=True), lambda _, cell: _bound(cell.high)),
+    (
+        Column("Margin %", number=True),
+        lambda _, cell: "" if cell.margin_percent is None else number(cell.margin_percent),
+    ),
+    (Column("First", number=True), lambda _, cell: number(cell.before)),
+    (Column("Second", number=True), lambda _, cell: number(cell.after)),
+    (Column("Unit"), lambda _, cell: UNITS.get(cell.metric, "")),
+    (Column("Launches"), lambda _, cell: f"{cell.launches_before} and {cell.launches_after}"),
+    (Column("p", number=True), lambda _, cell: _bound(cell.p, ".3g")),
+    (Column("d", number=True), lambda _, cell: wording.effect(cell.cohens_d)),
+    (Column("delta", number=True), lambda _, cell: wording.effect(cell.cliffs_delta)),
+    (Column("Remarks"), lambda _, cell: wording.remark(cell)),
+)

@@ -1,12 +1,14 @@
 """Comparisons for a pull request: a headline, a table of what changed, the rest as numbers."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
-from orchestrator.compare import wording
-from orchestrator.compare.comparison import ComparedCell, Comparison
+from orchestrator.compare.chapters import comparison
+from orchestrator.compare.comparison import Comparison
 from orchestrator.configuration.naming import counted
-from orchestrator.report.markup import escaped
+from orchestrator.report import markdown
+from orchestrator.report.sections import Section, shortened
 from orchestrator.stats.two_runs import Verdict
 
 _MOST_ROWS: Final = 25
@@ -14,26 +16,15 @@ _MOST_ROWS: Final = 25
 
 def to_markdown(comparisons: Sequence[Comparison]) -> str:
     """The whole text, without a newline at the end."""
-    return "\n".join(line for one in comparisons for line in _one(one)).rstrip("\n")
+    lines = [line for one in comparisons for line in markdown.lines(_section(one), "###")]
+    return "\n".join(lines).rstrip("\n")
 
 
-def _one(one: Comparison) -> Iterator[str]:
-    yield f"### {escaped(one.title)}: {escaped(_word(one))}"
-    yield ""
-    yield f"Runs: {escaped(one.label_before)} -> {escaped(one.label_after)}. {escaped(wording.headline(one))}."
-    yield ""
-    told = [cell for cell in wording.ordered(one.cells) if cell.verdict not in (Verdict.SAME, Verdict.NOT_COMPARABLE)]
-    if told:
-        yield "| cell | speed | 95 % interval | d | delta | verdict |"
-        yield "|---|---|---|---|---|---|"
-        name = wording.naming(one)
-        yield from (_row(cell, name(cell)) for cell in told[:_MOST_ROWS])
-        if len(told) > _MOST_ROWS:
-            yield f"| and {len(told) - _MOST_ROWS} more | | | | | |"
-        yield ""
-    for words in (*wording.remarks(one, Verdict.NOT_COMPARABLE), *wording.apart(one), *one.notes):
-        yield f"- {escaped(words)}"
-    yield ""
+def _section(one: Comparison) -> Section:
+    section = comparison(one, (Verdict.SAME, Verdict.NOT_COMPARABLE))
+    tables = tuple(shortened(table, _MOST_ROWS) for table in section.tables)
+    runs = f"Runs: {one.label_before} -> {one.label_after}."
+    return replace(section, title=f"{one.title}: {_word(one)}", summary=(runs,), tables=tables)
 
 
 def _word(one: Comparison) -> str:
@@ -42,15 +33,3 @@ def _word(one: Comparison) -> str:
         if number := one.counts.get(verdict):
             return f"{number} of {counted(sum(one.counts.values()), 'cell')} {verdict}"
     return "nothing compares"
-
-
-def _row(cell: ComparedCell, name: str) -> str:
-    columns = (
-        escaped(name),
-        wording.ratio(cell),
-        wording.interval(cell),
-        wording.effect(cell.cohens_d),
-        wording.effect(cell.cliffs_delta),
-        escaped(f"{cell.verdict} ({words})" if (words := wording.remark(cell)) else str(cell.verdict)),
-    )
-    return f"| {' | '.join(columns)} |"

@@ -1,21 +1,13 @@
-"""Comparisons for a terminal of 80 columns: what changed, what matters first, the verdict last."""
+"""Comparisons for a terminal of 80 columns: what changed in the stack first, the verdict last."""
 
 from collections.abc import Iterator, Sequence
-from typing import Final
 
-from orchestrator.compare import wording
+from orchestrator.compare.chapters import comparison
 from orchestrator.compare.comparison import Comparison
-from orchestrator.report import layout
-from orchestrator.report.numbers import number
+from orchestrator.compare.wording import MEANS
+from orchestrator.report import text
 from orchestrator.stats.two_runs import Verdict
 from protocol.exit_codes import ExitCode
-
-_HEAD: Final = ("Cell", "Speed", "95% interval", "d", "Verdict")
-_ROWS: Final = 300
-_REMARKS: Final = 20
-LEGEND: Final = (
-    "Speed: of the second over the first, above 1 is faster. d: Cohen's d, of the logarithms of the launches."
-)
 
 
 def to_text(comparisons: Sequence[Comparison], code: ExitCode) -> str:
@@ -24,48 +16,8 @@ def to_text(comparisons: Sequence[Comparison], code: ExitCode) -> str:
     return "\n".join([*lines, f"Exit code {int(code)}: {MEANS[code]}"])
 
 
-MEANS: Final = {
-    ExitCode.PASSED: "no verdict that fails the comparison",
-    ExitCode.MISSED: "a verdict that fails the comparison",
-    ExitCode.INCOMPLETE: "a comparison with nothing comparable, or conclusive",
-}
-
-
 def _one(one: Comparison) -> Iterator[str]:
-    yield layout.RULE
-    yield from layout.wrap(one.title)
-    yield from layout.wrap(f"{one.label_before} -> {one.label_after}")
-    yield layout.RULE
-    yield ""
-    shown = [cell for cell in wording.ordered(one.cells) if cell.verdict is not Verdict.NOT_COMPARABLE]
-    if shown:
-        name = wording.naming(one)
-        rows = [
-            (
-                name(cell),
-                wording.ratio(cell),
-                wording.interval(cell),
-                wording.effect(cell.cohens_d),
-                str(cell.verdict),
-            )
-            for cell in shown[:_ROWS]
-        ]
-        yield from layout.table(_HEAD, rows)
-        if len(shown) > _ROWS:
-            yield f"... and {len(shown) - _ROWS} more, which --format json has"
-        yield from layout.wrap(LEGEND)
-        margins = sorted({cell.margin_percent for cell in shown if cell.margin_percent is not None})
-        yield from layout.wrap(f"Margin: {', '.join(number(margin) for margin in margins)} percent.")
-        yield ""
-    notes = [
-        *one.notes,  # of the margin: few, and never cut off
-        *wording.apart(one),
-        *wording.remarks(one, Verdict.SLOWER),
-        *wording.remarks(one, Verdict.INCONCLUSIVE),
-        *wording.remarks(one, Verdict.NOT_COMPARABLE),
-    ]
-    if notes:
-        yield from layout.bullets(notes, _REMARKS)
-        yield ""
-    yield from layout.wrap(wording.headline(one))
-    yield ""
+    section = comparison(one, (Verdict.NOT_COMPARABLE,))
+    yield from (text.RULE, *text.wrap(section.title), *text.wrap(f"{one.label_before} -> {one.label_after}"))
+    yield from (text.RULE, "")
+    yield from (line for part in text.paragraphs(section, heading=False) for line in part.lines)

@@ -6,6 +6,7 @@ from typing import Final
 from orchestrator.compare.comparison import ComparedCell, Comparison, LoneCell
 from orchestrator.configuration.naming import counted
 from orchestrator.stats.two_runs import MOST_LAUNCHES, Verdict
+from protocol.exit_codes import ExitCode
 
 GRAVEST_FIRST: Final = (
     Verdict.SLOWER,
@@ -16,6 +17,14 @@ GRAVEST_FIRST: Final = (
 )
 _MOST_LONE: Final = 10
 """Names of cells that one run alone has, where the format is read from top to bottom."""
+LEGEND: Final = (
+    "Speed: of the second over the first, above 1 is faster. d: Cohen's d, of the logarithms of the launches."
+)
+MEANS: Final = {
+    ExitCode.PASSED: "no verdict that fails the comparison",
+    ExitCode.MISSED: "a verdict that fails the comparison",
+    ExitCode.INCOMPLETE: "a comparison with nothing comparable, or conclusive",
+}
 NOTHING: Final = "no cell was measured in both"
 
 

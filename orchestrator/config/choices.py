@@ -60,7 +60,7 @@ def isolations() -> Iterable[str]:
 
 def report_formats() -> Iterable[str]:
     """Formats of the report."""
-    from orchestrator.configuration.resolved import ReportFormat
+    from orchestrator.configuration.report_formats import ReportFormat
 
     return ReportFormat
 

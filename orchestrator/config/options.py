@@ -17,6 +17,7 @@ from functools import cached_property
 from typing import Final
 
 from orchestrator.config import choices
+from orchestrator.configuration.report_formats import ReportFormat
 
 LARGEST: Final = 1_000_000_000
 """Largest whole number of any option: a larger one is a typing mistake, and would not fit into a message."""
@@ -224,7 +225,7 @@ MEASUREMENT: Final = (
         "-f, --format NAMES",
         "output.format",
         Kind.WORDS,
-        "json, csv, txt, html, md, samples.csv, pytorch.json or several, separated by commas.",
+        f"{', '.join(ReportFormat)} or several, separated by commas.",
         default="by the suffix of --output, else json",
         choices=choices.report_formats,
     ),

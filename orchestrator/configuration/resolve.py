@@ -12,7 +12,8 @@ from typing import Final, TypeVar
 from orchestrator.config.options import Option
 from orchestrator.configuration import own_code
 from orchestrator.configuration.catalogue import Catalogue
-from orchestrator.configuration.resolved import Configuration, Isolation, ReportFormat
+from orchestrator.configuration.report_formats import ReportFormat
+from orchestrator.configuration.resolved import Configuration, Isolation
 from orchestrator.configuration.settings import Auto, LayeredSettings, from_defaults, from_file
 from orchestrator.configuration.yaml_schema import listed, require_known
 from orchestrator.errors import ConfigError
@@ -269,10 +270,10 @@ def report_place(settings: LayeredSettings, current: Path) -> tuple[str, tuple[R
     origin = settings.origin("output.path")
     if path.endswith("/"):
         raise ConfigError(f"{origin}: {path} is a folder; name the report's file, such as {path}report.json")
-    if suffix in OTHER_SUFFIXES:
+    own = ReportFormat.of_name(Path(path).name)
+    if own is None and suffix in OTHER_SUFFIXES:
         names = listed(ReportFormat, "and")
         raise ConfigError(f"{origin}: there is no format '{suffix}'. There is {names}; name the report accordingly.")
-    own = ReportFormat.of_name(Path(path).name)
     if "output.format" not in settings.values:
         return full, (own or ReportFormat.JSON,)
     formats = _members(settings, "output.format", ReportFormat, "format")

@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 
 from orchestrator.burn_in.injections import Asked
+from orchestrator.configuration.report_formats import ReportFormat
 from orchestrator.planning.scan import Room
 from protocol.cell import Cell, Device, DeviceKind, MemoryFormat, Mode, ModelSpec, Precision, Workload
 from protocol.messages import Deadlines, LoadSteps, Measurement
@@ -18,27 +19,6 @@ class Isolation(enum.StrEnum):
     FORK = "fork"
     EXEC = "exec"
 
-
-class ReportFormat(enum.StrEnum):
-    """Formats of the report; the value is the file's suffix, and what -f calls it."""
-
-    JSON = "json"
-    CSV = "csv"
-    TXT = "txt"
-    HTML = "html"
-    MD = "md"
-    SAMPLES = "samples.csv"
-    PYTORCH = "pytorch.json"
-
-    @classmethod
-    def of_name(cls, name: str) -> "ReportFormat | None":
-        """The format that the name of a file says: by the longest suffix that it ends with."""
-        own = [kind for kind in cls if name.lower().endswith(f".{kind}")]
-        return max(own, key=len, default=None)
-
-
-ALWAYS: Final = (ReportFormat.JSON, ReportFormat.CSV, ReportFormat.TXT, ReportFormat.HTML)
-"""Formats that every run has in its folder; the others are made for programs and places that ask for them."""
 
 HANGS_S: Final = 60.0
 """In a burn-in, what a phase of a launch may take beside the length of its cell."""

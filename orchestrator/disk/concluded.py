@@ -2,7 +2,7 @@
 
 import msgspec
 
-from orchestrator.configuration.resolved import ReportFormat
+from orchestrator.configuration.report_formats import ReportFormat
 from orchestrator.disk import bounded
 from orchestrator.disk.archive import Archive
 from orchestrator.report.model import CellCounts, Verdict

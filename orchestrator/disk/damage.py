@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from orchestrator.configuration.resolved import ReportFormat
+from orchestrator.configuration.report_formats import ReportFormat
 from protocol.paths import RunPaths
 
 

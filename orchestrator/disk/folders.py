@@ -11,7 +11,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from orchestrator.configuration.resolved import Configuration, ReportFormat
+from orchestrator.configuration.report_formats import ReportFormat
+from orchestrator.configuration.resolved import Configuration
 from orchestrator.configuration.settings import LayeredSettings
 from orchestrator.disk import bounded
 from orchestrator.disk.journal import temporary

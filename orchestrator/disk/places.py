@@ -10,7 +10,8 @@ Pure, but for the looks at what is there.
 import filecmp
 from pathlib import Path
 
-from orchestrator.configuration.resolved import ALWAYS, StoredRun
+from orchestrator.configuration.report_formats import ALWAYS
+from orchestrator.configuration.resolved import StoredRun
 from orchestrator.disk import bounded
 from orchestrator.report.files import target
 from protocol.paths import RunPaths

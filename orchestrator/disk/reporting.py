@@ -17,7 +17,8 @@ from typing import NamedTuple
 from orchestrator import merge, report
 from orchestrator.compare import against
 from orchestrator.compare.against import Against
-from orchestrator.configuration.resolved import ALWAYS, ReportFormat, StoredRun
+from orchestrator.configuration.report_formats import ALWAYS, ReportFormat
+from orchestrator.configuration.resolved import StoredRun
 from orchestrator.deciding.adding import Doubt
 from orchestrator.disk import archive, evidence, journal, launch_samples, lock, places, standing
 from orchestrator.disk.lock import Life
@@ -27,7 +28,7 @@ from orchestrator.merge.results import DAMAGED
 from orchestrator.merge.timeline import timeline
 from orchestrator.report.launch_samples import Samples
 from orchestrator.report.model import Report
-from orchestrator.report.text_failures import out_of_time
+from orchestrator.report.root_cause import out_of_time
 from orchestrator.report.timeline import Timeline
 from protocol.paths import RunPaths
 

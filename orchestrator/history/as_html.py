@@ -1,21 +1,22 @@
 """Trends as one HTML file that needs no network, in the look of the report.
 
-Trend, several ── Page (report/html/view.py) ── report/html/fitting.py ──▶ bytes
+Trend, several ── Page ── report/html/fitting.py ──▶ bytes
 
 Whether anything changed comes first, then a chart for each cell with the figures as a table, those that changed before
 the others. Of several GPUs that measured a cell, the reader chooses which is drawn.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from orchestrator.configuration.naming import counted
 from orchestrator.history import wording
 from orchestrator.history.trend import Trend, TrendPoint
-from orchestrator.report.html.cells import MOST_CELLS
+from orchestrator.report.charts import Kind, OfRun, OverRuns
+from orchestrator.report.html.binding import Page
 from orchestrator.report.html.fitting import fitted
-from orchestrator.report.html.plots import Kind, OfRun, OverRuns
-from orchestrator.report.html.view import Badge, Card, Cells, Chart, Entry, Page, Section, Table, Tone, numbers, texts
+from orchestrator.report.sections import Badge, Card, Cells, Chart, Entry, Section, Table, Tone, numbers, ranked, texts
 
 MOST_SERIES: Final = 80
 """That are drawn, the changed ones first."""
@@ -36,7 +37,7 @@ _AXIS: Final = (
 
 def to_html(trends: Sequence[Trend], asked: Mapping[str, str]) -> bytes:
     """The whole page. trends: one at least. asked: what was asked for, by its name, the model as "Model"."""
-    return fitted(page(trends, asked))
+    return fitted(page(trends, asked), MOST_POINTS)
 
 
 def page(trends: Sequence[Trend], asked: Mapping[str, str]) -> Page:
@@ -112,8 +113,9 @@ def _section(trends: Sequence[Trend]) -> Section:
         cells.setdefault(wording.cell(one), []).append(one)
     more = f"{len(trends) - len(drawn)} more series are in {_ELSEWHERE}." if len(trends) > len(drawn) else ""
     runs = MOST_POINTS // len(drawn)
-    charts = tuple(_chart(f"trend-{place}", cell, found, runs) for place, (cell, found) in enumerate(cells.items()))
-    return Section("trends", "Over the runs", tuple(filter(None, (_AXIS, more))), charts=charts, wide=True)
+    drawn_of = (_chart(f"trend-{place}", cell, found, runs) for place, (cell, found) in enumerate(cells.items()))
+    charts, tables = zip(*drawn_of, strict=True)
+    return Section("trends", "Over the runs", tuple(filter(None, (_AXIS, more))), charts, tables, wide=True)
 
 
 def _changed_first(trends: Sequence[Trend]) -> list[Trend]:
@@ -124,7 +126,7 @@ def _changed_first(trends: Sequence[Trend]) -> list[Trend]:
     return sorted(trends, key=lambda one: (order[wording.cell(one)], one not in changed))
 
 
-def _chart(name: str, cell: str, trends: Sequence[Trend], runs: int) -> Chart:
+def _chart(name: str, cell: str, trends: Sequence[Trend], runs: int) -> tuple[Chart, Table]:
     """runs: so many of each series, the newest."""
     figure, margin = trends[0].figure, trends[0].margin_percent
     whys = dict.fromkeys(map(wording.unjudged, trends))  # an empty one is that of a series that is judged
@@ -134,16 +136,17 @@ def _chart(name: str, cell: str, trends: Sequence[Trend], runs: int) -> Chart:
     header = (*texts("Run", "Began", "Device"), *numbers(figure, "Launches"), *texts("Change", "Remarks"))
     rows = [_row(one, point) for one in trends for point in one.points[-runs:]]
     drawn = [one for one in trends if any(point.value is not None for point in one.points[-runs:])]
-    return Chart(
+    chart = Chart(
         name,
         cell,
         Kind.RUNS,
         f"{figure}. {_sentences((marks, *whys, cut))}",
         tuple(OverRuns(wording.device(one), tuple(_of_runs(one.points[-runs:]))) for one in drawn),
-        Table(f"{figure} of {cell}", header, tuple(rows)),
+        name,
         empty="" if drawn else f"no figure in the last {min(runs, longest)} runs",
         choice="Device",
     )
+    return chart, Table(f"{figure} of {cell}", header, tuple(rows), name=name)
 
 
 def _row(trend: Trend, point: TrendPoint) -> tuple[Entry, ...]:
@@ -190,14 +193,9 @@ def _of_run(point: TrendPoint, began: str) -> OfRun:
 
 def _cells(trends: Sequence[Trend]) -> Cells:
     """Every figure of every run, what changed first where there are more than a page holds."""
-    found = [(one, point) for one in trends for point in one.points]
-    if len(found) > MOST_CELLS:
-        found.sort(key=lambda each: _rank(each[1]))
-    kept = found[:MOST_CELLS]
-    rows = tuple(_entry(one, point) for one, point in kept)
+    found = [(_rank(point), partial(_entry, one, point)) for one in trends for point in one.points]
     more = f"{{}} more are in {_ELSEWHERE}; changes are here first."
-    whole = Table("Every figure of every run", _COLUMNS, rows, beyond=len(found) - len(kept), more=more)
-    return Cells(whole, _FILTERED, tuple(_rank(point) for _, point in kept))
+    return ranked(Table("Every figure of every run", _COLUMNS, (), more=more), _FILTERED, found)
 
 
 def _rank(point: TrendPoint) -> int:

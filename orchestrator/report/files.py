@@ -11,10 +11,11 @@ import errno
 import os
 from collections.abc import Iterable
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Final
 
-from orchestrator.configuration.resolved import ReportFormat
+from orchestrator.configuration.report_formats import ReportFormat
 from orchestrator.disk.journal import write_parts_durably
 from orchestrator.errors import StorageError
 from orchestrator.report.launch_samples import Samples, not_at_hand
@@ -22,24 +23,14 @@ from orchestrator.report.model import Report
 from orchestrator.report.timeline import NOTHING_KEPT, Timeline
 from protocol.paths import RunPaths
 
-_ORDER: Final = (
-    ReportFormat.JSON,
-    ReportFormat.TXT,
-    ReportFormat.MD,
-    ReportFormat.CSV,
-    ReportFormat.PYTORCH,
-    ReportFormat.HTML,
-    ReportFormat.SAMPLES,
-)
-"""What a disk with little room gets first: JSON, which has everything, then what people read; large ones come last."""
-
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK})
 """What `link` says where the file system has no second names for a file."""
 
 
 def by_importance(formats: Iterable[ReportFormat]) -> tuple[ReportFormat, ...]:
     """The formats, each once, in the order in which they are to be written."""
-    return tuple(sorted(set(formats), key=_ORDER.index))
+    chosen = set(formats)
+    return tuple(kind for kind in ReportFormat if kind in chosen)
 
 
 def write(
@@ -145,45 +136,18 @@ def parts(
 ) -> Iterable[bytes]:
     """The report in one format, as the parts of a file: samples may be more than there is memory, all else is one part.
 
-    samples: for the format that shows them. Raises RunFolderError, while they are taken, where they are not at hand.
+    timeline, samples: for the formats that show them. Raises RunFolderError, while samples are taken, where they are
+    not at hand.
     """
-    if kind is ReportFormat.SAMPLES:
-        from orchestrator.report.as_samples import to_samples
-
-        return to_samples(report, samples)
-    return (render(report, kind, timeline),)
+    module, _, function = kind.renderer.partition(":")
+    renderer = getattr(import_module(f"orchestrator.report.{module}"), function)
+    given = {"timeline": timeline, "samples": samples}
+    made: str | bytes | Iterable[bytes] = renderer(report, **{name: given[name] for name in kind.needs})
+    if isinstance(made, str):
+        return (made.encode(),)
+    return (made,) if isinstance(made, bytes) else made
 
 
 def render(report: Report, kind: ReportFormat, timeline: Timeline = NOTHING_KEPT) -> bytes:
-    """The report in one format, as the bytes of a file. timeline: for those that draw what happened when.
-
-    Raises ValueError for samples, which are made in parts.
-    """
-    # Only the format that is asked for is imported: the CSV brings pandas, which takes half a second.
-    match kind:
-        case ReportFormat.JSON:
-            from orchestrator.report.as_json import to_json
-
-            return to_json(report)
-        case ReportFormat.CSV:
-            from orchestrator.report.as_csv import to_csv
-
-            return to_csv(report).encode()
-        case ReportFormat.TXT:
-            from orchestrator.report.as_text import to_text
-
-            return to_text(report).encode()
-        case ReportFormat.HTML:
-            from orchestrator.report.html import to_html
-
-            return to_html(report, timeline)
-        case ReportFormat.MD:
-            from orchestrator.report.as_markdown import to_markdown
-
-            return to_markdown(report).encode()
-        case ReportFormat.SAMPLES:
-            raise ValueError("samples are made in parts")
-        case ReportFormat.PYTORCH:
-            from orchestrator.report.as_pytorch import to_pytorch
-
-            return to_pytorch(report)
+    """The report in one format, as the bytes of a file. Raises RunFolderError for samples."""
+    return b"".join(parts(report, kind, timeline))

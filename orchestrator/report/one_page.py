@@ -7,33 +7,12 @@ What has fewer lines than it would take ends with "...". So the same text is who
 least that it says is known beforehand where there is none.
 """
 
-import enum
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
-from orchestrator.report import layout
+from rich.cells import cell_len
 
-
-class Rank(enum.IntEnum):
-    """How much of a paragraph has to be on the page."""
-
-    MUST = 0
-    """All of it."""
-    GRAVEST = 1
-    """Its first line; and all of it before more than a line of any other one."""
-    TOLD = 2
-    """A line, if what must be there leaves any."""
-    MORE = 3
-    """A line, if there is room for all that is graver."""
-
-
-@dataclass(frozen=True)
-class Paragraph:
-    """Lines that belong together, at least one. section: what it is one of several of."""
-
-    rank: Rank
-    lines: tuple[str, ...]
-    section: str = ""
+from orchestrator.report.sections import Rank
+from orchestrator.report.text import WIDTH, Paragraph, wrap
 
 
 def is_whole(paragraphs: Iterable[Paragraph], room: int, cut: Paragraph) -> bool:
@@ -86,7 +65,7 @@ def _head(lines: Sequence[str], most: int) -> Iterator[str]:
     if 0 < most < len(lines):
         rest = " ".join([lines[most - 1], *(line.strip() for line in lines[most:])])
         indent = " " * (len(rest) - len(rest.lstrip()))
-        if layout.width(rest) <= layout.WIDTH:
+        if cell_len(rest) <= WIDTH:
             yield rest
         else:  # between words: half of a time of day is another one
-            yield f"{next(layout.wrap(rest.lstrip(), indent, columns=layout.WIDTH - 3))}..."
+            yield f"{next(wrap(rest.lstrip(), indent, columns=WIDTH - 3))}..."

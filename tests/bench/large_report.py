@@ -24,7 +24,7 @@ from typing import Final, NamedTuple
 
 from orchestrator import report
 from orchestrator.configuration import catalogue
-from orchestrator.configuration.resolved import ReportFormat
+from orchestrator.configuration.report_formats import ReportFormat
 from orchestrator.disk import reporting
 from orchestrator.disk.records import End, Left
 from orchestrator.planning.probes import is_probe

@@ -36,7 +36,7 @@ def test_the_largest_batch_that_works_is_found(tmp_path: Path) -> None:
     assert report["failures"] == []
     assert (report["summary"]["cells"]["ok"], report["summary"]["cells"]["degraded"]) == (1, 0)
     text = node.paths.report("txt").read_text()
-    assert "Batch Sizes" in text
+    assert "Batch sizes" in text
     assert "largest 20 (bounded by failure: exception)" in text
     assert leftovers(folder) == NOTHING
 

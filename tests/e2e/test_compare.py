@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from orchestrator import report as reports
 from orchestrator.cli import orchestrate
-from orchestrator.configuration.resolved import ReportFormat
+from orchestrator.configuration.report_formats import ReportFormat
 from protocol.result import SteadyState
 from tests.fakes.commands import TINY, python
 from tests.fakes.runs import FakeRun, gpus, shipped

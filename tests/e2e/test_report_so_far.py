@@ -12,7 +12,8 @@ from click.testing import CliRunner, Result
 from orchestrator import report as reports
 from orchestrator.cli import orchestrate
 from orchestrator.compare.against import Against
-from orchestrator.configuration.resolved import ReportFormat, StoredRun
+from orchestrator.configuration.report_formats import ReportFormat
+from orchestrator.configuration.resolved import StoredRun
 from orchestrator.disk import journal, lock, reporting
 from orchestrator.disk.records import Finished
 from orchestrator.disk.reporting import Made

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from orchestrator import TOOL_VERSION
-from orchestrator.configuration.resolved import Configuration, Isolation, ReportFormat, StoredRun
+from orchestrator.configuration.report_formats import ReportFormat
+from orchestrator.configuration.resolved import Configuration, Isolation, StoredRun
 from orchestrator.disk import run_files
 from orchestrator.planning import plan
 from protocol.cell import Device, DeviceKind, Mode, ModelSpec, Precision, Scalar, Workload

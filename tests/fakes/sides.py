@@ -10,7 +10,7 @@ import msgspec
 
 from orchestrator import report as reports
 from orchestrator.compare.side import VERSION, Side, SideCell, SideDevice
-from orchestrator.configuration.resolved import ReportFormat
+from orchestrator.configuration.report_formats import ReportFormat
 from orchestrator.disk.outcomes import Status
 from orchestrator.report.keys import CellKey
 from protocol.cell import Workload

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from orchestrator import report
-from orchestrator.configuration.resolved import ReportFormat
+from orchestrator.configuration.report_formats import ReportFormat
 from orchestrator.disk import lock, reporting, run_files, standing
 from orchestrator.disk.status import Status
 from protocol.failure import Category

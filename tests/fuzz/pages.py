@@ -18,7 +18,7 @@ import msgspec
 
 from orchestrator.compare import as_html, as_junit, as_markdown, as_text, comparison, reading
 from orchestrator.compare.side import Side
-from orchestrator.configuration.resolved import ReportFormat
+from orchestrator.configuration.report_formats import ReportFormat
 from orchestrator.disk import archive, evidence, journal
 from orchestrator.disk.journal import MAGIC
 from orchestrator.errors import RunFolderError, UserError

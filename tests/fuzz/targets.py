@@ -32,7 +32,7 @@ from orchestrator.cli.options import OPTIONS
 from orchestrator.configuration import catalogue, models_file, settings
 from orchestrator.configuration import resolve as config
 from orchestrator.configuration.catalogue import Catalogue
-from orchestrator.configuration.resolved import ReportFormat
+from orchestrator.configuration.report_formats import ReportFormat
 from orchestrator.configuration.settings import LayeredSettings
 from orchestrator.disk import archive, evidence, journal, lock, run_files
 from orchestrator.disk.journal import MAGIC, Journal

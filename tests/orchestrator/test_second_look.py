@@ -27,7 +27,7 @@ from orchestrator.errors import RunFolderError
 from orchestrator.loop import Loop
 from orchestrator.processes.link import Link
 from orchestrator.processes.signals import StopSignals
-from orchestrator.report import text_remarks
+from orchestrator.report import remarks
 from orchestrator.run import left_to_do
 from orchestrator.second_look import More, SecondLook
 from orchestrator.stats.siblings import MOST_LAUNCHES, Verdict
@@ -234,7 +234,7 @@ def test_a_planned_launch_that_failed_is_not_made_up_for_by_an_added_one(tmp_pat
     report = run.ended()
     assert (report.cells[0].launches, report.summary.cells.short_of_launches) == (3, 1)
     assert report.verdict.exit_code == ExitCode.INCOMPLETE
-    said = [text_remarks.remark(result.inference_metrics["batch_size_8"]) for result in report.results]
+    said = [remarks.remark(result.inference_metrics["batch_size_8"]) for result in report.results]
     assert ["2 of 3 launches" in words for words in said] == [True] + [False] * 7
 
 

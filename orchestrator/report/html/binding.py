@@ -1,11 +1,12 @@
 """A page as one file that needs no network. Pure, but for reading the files of this folder.
 
-    Page (view.py) ── templates/page.html.j2, autoescaped ┐
+    Page ──           templates/page.html.j2, autoescaped ┐
       └── plots, as JSON (safe.py) ── static/, vendor/ ───┴──▶ bytes
 
 Each chart has a table that says the same. Without scripts, all tables are there.
 """
 
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -14,7 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from orchestrator.report.html import safe
-from orchestrator.report.html.view import Page
+from orchestrator.report.sections import Badge, Card, Cells, Section
 
 ROOM: Final = Path(__file__).parent
 SCRIPTS: Final = (
@@ -27,6 +28,29 @@ SCRIPTS: Final = (
     "static/table.js",
 )
 """In the order they run."""
+
+
+@dataclass(frozen=True)
+class Page:
+    """All of it. facts: what was run, where and on what. file_name: of the cells, exported.
+
+    elsewhere: where there is what the page has no room for.
+    """
+
+    title: str
+    heading: str
+    verdict: Badge
+    meaning: str
+    reasons: tuple[str, ...]
+    notices: tuple[str, ...]
+    elsewhere: str
+    facts_title: str
+    facts: tuple[tuple[str, str], ...]
+    cards: tuple[Card, ...]
+    sections: tuple[Section, ...]
+    cells: Cells
+    file_name: str
+    footer: str
 
 
 def bound(page: Page) -> bytes:

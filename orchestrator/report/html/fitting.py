@@ -7,8 +7,8 @@ counts it. Where that is not enough, the other tables, the logs and the choices 
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from orchestrator.report.html.binding import bound
-from orchestrator.report.html.view import Cells, Chart, Finding, Page, Section, shortened
+from orchestrator.report.html.binding import Page, bound
+from orchestrator.report.sections import MOST_ROWS, Cells, Chart, Finding, Section, shortened
 
 MOST_BYTES: Final = 3_000_000
 LEAST_CELLS: Final = 300
@@ -26,8 +26,10 @@ class _Room(NamedTuple):
 _STEPS: Final = (_Room(200, 20, 40), _Room(60, 5, 12), _Room(20, 1, 3))
 
 
-def fitted(page: Page) -> bytes:
-    """The page as a file of at most MOST_BYTES, but where what cannot be left out takes more."""
+def fitted(page: Page, rows: int = MOST_ROWS) -> bytes:
+    """The page as a file of at most MOST_BYTES, but where what cannot be left out takes more. rows: of a table."""
+    whole = (replace(one, tables=tuple(shortened(table, rows) for table in one.tables)) for one in page.sections)
+    page = replace(page, sections=tuple(whole))
     made = bound(page)
     for room in (None, *_STEPS):
         smaller = page if room is None else replace(page, sections=tuple(_section(one, room) for one in page.sections))
@@ -80,8 +82,7 @@ def _section(one: Section, room: _Room) -> Section:
 def _chart(one: Chart, room: _Room) -> Chart:
     left_out = len(one.plots) - room.plots
     more = f" Of {len(one.plots)} charts the first {room.plots} are here." if left_out > 0 else ""
-    table = None if one.table is None else shortened(one.table, room.rows)
-    return replace(one, plots=one.plots[: room.plots], table=table, says=f"{one.says}{more}")
+    return replace(one, plots=one.plots[: room.plots], says=f"{one.says}{more}")
 
 
 def _without_logs(one: Finding) -> Finding:

@@ -1,31 +1,44 @@
-"""The report as one HTML file: what the page says.
+"""The report as one HTML file: which chapters it has.
 
     Report   ┐
-             ├── Page (view.py) ── fitting.py ── binding.py ──▶ bytes
+             ├── Page ── fitting.py ── binding.py ──▶ bytes
     Timeline ┘
 
 The verdict comes first, and every number is written as the text report writes it.
 """
 
+from functools import partial
 from typing import Final
 
 from orchestrator.configuration.presets import TRIAGE
-from orchestrator.report.html.cells import cells
-from orchestrator.report.html.course import course
-from orchestrator.report.html.failures import failures, not_measured
+from orchestrator.report.chapters import overview
+from orchestrator.report.chapters.burn_in import burn_in
+from orchestrator.report.chapters.cells import cells
+from orchestrator.report.chapters.comparisons import baseline, costs, thresholds
+from orchestrator.report.chapters.devices import devices
+from orchestrator.report.chapters.excluded import not_measured
+from orchestrator.report.chapters.failures import failures
+from orchestrator.report.chapters.performance import performance
+from orchestrator.report.chapters.spread import spread
+from orchestrator.report.chapters.stragglers import full_node, stragglers
+from orchestrator.report.chapters.time import time
+from orchestrator.report.chapters.timeline import course
+from orchestrator.report.html.binding import Page
 from orchestrator.report.html.fitting import fitted
-from orchestrator.report.html.further import burn_in, held_against, overhead
-from orchestrator.report.html.overview import cards, devices, facts, heading, meaning, notices, score, verdict
-from orchestrator.report.html.performance import performance
-from orchestrator.report.html.spread import spread
-from orchestrator.report.html.view import Page, Section
 from orchestrator.report.model import Report
+from orchestrator.report.sections import Chapter, shown
 from orchestrator.report.timeline import Timeline
 
 FACTS: Final = "Run, stack and command"
 FOOTER: Final = (
     "Made by gpubench from what was measured. Every value is in report.json and report.csv, in the folder of the run; "
     "1 MB here is 1024 x 1024 bytes."
+)
+_BASELINE: Final = shown(baseline, findings=False)
+_SIBLINGS: Final = (
+    shown(stragglers, findings=False),
+    shown(spread, tables=("percent",)),
+    shown(full_node, tables=("devices",), findings=False),
 )
 
 
@@ -39,33 +52,30 @@ def page(report: Report, timeline: Timeline) -> Page:
 
     A triage begins with its answer, and has a score only where it was asked for.
     """
-    asked = report.test_configuration.preset == TRIAGE
-    of_models = () if report.burn_in is not None else (performance(report), *(() if asked else (spread(report),)))
-    scored = report.burn_in is None and (report.baseline_comparison is not None or not asked)
-    chapters: tuple[Section | None, ...] = (
-        burn_in(report),
-        spread(report) if asked else None,
-        Section("score", "Score", charts=(score(report),)) if scored else None,
-        held_against(report),
-        devices(report),
-        *of_models,
-        course(report, timeline),
-        failures(report),
-        not_measured(report),
-        overhead(report),
-    )
+    run = (devices, partial(course, timeline=timeline), failures, not_measured, time)
+    asked = (thresholds, costs)
+    chapters: tuple[Chapter, ...]
+    if report.burn_in is not None:
+        chapters = (burn_in, *asked, *run)
+    elif report.test_configuration.preset == TRIAGE:
+        scored = (_BASELINE,) if report.baseline_comparison is not None else ()
+        chapters = (*_SIBLINGS, *scored, *asked, devices, performance, *run[1:])
+    else:
+        chapters = (_BASELINE, *asked, devices, performance, *_SIBLINGS, *run[1:])
+    sections = (chapter(report) for chapter in chapters)
+    verdict, heading = overview.verdict(report), overview.heading(report)
     return Page(
-        title=f"{verdict(report).text}: {heading(report)}",
-        heading=heading(report),
-        verdict=verdict(report),
-        meaning=meaning(report),
+        title=f"{verdict.text}: {heading}",
+        heading=heading,
+        verdict=verdict,
+        meaning=overview.meaning(report),
         reasons=report.verdict.reasons,
-        notices=tuple(notices(report)),
+        notices=tuple(overview.notices(report)),
         elsewhere="report.json",
         facts_title=FACTS,
-        facts=tuple(facts(report)),
-        cards=tuple(cards(report)),
-        sections=tuple(chapter for chapter in chapters if chapter is not None),
+        facts=(*overview.facts(report), *overview.more_facts(report)),
+        cards=tuple(overview.cards(report)),
+        sections=tuple(section for section in sections if section is not None),
         cells=cells(report),
         file_name=f"gpubench-{report.metadata.run_id}-cells.csv",
         footer=FOOTER,

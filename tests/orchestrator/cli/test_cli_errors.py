@@ -38,7 +38,7 @@ Invoke = Callable[..., Result]
         ("--phases generation -m resnet50", "cpu:0: nothing is to be measured there. resnet50: writes no text, so"),
         ("--input-size=", '--input-size: expected a whole number of at least 1, got ""'),
         ("-m bert-base --seq-len 128,513", "--seq-len: bert-base takes 1 to 512 tokens, not 513. Leave the size or"),
-        ("-o report.pdf", "-o/--output: there is no format 'pdf'. There is json, csv, txt, html, md"),
+        ("-o report.pdf", "-o/--output: there is no format 'pdf'. There is json, txt, md, csv"),
         ("--output=", "-o/--output: expected a path, got an empty text"),
         ("--runs-folder=", "--runs-folder: expected a path, got an empty text"),
         ("--runs-folder night.yaml", "--runs-folder: {folder}/night.yaml is a file, not a folder"),

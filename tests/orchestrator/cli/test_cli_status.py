@@ -14,7 +14,8 @@ import pytest
 from orchestrator import progress, report
 from orchestrator.cli.status import describe
 from orchestrator.cli.watch import _snapshot
-from orchestrator.configuration.resolved import BurnIn, Isolation, ReportFormat
+from orchestrator.configuration.report_formats import ReportFormat
+from orchestrator.configuration.resolved import BurnIn, Isolation
 from orchestrator.deciding.budget import CLOSING_S, Budget, closing_s
 from orchestrator.deciding.stopping import GENTLE_GRACE_S, GENTLE_S
 from orchestrator.disk import reporting, run_files, standing

@@ -12,7 +12,7 @@ from click.testing import Result
 
 from orchestrator import run
 from orchestrator.cli import streams
-from orchestrator.configuration.resolved import ReportFormat
+from orchestrator.configuration.report_formats import ReportFormat
 from orchestrator.errors import StorageError
 from protocol.exit_codes import ExitCode
 from tests.fakes import faults

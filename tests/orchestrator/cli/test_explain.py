@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 from click.testing import Result
+from rich.cells import cell_len
 
 from orchestrator.deciding.explanations import EXPLANATIONS
 from orchestrator.deciding.placement import in_a_row
 from orchestrator.deciding.policy import POLICY, RUN
-from orchestrator.report import layout
-from orchestrator.report.text_failures import failures
+from orchestrator.report import text
+from orchestrator.report.chapters.failures import failures
 from protocol.cell import Device
 from protocol.exit_codes import MEANING, ExitCode
 from protocol.failure import Category, Phase
@@ -21,7 +22,7 @@ Invoke = Callable[..., Result]
 
 def told(run: FakeRun) -> list[str]:
     """The chapter about failures, its lines without their indentation."""
-    return [line.strip() for line in failures(run.report())]
+    return [line.strip() for line in text.lines(failures(run.report()))]
 
 
 def root(run: FakeRun) -> str:
@@ -149,7 +150,7 @@ def test_a_run_is_explained_by_its_root_cause_first(invoke: Invoke, tmp_path: Pa
     run.finish()
     shown = invoke("explain", str(tmp_path / "run"))
     assert shown.exit_code == 0
-    assert shown.output.index("Root cause: GPU 0") < shown.output.index("1. GPU 0") < shown.output.index("Verdict:")
+    assert shown.output.index("Root cause: GPU 0") < shown.output.index("Verdict:")
 
 
 def test_a_run_without_failures_says_so(invoke: Invoke, tmp_path: Path) -> None:
@@ -214,7 +215,7 @@ def test_the_root_cause_has_its_evidence(tmp_path: Path) -> None:
         assert line in lines, line
     assert "frame 29" not in lines
     assert "\x1b" not in "".join(lines)
-    assert max(layout.width(line) for line in failures(run.report())) <= 80
+    assert max(cell_len(line) for line in text.lines(failures(run.report()))) <= 80
 
 
 @pytest.mark.parametrize(
@@ -349,8 +350,6 @@ def test_what_a_launch_ended_in_stands_beside_its_cause(tmp_path: Path) -> None:
     run.finish()
     ended_as = "Ended as: CUDA error: CUDA error 999"
     lines = told(run)
-    assert lines.count(ended_as) == 2
-    root, numbered = (number for number, line in enumerate(lines) if line == ended_as)
-    assert lines[root - 1 : root + 2] == ["Xid 48 of GPU 0", ended_as, "Exit: exit code 0"]
-    assert lines[numbered - 1] == "Xid 48 of GPU 0"
-    assert lines[numbered + 1].startswith("In the end the cell was: failed")
+    root = lines.index(ended_as)
+    assert lines[root - 1] == "Xid 48 of GPU 0"
+    assert "Exit: exit code 0" in lines[root + 1 :]

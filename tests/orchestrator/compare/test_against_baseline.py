@@ -18,7 +18,7 @@ from orchestrator.compare.side import Side, SideCell, SideDevice
 from orchestrator.compare.thresholds import Threshold
 from orchestrator.report.as_markdown import to_markdown as report_markdown
 from orchestrator.report.as_text import to_text as report_text
-from orchestrator.report.html import overview
+from orchestrator.report.chapters import comparisons
 from orchestrator.report.numbers import difference
 from orchestrator.stats import margins
 from orchestrator.stats.two_runs import Verdict
@@ -193,7 +193,7 @@ def test_a_cell_on_another_gpu_of_the_run_is_not_called_unmeasured() -> None:
     assert {name: text.split()[-2:] for name, text in why.items()} == {"a": ["GPU", "6"], "b": ["GPU", "5"]}
     assert [found.why.split()[-1] for found in one.only_after] == ["1", "0"]
     shown = [to_text([one], ExitCode.INCOMPLETE), to_markdown([one]), to_junit([one], ()).decode()]
-    for text in (*shown, str(page([one], ExitCode.INCOMPLETE).sections[-1].words)):
+    for text in (*shown, str(page([one], ExitCode.INCOMPLETE).sections[-1].summary)):
         assert why["a"] in " ".join(text.split())
     failed = replace(after, cells=tuple(replace(found, values=()) for found in after.cells))
     assert [found.why for found in held(before, failed).only_before] == ["", ""]
@@ -243,9 +243,7 @@ def test_nothing_has_no_sign(tmp_path: Path) -> None:
     report = against.hold(made[0], Against(baseline=against.side.of_report(made[1], "base")))
     assert report.baseline_comparison is not None
     assert -0.05 < report.baseline_comparison.improvement_percent["overall"] < 0
-    rows = overview.score(report).table
-    assert rows is not None
-    for shown in (report_text(report), str(rows.rows)):
+    for shown in (report_text(report), str(comparisons.baseline(report).tables)):
         assert "+0.0%" in shown
         assert "-0.0%" not in shown
 

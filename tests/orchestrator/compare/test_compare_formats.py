@@ -6,14 +6,16 @@ from collections.abc import Collection
 
 import msgspec
 import pytest
+from rich.cells import cell_len
 
 from orchestrator.compare.as_html import page
 from orchestrator.compare.as_junit import to_junit
-from orchestrator.compare.as_markdown import escaped, to_markdown
+from orchestrator.compare.as_markdown import to_markdown
 from orchestrator.compare.as_text import to_text
 from orchestrator.compare.comparison import Comparison, compare
 from orchestrator.compare.side import Side
-from orchestrator.report import layout
+from orchestrator.report.markdown import escaped
+from orchestrator.report.text import WIDTH
 from orchestrator.stats import margins
 from orchestrator.stats.two_runs import Verdict
 from protocol.exit_codes import ExitCode
@@ -69,7 +71,7 @@ def test_text_begins_with_what_changed_and_shows_the_gravest_cells_first(mixed: 
     named = ("throttled: hot inference bf16 b8", ": gone inference bf16 b8", "1 cell of before missing")
     assert [part for part in (*named, "1 SLOWER, 1 INCONCLUSIVE, 3 SAME, 1 NOT COMPARABLE") if part not in text] == []
     assert lines[-1].startswith(f"Exit code {ExitCode.MISSED:d}")
-    assert max(map(layout.width, lines)) <= layout.WIDTH
+    assert max(map(cell_len, lines)) <= WIDTH
 
 
 @pytest.mark.parametrize(
@@ -103,7 +105,7 @@ def test_markdown_is_a_headline_and_what_changed(mixed: Comparison) -> None:
     """Cells that are the same are counted, not listed; of many that changed the first are listed."""
     text = to_markdown([mixed])
     assert text.startswith("### driver 570.86 -> 580.95: 1 of 6 cells SLOWER\n")
-    shown = [line.split("|") for line in text.splitlines() if line.startswith("| ") and "cell |" not in line]
+    shown = [line.split("|") for line in text.splitlines() if line.startswith("| ") and "Cell |" not in line]
     assert [row[1].strip() for row in shown] == ["slow inference bf16 b8", "noisy inference bf16 b8"]
     assert {len(row) for row in shown} == {8}
     assert "3 SAME" in text
@@ -139,10 +141,10 @@ def test_names_cannot_steer_what_shows_them() -> None:
     for shown in (text, markdown, junit.decode()):
         assert not {"\x1b", "\u202e"} & {*shown}
     assert ("<script" in markdown, "\n# " in markdown) == (False, False)
-    shown_rows = [line for line in markdown.splitlines() if line.startswith("| ") and "cell |" not in line]
+    shown_rows = [line for line in markdown.splitlines() if line.startswith("| ") and "Cell |" not in line]
     assert [row.replace("\\|", "").count("|") for row in shown_rows] == [7]
     assert ET.fromstring(junit)[0][0].get("classname") == "<script>alert(1)</script>|`x` # [a](b) @all ]]> &"
-    assert max(map(layout.width, text.splitlines())) <= layout.WIDTH
+    assert max(map(cell_len, text.splitlines())) <= WIDTH
 
 
 def test_escaped_text_is_the_same_text() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from rich.cells import cell_len
 
 from orchestrator.compare import against, baselines, costs, reading
 from orchestrator.compare.against import Against
@@ -15,11 +16,11 @@ from orchestrator.compare.thresholds import Threshold
 from orchestrator.disk import reporting
 from orchestrator.disk.outcomes import Status
 from orchestrator.errors import ConfigError, RunFolderError
-from orchestrator.report import layout
 from orchestrator.report.as_markdown import to_markdown
 from orchestrator.report.as_text import to_text
+from orchestrator.report.chapters import comparisons
 from orchestrator.report.comparisons import Met
-from orchestrator.report.html import further, overview
+from orchestrator.report.text import WIDTH
 from protocol.cell import Mode, Workload
 from protocol.exit_codes import ExitCode
 from protocol.failure import Category
@@ -132,7 +133,7 @@ def test_every_format_has_the_note_of_a_score(tmp_path: Path) -> None:
         assert report.baseline_comparison is not None
         note = report.baseline_comparison.note
         assert note
-        for shown in (to_text(report), to_markdown(report), overview.score(report).says):
+        for shown in (to_text(report), to_markdown(report), comparisons.baseline(report).charts[0].says):
             assert note in " ".join(shown.split())
 
 
@@ -189,14 +190,10 @@ def test_costs_and_limits_of_both_modes_have_names_of_their_own(tmp_path: Path) 
     run.everything()
     report = against.hold(run.ended(), Against(thresholds=(FAST,), price_per_hour=2.5))
     names = {f"cpu:{at} resnet50 inference fp32 b1 {mode}" for at in (0, 1) for mode in Mode}
-    for text in (to_text(report), to_markdown(report).replace("\\", "")):
-        rows = [line.strip(" |").split("|") for line in text.splitlines() if line.strip().startswith("|")]
-        assert {column.strip() for row in rows if "50 ms" in "".join(row) for column in row[:2]} >= names
-        assert {row[0].strip() for row in rows if "images" in "".join(row)} == names
-    section = further.held_against(report)
-    assert section is not None
-    limits, prices = section.tables[:2]
-    assert {row[1] for row in limits.rows} == {row[0] for row in prices.rows} == names
+    for chapter in (comparisons.thresholds, comparisons.costs):
+        section = chapter(report)
+        assert section is not None
+        assert {row[0] for table in section.tables for row in table.rows} == names
 
 
 def test_a_hardware_fault_is_told_before_a_missed_limit(tmp_path: Path) -> None:
@@ -234,7 +231,7 @@ def test_a_run_is_held_against_what_its_folder_says(tmp_path: Path) -> None:
     text = to_text(reporting.make(run.paths))
     for carried in ("baseline old (NVIDIA H200,", "gpt2: +100.0%", "Overall: +100.0%", "2.5 an hour", "Score: 200.0"):
         assert carried in text
-    assert max(map(layout.width, text.splitlines())) <= layout.WIDTH
+    assert max(map(cell_len, text.splitlines())) <= WIDTH
 
 
 def test_a_report_without_a_baseline_says_which_there_is(tmp_path: Path) -> None:
@@ -242,7 +239,7 @@ def test_a_report_without_a_baseline_says_which_there_is(tmp_path: Path) -> None
     report = made(tmp_path).report()
     (name,) = re.findall(r"--compare-baseline ([\w-]+)", report.summary.score_note)
     assert reading.baseline(name, "runs").cells
-    chart = overview.score(report)
+    (chart,) = comparisons.baseline(report).charts
     assert chart.empty.count("--compare-baseline") == 1
 
 

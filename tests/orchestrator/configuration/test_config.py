@@ -7,7 +7,8 @@ import pytest
 
 from orchestrator.cli.options import OPTIONS
 from orchestrator.configuration import catalogue, yaml_file
-from orchestrator.configuration.resolved import Isolation, ReportFormat
+from orchestrator.configuration.report_formats import ReportFormat
+from orchestrator.configuration.resolved import Isolation
 from orchestrator.errors import ConfigError
 from protocol.cell import MemoryFormat, Mode, Precision, Workload
 from tests.fakes.configurations import DEFAULTS, options, resolved

@@ -123,7 +123,7 @@ Write = Callable[[str | bytes], Path]
         ("benchmark: {isolation: none}", "benchmark.isolation: there is no isolation 'none'"),
         ("output: {path: report.html, format: json}", "report.html ends in .html, but"),
         ("output: {format: pdf}", "output.format: there is no format 'pdf'"),
-        ("output: {path: report.pdf}", "line 1, output.path: there is no format 'pdf'. There is json, csv, txt, html"),
+        ("output: {path: report.pdf}", "line 1, output.path: there is no format 'pdf'. There is json, txt, md, csv"),
         ("output: {path: report.pdf, format: json}", "line 1, output.path: there is no format 'pdf'"),
         ("output: {path: out/}", "line 1, output.path: out/ is a folder; name the report's file, such as out/report"),
         (

@@ -14,7 +14,7 @@ import pytest
 from orchestrator.cli.options import OPTIONS
 from orchestrator.configuration import catalogue, settings
 from orchestrator.configuration import resolve as config
-from orchestrator.configuration.resolved import ReportFormat
+from orchestrator.configuration.report_formats import ReportFormat
 from orchestrator.disk import folders
 from orchestrator.errors import ConfigError, RunFolderError, StorageError
 from protocol.exit_codes import ExitCode

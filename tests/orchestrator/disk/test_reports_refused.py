@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from orchestrator.cli.status import describe
-from orchestrator.configuration.resolved import ALWAYS, ReportFormat
+from orchestrator.configuration.report_formats import ALWAYS, ReportFormat
 from orchestrator.disk import places, reporting, run_files, standing
 from orchestrator.disk.journal import Journal
 from orchestrator.disk.records import Finished, Segment

@@ -286,7 +286,7 @@ def test_cpu_devices_have_no_health(tmp_path: Path) -> None:
     assert set(verdicts(report)) == {Verdict.NOT_APPLICABLE}
     assert report.health.node.verdict is Verdict.NOT_APPLICABLE
     assert report.verdict.exit_code == 0
-    assert "Health of the Hardware" not in to_text(report)
+    assert "Health of the hardware" not in to_text(report)
 
 
 def test_a_reboot_is_a_finding_about_the_machine(tmp_path: Path) -> None:

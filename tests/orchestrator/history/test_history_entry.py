@@ -162,7 +162,7 @@ def test_the_report_says_it_again(tmp_path: Path) -> None:
     run_files.store(run.stored, run.paths)
     made = run.ended()
     assert [one.earlier for one in made.health.gpus] == ["", "FAIL in a burn-in on 2026-04-01"]
-    assert "    earlier: FAIL in a burn-in on 2026-04-01" in to_text(made).splitlines()
+    assert "  earlier: FAIL in a burn-in on 2026-04-01" in to_text(made).splitlines()
 
 
 def test_a_burn_in_says_it_beside_its_verdicts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,4 +172,4 @@ def test_a_burn_in_says_it_beside_its_verdicts(tmp_path: Path, monkeypatch: pyte
     night = Night(tmp_path, gpus(2), "10m")
     night.stored = msgspec.structs.replace(night.stored, earlier={gpus(2)[1].uuid: "FAIL in a burn-in on 2026-04-01"})
     run_files.store(night.stored, night.paths)
-    assert "GPU 1, earlier: FAIL in a burn-in on 2026-04-01" in to_text(night.ended()).splitlines()
+    assert "earlier: GPU 1: FAIL in a burn-in on 2026-04-01" in to_text(night.ended()).splitlines()

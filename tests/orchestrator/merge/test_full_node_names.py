@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from orchestrator.merge.sibling_cells import UNSTEADY
-from orchestrator.report.as_markdown import to_markdown
-from orchestrator.report.as_text import to_text
+from orchestrator.report.chapters.stragglers import full_node
 from orchestrator.report.html.page import page
+from orchestrator.report.model import Report
+from orchestrator.report.sections import Table
 from orchestrator.report.timeline import NOTHING_KEPT
 from protocol.cell import Mode, Workload
 from protocol.result import SteadyState
@@ -17,12 +18,26 @@ from tests.fakes.runs import FakeRun, gpus, shipped
 BOTH = (Mode.LOADED, Mode.SOLO)
 
 
+TABLES = ("means", "devices")
+
+
+def table_of(report: Report, name: str) -> Table:
+    """A table of the chapter on a full node."""
+    section = full_node(report)
+    table = None if section is None else section.table(name)
+    assert table is not None
+    return table
+
+
 def test_each_input_size_has_its_own_loss(tmp_path: Path) -> None:
     """The same model at two input sizes is two cells, each with its size in its name."""
     run = FakeRun(tmp_path, devices=gpus(2), batch_sizes=(8,), input_sizes=(224, 512), modes=BOTH)
     run.everything()
     names = {f"resnet50 inference fp32 b8 input {size}" for size in (224, 512)}
-    assert {one.cell for one in run.ended().full_node} == names
+    report = run.ended()
+    assert {one.cell for one in report.full_node} == names
+    cells = {row[0] for row in table_of(report, "means").rows}
+    assert cells == {f"resnet50 infer fp32 b8 s{size}" for size in (224, 512)}
 
 
 def test_probes_of_both_modes_are_told_apart_on_the_page(tmp_path: Path) -> None:
@@ -32,7 +47,7 @@ def test_probes_of_both_modes_are_told_apart_on_the_page(tmp_path: Path) -> None
     for cell in run.stored.plan.cells:
         run.measured(cell, flops_per_iteration=1e12 if cell.workload is Workload.PROBE else 1e11)
     section = next(section for section in page(run.ended(), NOTHING_KEPT).sections if section.id == "performance")
-    told = {row[0] for row in section.tables[0].rows}
+    told = {row[0] for row in section.tables[-1].rows}
     assert told == {f"Matrix product, fp32, {mode}" for mode in BOTH}
 
 
@@ -53,13 +68,19 @@ def test_an_unsteady_mode_is_named_with_its_loss(tmp_path: Path) -> None:
         (2, cell): ((), True),
     }
     assert re.findall(r"\d+", fact) == ["4", "8"]
-    chapter = " ".join(to_text(report).split())
-    assert chapter.count(why) == chapter.count(fact) == 1
-    remarks = {"", why, f"not comparable ({fact})"}
-    rows = [line.strip(" |").rsplit("|", 1)[-1].strip() for line in to_markdown(report).splitlines() if cell in line]
-    assert {why, f"not comparable ({fact})"} <= {*rows}
-    section = next(section for section in page(report, NOTHING_KEPT).sections if section.id == "spread")
-    assert remarks in [{row[-1] for row in table.rows if row[1] == cell} for table in section.tables]
+    section = full_node(report)
+    assert section is not None
+    assert [finding.lines for finding in section.findings] == [
+        (f"GPU 2, {cell}: not comparable ({fact})",),
+        (f"resnet50 infer fp32 b8, GPU 1: {why}",),
+    ]
+    remarks = {row[0]: row[-1] for row in table_of(report, "devices").rows if row[1] == cell}
+    assert remarks == {"GPU 0": "", "GPU 1": why, "GPU 2": f"not comparable ({fact})"}
+
+
+def figures(row: str) -> list[float]:
+    """The three figures after the name of the cell: alone, with all at work, and what is lost in percent."""
+    return [float(found) for found in re.findall(r"(?<![\w.])\d+\.\d+", row)][:3]
 
 
 def test_the_loss_is_the_ratio_of_the_figures_beside_it(tmp_path: Path) -> None:
@@ -71,9 +92,11 @@ def test_the_loss_is_the_ratio_of_the_figures_beside_it(tmp_path: Path) -> None:
             crowded = cell.mode is Mode.LOADED and cell.devices == (run.stored.devices[1].uuid,)
             run.measured(cell, number=number, forward_ms=time_ms * (1.3 if crowded else 1.0), noise=0.0)
     report = run.ended()
-    for one in report.full_node:
-        assert one.lost_percent == pytest.approx((1 - one.loaded / one.solo) * 100, abs=0.1)
-    (row,) = (line for line in to_text(report).split("Spread Between")[0].splitlines() if "| resnet50" in line)
-    alone, together, lost = (float(found) for found in re.findall(r"(?<![\w.])\d+\.\d+", row)[:3])
-    assert lost == pytest.approx((1 - together / alone) * 100, abs=0.1)
-    assert lost > 50
+    told = {"json": [(one.solo, one.loaded, one.lost_percent) for one in report.full_node]}
+    told |= {name: [figures(" ".join(map(str, row))) for row in table_of(report, name).rows] for name in TABLES}
+    assert {name: len(rows) for name, rows in told.items()} == {"json": 2, "means": 1, "devices": 2}
+    for name, rows in told.items():
+        for alone, together, lost in rows:
+            assert lost == pytest.approx((1 - together / alone) * 100, abs=0.1), name
+    (one,) = told["means"]
+    assert one[2] > 50

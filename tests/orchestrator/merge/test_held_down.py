@@ -10,8 +10,8 @@ import pytest
 from orchestrator.merge import held_down, sibling_cells, stragglers
 from orchestrator.merge.cross_gpu import THROTTLED
 from orchestrator.report.as_text import to_text
+from orchestrator.report.charts import Heat
 from orchestrator.report.html.page import page
-from orchestrator.report.html.plots import Heat
 from orchestrator.report.model import Report
 from orchestrator.report.timeline import NOTHING_KEPT
 from orchestrator.sampling.clock_events import CLOCK_EVENT_REASONS
@@ -74,7 +74,7 @@ def test_the_heat_map_and_the_text_show_how_slow_heat_makes_it(tmp_path: Path) -
     assert all(THROTTLED in box.says for box in boxes)
     lines = to_text(report).splitlines()
     assert all("GPU 3" not in line for line in lines if line.startswith("| resnet50 infer"))
-    (row,) = (line.split() for line in lines if line.startswith("  resnet50 infer"))
+    (row,) = (line.split() for line in lines if line.startswith("resnet50 infer"))
     assert row[-5] in {"69.9", "70.0", "70.1"}
 
 
@@ -91,7 +91,7 @@ def test_a_gpu_without_siblings_to_judge_it_is_named_all_the_same(tmp_path: Path
     for at, one in enumerate(report.stragglers):
         expected = ("SLOWED DOWN", Reason.HEAT) if at in hot else ("no verdict", None)
         assert (one.verdict, one.word, one.reason) == (Verdict.NONE, *expected)
-    section = next(section for section in page(report, NOTHING_KEPT).sections if section.id == "spread")
+    section = next(section for section in page(report, NOTHING_KEPT).sections if section.id == "stragglers")
     shown = [row[1].text for row in section.tables[0].rows]  # type: ignore[union-attr]  # the column of badges
     assert shown == [one.word for one in report.stragglers]
 

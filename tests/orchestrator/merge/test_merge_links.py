@@ -14,7 +14,7 @@ from orchestrator.disk.archive import Attempt, ResultFileError
 from orchestrator.health.judges import Action
 from orchestrator.health.verdict import Verdict
 from orchestrator.report.burn_in import BurnInReport
-from orchestrator.report.text_burn_in import evidence
+from orchestrator.report.chapters.burn_in import evidence
 from protocol import codec, floats
 from protocol.cell import Cell, Workload
 from protocol.failure import Category, Phase

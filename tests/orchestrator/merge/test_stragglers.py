@@ -182,10 +182,10 @@ def test_a_triage_tells_who_is_slow_first_and_little_else(tmp_path: Path) -> Non
         report = one.ended()
         asked = msgspec.structs.replace(report.test_configuration, preset="triage")
         texts.append(to_text(msgspec.structs.replace(report, test_configuration=asked)))
-    assert texts[0].index("Which GPU Is Slow") < texts[0].index("Spread Between Identical GPUs")
+    assert texts[0].index("Which GPU is slow") < texts[0].index("Identical devices side by side")
     assert "Model Performance Summary" not in texts[0]
     assert "GPU 0: no verdict: alone of its kind" in texts[1]
-    assert "Which GPU Is Slow" not in to_text(alone.report())
+    assert "Which GPU is slow" not in to_text(alone.report())
 
 
 def test_cells_that_differ_in_size_have_names_of_their_own(tmp_path: Path) -> None:
@@ -228,6 +228,9 @@ def test_solo_over_loaded_is_a_result_for_each_cell_and_gpu(tmp_path: Path) -> N
     assert one.lost_percent == pytest.approx(100 / 11, abs=0.8)
     assert 1 < (one.low or 0) < 1.1 < (one.high or 0) < 1.13
     assert found[0, "resnet50"].lost_percent == pytest.approx(1, abs=0.8)
+    text = " ".join(to_text(report).split())
+    assert "What a full node loses" in text
+    assert "GPU 1 (9." in text
 
 
 def test_a_run_of_one_mode_loses_nothing(tmp_path: Path) -> None:
@@ -235,7 +238,7 @@ def test_a_run_of_one_mode_loses_nothing(tmp_path: Path) -> None:
     run = measured(tmp_path, devices=gpus(4))
     report = run.ended()
     assert report.full_node == ()
-    assert "What a Full Node Loses" not in to_text(report)
+    assert "What a full node loses" not in to_text(report)
 
 
 def test_what_shrank_in_one_mode_has_no_ratio(tmp_path: Path) -> None:

@@ -1,20 +1,24 @@
-"""report/one_page.py, text_burn_in.py: whatever a night of eight GPUs has found, its report is one page."""
+"""report/one_page.py, chapters/burn_in.py: whatever a night of eight GPUs has found, its report is one page."""
 
 import re
+from itertools import pairwise
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from rich.cells import cell_len
 
 from orchestrator.health.judges import Action
 from orchestrator.health.verdict import GRAVEST_FIRST, Verdict
-from orchestrator.report import layout
+from orchestrator.report import text
 from orchestrator.report.as_text import to_text
 from orchestrator.report.burn_in import BurnInReport, Fate, GpuBurnIn, InjectedReport, LinksReport, ReasonReport
 from orchestrator.report.model import GpuInfo, Report
-from orchestrator.report.one_page import Paragraph, Rank, on_one_page
+from orchestrator.report.one_page import on_one_page
+from orchestrator.report.sections import Rank
+from orchestrator.report.text import Paragraph
 from tests.fakes.nights import Night
 from tests.fakes.runs import gpus
 
@@ -74,13 +78,13 @@ def lines_of(report: Report) -> list[str]:
     """The page; each GPU that is no PASS is on it with what to do, and the beginning of its gravest reason."""
     lines = to_text(report).splitlines()
     assert len(lines) <= PAGE, "\n".join(lines)
-    assert max(map(layout.width, lines)) <= layout.WIDTH
-    text = " ".join(" ".join(lines).split())
+    assert max(map(cell_len, lines)) <= text.WIDTH
+    whole = " ".join(" ".join(lines).split())
     assert report.burn_in is not None
     for gpu in report.burn_in.gpus:
         if gpu.reasons:
-            assert f": {gpu.verdict} ({gpu.action})" if gpu.action else f": {gpu.verdict} " in text
-            assert f"- {gpu.reasons[0].verdict}: {gpu.reasons[0].text[:30]}".strip() in text
+            assert f": {gpu.action}" in whole if gpu.action else f"{gpu.verdict}: GPU" in whole
+            assert f"- {gpu.reasons[0].verdict}: {gpu.reasons[0].text[:30]}".strip() in whole
     assert sum(re.match(r"\| GPU \d ", line) is not None for line in lines) == 8
     assert sum(line.startswith("|") for line in lines) == 1 + 8
     return lines
@@ -133,9 +137,9 @@ def test_the_worst_of_nights_fits_one_page(quick: Report) -> None:
     lines = lines_of(found(quick, changed, [f"{place} {long}" for place in range(8)], [long] * 20, devices))
     assert len(lines) == PAGE
     assert CUT in lines
-    assert sum("FAIL (take it out of service)" in line for line in lines) == 8
+    assert sum(re.match(r"FAIL: GPU .*: take it out of service", line) is not None for line in lines) == 8
     assert any(line.startswith("injected: FOUND: ") for line in lines)
-    assert "on purpose, 20 of 20 found: this" in " ".join(lines)
+    assert "on purpose, 20 of 20 found: this" in " ".join(" ".join(lines).split())
     assert any(line.startswith("soak: ") for line in lines)
 
 
@@ -158,7 +162,7 @@ def test_whether_faults_were_found_is_never_cut_off(quick: Report) -> None:
         for gpu in night.gpus
     )
     lines = lines_of(replace(quick, burn_in=replace(night, gpus=worst, injected=faults, tainted=True)))
-    assert "on purpose, NOT ALL FOUND: 7 of 8: this says" in " ".join(lines)
+    assert "on purpose, NOT ALL FOUND: 7 of 8: this says" in " ".join(" ".join(lines).split())
     told = [line for line in lines if line.startswith("injected: ")]
     assert told[0].startswith("injected: FOUND IN PART: GPU 5 flips 2 bits")
 
@@ -181,9 +185,10 @@ def test_the_gravest_come_first_and_share_what_is_left(quick: Report) -> None:
     lines = to_text(replace(quick, burn_in=replace(night, gpus=changed))).splitlines()
     assert len(lines) == PAGE
     assert CUT in lines
-    heads = [number for number, line in enumerate(lines) if re.match(r"GPU \d, serial", line)]
-    assert [lines[at][:5] for at in heads] == ["GPU 2", "GPU 1", "GPU 0"]
-    taken = [after - before for before, after in zip(heads, [*heads[1:], lines.index(CUT)], strict=True)]
+    end = next(at for at, line in enumerate(lines) if line.startswith("soak: "))
+    heads = [number for number, line in enumerate(lines) if re.match(r"[A-Z]+: GPU \d, serial", line)]
+    assert [lines[at].split(": ")[1][:5] for at in heads] == ["GPU 2", "GPU 1", "GPU 0"]
+    taken = [after - before for before, after in pairwise([*heads, end])]
     assert max(taken) - min(taken) <= 1
     assert min(taken) > 2
 
@@ -195,7 +200,7 @@ def some(rank: Rank, name: str, count: int, section: str = "") -> Paragraph:
 
 def test_a_line_is_cut_between_words() -> None:
     """No time of day is cut in two where a paragraph has fewer lines than it would take."""
-    lines = tuple(layout.wrap("- " + "2026-11-22T19:28:49Z " * 9, "  ", "  "))
+    lines = tuple(text.bullet("2026-11-22T19:28:49Z " * 9))
     (line,) = on_one_page([Paragraph(Rank.TOLD, lines)], 1, Paragraph(Rank.MUST, ("cut",)))
     assert line == "  - " + " ".join(["2026-11-22T19:28:49Z"] * 3) + "..."
 

@@ -1,4 +1,4 @@
-"""report/text_burn_in.py: a night of eight GPUs on one page."""
+"""report/chapters/burn_in.py: a burn-in of eight GPUs on one page."""
 
 import re
 from pathlib import Path
@@ -9,11 +9,13 @@ from msgspec.structs import replace
 
 from orchestrator.deciding.stopping import OUT_OF_TIME
 from orchestrator.disk import reporting
-from orchestrator.report import text_burn_in
+from orchestrator.health.judges import Action
+from orchestrator.health.verdict import Verdict
 from orchestrator.report.as_text import to_text
-from orchestrator.report.burn_in import InjectedReport
+from orchestrator.report.burn_in import Fate, InjectedReport, ReasonReport
+from orchestrator.report.chapters import burn_in as text_burn_in
+from orchestrator.report.chapters import overview
 from orchestrator.report.html.page import page
-from orchestrator.report.html.view import said
 from orchestrator.report.model import Report
 from protocol.cell import Workload
 from protocol.failure import Category
@@ -112,11 +114,11 @@ def test_a_node_with_two_bad_gpus_fits_one_page(tmp_path: Path) -> None:
     assert on_one_page(lines), "\n".join(lines)
     whole = " ".join(" ".join(lines).split())
     serials = [device.serial for device in night.stored.devices]
-    assert f"GPU 3, serial {serials[3]}, at 00000000:1B:00.0: FAIL (take it out of service)" in whole
+    assert f"FAIL: GPU 3, serial {serials[3]}, at 00000000:1B:00.0: take it out of service" in whole
     assert f"GPU 5, serial {serials[5]}, at" in whole
     lost_words = r"a launch has no result: \w.* of \w+ in \w+, round \d, 20\d\d-\S+Z: crashed: SIGSEGV"
     assert re.search(f"GPU 5, serial .* {lost_words}", whole)
-    assert "launches without a result: 1; where" in whole
+    assert "launches: without a result: 1; where" in whole
     assert "1 bit wrong; wrong again in 10 of 10 repetitions (16 times)" in whole
 
 
@@ -139,16 +141,6 @@ def test_eight_gpus_with_wrong_bits_fit_one_page(tmp_path: Path) -> None:
     assert re.search(r" launches, [\d,]+ wrong$", soak)  # not "of them": of a launch that was cut off no check counts
 
 
-def test_eight_gpus_that_slow_alike_fit_one_page(tmp_path: Path) -> None:
-    """Each by another figure, so that none are told of together."""
-    night = Night(tmp_path, gpus(8), "1h")
-    night.work(rate=lambda gpu, hours: 1 - (0.1 + 0.001 * gpu) * hours)
-    lines = text(night)
-    assert on_one_page(lines), "\n".join(lines)
-    assert sum("| WARN " in line for line in lines) == 8
-    assert sum("all slow alike, the room perhaps" in line for line in lines) == 8
-
-
 def test_links_are_counted_once_for_all_devices(tmp_path: Path) -> None:
     """A launch of links is one of eight processes."""
     night = Night(tmp_path, gpus(8), "1h")
@@ -166,7 +158,7 @@ def test_what_holds_for_all_is_said_once(tmp_path: Path, gpu: int) -> None:
     night.work(last=10)
     lines = text(night, interrupted=True)
     assert on_one_page(lines)
-    assert "GPU 0 to GPU 7: UNKNOWN (go on with `resume`)" in lines
+    assert "UNKNOWN: GPU 0 to GPU 7: go on with `resume`" in lines
     chapter = "\n".join(lines).partition("Verdict: ")[0]
     assert chapter.count("the night was cut short: stopped on request") == 1
     assert f"GPU {gpu}, serial" not in chapter
@@ -186,11 +178,63 @@ def test_what_the_time_limit_ends_is_no_failure(tmp_path: Path) -> None:
         night.finish()
         made = reporting.make_all(night.paths)
         text = to_text(made.report)
-        assert ("launches ended by the time limit: 1" in text) is limited
-        assert ("launches without a result: 1" in text) is not limited
-        words = next(section.words for section in page(*made[:2]).sections if section.id == "failures")
+        assert ("launches: ended by the time limit: 1" in text) is limited
+        assert ("launches: without a result: 1" in text) is not limited
+        words = next(section.summary for section in page(*made[:2]).sections if section.id == "failures")
         assert ("Ended by the time limit, which is no failure: 1." in words) is limited
         assert sum(span.failed for device in made.timeline.devices for span in device.spans) == (not limited)
+
+
+@pytest.mark.parametrize(
+    ("fates", "words"),
+    [
+        ((), ""),
+        ((Fate.FOUND, Fate.FOUND), ", 2 of 2 found"),
+        ((Fate.MISSED, Fate.IN_PART, Fate.FOUND), ", NOT ALL FOUND: 1 of 3"),
+        ((Fate.UNDONE,), ", 0 of 1 BROUGHT ABOUT"),
+        ((Fate.UNDONE, Fate.FOUND), ", 1 of 2 BROUGHT ABOUT, 1 of 1 found"),
+        ((Fate.UNDONE, Fate.FOUND, Fate.MISSED), ", 2 of 3 BROUGHT ABOUT, NOT ALL FOUND: 1 of 2"),
+    ],
+)
+def test_what_was_missed_is_told_apart_from_what_was_not_brought_about(
+    untested: Report, fates: tuple[Fate, ...], words: str
+) -> None:
+    """A round that never came accuses no check; the answer at the head and the end says it too."""
+    assert untested.burn_in is not None
+    one = InjectedReport(gpu_uuid="", fault="it", found=False, outcome="")
+    faults = tuple(replace(one, found=fate is Fate.FOUND, fate=fate) for fate in fates)
+    night = replace(untested.burn_in, injected=faults, tainted=True)
+    assert text_burn_in.proven(night) == words
+    answer = f"UNKNOWN: 2 of 2 devices, with faults injected{words}"
+    report = replace(untested, burn_in=night)
+    assert text_burn_in.answer(night, report) == overview.verdict(report).text == answer
+
+
+def test_what_became_of_a_fault_is_told_once(untested: Report) -> None:
+    """The gravest first; its outcome may begin with the same words."""
+    assert untested.burn_in is not None
+    told = [
+        InjectedReport(gpu_uuid="", fault="it", found=False, outcome="not brought about: no launch", fate=Fate.UNDONE),
+        InjectedReport(gpu_uuid="", fault="it", found=False, outcome="no check saw it", fate=Fate.MISSED),
+    ]
+    lines = [*text_burn_in.injected(replace(untested.burn_in, injected=tuple(told)))]
+    assert lines == ["NOT FOUND: it: no check saw it", "NOT BROUGHT ABOUT: it: no launch"]
+
+
+def test_the_gravest_gpus_come_first_and_empty_columns_are_left_out(untested: Report) -> None:
+    """A CPU has neither temperature nor power."""
+    section = text_burn_in.burn_in(untested)
+    assert section is not None
+    assert {"Max C", "W"} & {column.title for column in section.tables[0].columns} == set()
+    night = untested.burn_in
+    assert night is not None
+    bad = ReasonReport(verdict=Verdict.FAIL, text="wrong bits", action=Action.REPLACE)
+    gpus_of = (night.gpus[0], replace(night.gpus[1], verdict=Verdict.FAIL, action=Action.REPLACE, reasons=(bad,) * 2))
+    found = text_burn_in.burn_in(replace(untested, burn_in=replace(night, gpus=gpus_of)))
+    assert found is not None
+    first = next(finding for finding in found.findings if finding.badge is not None)
+    assert (str(first.badge), first.lines) == ("FAIL", ("FAIL: wrong bits (2 times)",))
+    assert first.title == f"cpu:1: {Action.REPLACE}"
 
 
 NEVER = "it never came to its end: the launches were too short, or too few"
@@ -226,26 +270,6 @@ def test_what_never_came_to_its_end_is_told_before_what_cannot_be_tested(unteste
     assert len(rest) == 7
 
 
-def test_what_was_not_tested_takes_the_room_that_is_left(untested: Report) -> None:
-    """All of it where the page has room for it; else as much as it has, and how many more there are."""
-    night = untested.burn_in
-    assert night is not None
-    fault = InjectedReport(gpu_uuid="cpu:0", fault="it flips", found=True, outcome="found")
-
-    def told(faults: int) -> list[str]:
-        lines = to_text(replace(untested, burn_in=replace(night, injected=(fault,) * faults))).splitlines()
-        assert on_one_page(lines)
-        return lines
-
-    whole = told(0)
-    assert sum(line.startswith("not tested: ") for line in whole) == 8
-    assert "more in the JSON report" not in "\n".join(line for line in whole if line.startswith("not tested"))
-    lines = told(PAGE - len(whole) + 2)  # two lines more than there is room for, one of which says so
-    assert len(lines) == PAGE
-    assert "not tested: ... and 3 more in the JSON report" in lines
-    assert sum(line.startswith("not tested: ") for line in lines) == 5 + 1
-
-
 def test_the_table_of_a_night_has_what_there_is(tmp_path: Path) -> None:
     """Checks have no figures of their own: their table has no column that is empty for all of them."""
     night = Night(tmp_path, gpus(2), "10m")
@@ -257,7 +281,7 @@ def test_the_table_of_a_night_has_what_there_is(tmp_path: Path) -> None:
     columns = [column.title for column in table.columns]
     assert columns == ["GPU", "Model", "Phase", "Precision", "Status", "Launches", "Attempts", "Remarks"]
     assert len(table.rows) == len(made.report.cells) > 8
-    assert {said(field) for row in table.rows for field in row} & {"N/A", ""} <= {""}
+    assert {str(field) for row in table.rows for field in row} & {"N/A", ""} <= {""}
     (first,) = (row for row in table.rows if row[:4] == ("GPU 1", "gemm", "soak", "bf16"))
     (entry,) = (one for one in made.report.cells if (one.gpu_id, one.workload, one.precision) == (1, "soak", "bf16"))
     assert first[5:7] == tuple(map(str, (entry.launches, entry.attempts)))

@@ -57,7 +57,7 @@ def test_markdown_of_others_text_is_text(tmp_path: Path) -> None:
         ours = re.sub(r"^(\|.*\||## gpubench.*)$", "", text, flags=re.MULTILINE)
         assert not re.search(rf"(?<!\\){re.escape(character)}", ours), character
     rows = [line for line in text.splitlines() if line.startswith("|")]
-    found = [line for line in rows if "everyone" in line]
+    found = [line for line in text.splitlines() if "everyone" in line]
     assert len(found) >= 3
     for line in found:
         assert (
@@ -108,10 +108,10 @@ def test_markdown_has_the_gravest_threshold_first(tmp_path: Path) -> None:
     unknown = msgspec.structs.replace(met, actual=None, status=Met.NOT_MEASURED, cell=None, note="no such cell")
     text = to_markdown(msgspec.structs.replace(report, thresholds=(met, unknown, missed)))
     cell = "GPU 1 resnet50 inference bf16 b8"
-    assert [line for line in text.splitlines() if line.startswith("| quick")] == [
-        f"| quick | {cell} | &lt; 100 ms | 250.0 ms | missed |  |",
-        "| quick | none | &lt; 100 ms | N/A | not measured | no such cell |",
-        f"| quick | {cell} | &lt; 100 ms | 12.5 ms | met |  |",
+    assert [line for line in text.splitlines() if line.endswith((" missed |  |", "no such cell |", " met |  |"))] == [
+        f"| {cell} | &lt; 100 ms | 250.0 ms | missed |  |",
+        "| none | &lt; 100 ms | N/A | not measured | no such cell |",
+        f"| {cell} | &lt; 100 ms | 12.5 ms | met |  |",
     ]
 
 

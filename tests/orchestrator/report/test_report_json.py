@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator import report
 from orchestrator.configuration import catalogue
-from orchestrator.configuration.resolved import ReportFormat
+from orchestrator.configuration.report_formats import ReportFormat
 from orchestrator.disk import reporting
 from orchestrator.errors import StorageError
 from orchestrator.report.as_json import schema, to_json

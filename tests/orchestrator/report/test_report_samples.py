@@ -15,7 +15,7 @@ import pandas
 import pytest
 
 from orchestrator import report
-from orchestrator.configuration.resolved import ReportFormat
+from orchestrator.configuration.report_formats import ReportFormat
 from orchestrator.disk import archive, evidence, launch_samples, reporting
 from orchestrator.disk.archive import Archive
 from orchestrator.disk.evidence import Evidence

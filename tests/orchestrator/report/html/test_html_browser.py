@@ -346,10 +346,14 @@ def test_names_are_text_whatever_they_say(browser: Browser, tmp_path: Path) -> N
     run.everything()
     run.finish()
     report = run.report()
-    results = [msgspec.structs.replace(one, model_name=f"{one.model_name}{HOSTILE}") for one in report.results]
+    results, cells = (
+        tuple(msgspec.structs.replace(one, model_name=f"{one.model_name}{HOSTILE}") for one in several)
+        for several in (report.results, report.cells)
+    )
     hostile = msgspec.structs.replace(
         report,
-        results=tuple(results),
+        results=results,
+        cells=cells,
         gpu_info=tuple(msgspec.structs.replace(one, gpu_name=HOSTILE) for one in report.gpu_info),
         verdict=msgspec.structs.replace(report.verdict, reasons=(HOSTILE,)),
     )

@@ -1,8 +1,5 @@
 """The page of a comparison in a real browser: in the look of the report, by the same scripts, and as silent."""
 
-import csv
-import io
-import time
 from pathlib import Path
 
 import msgspec
@@ -11,8 +8,8 @@ import pytest
 from orchestrator.compare import wording
 from orchestrator.compare.as_html import MOST_DRAWN, MOST_NAMES, page, to_html
 from orchestrator.compare.comparison import Comparison, compare
-from orchestrator.report.html.cells import MOST_CELLS
-from orchestrator.report.html.plots import Ratios
+from orchestrator.report.charts import Ratios
+from orchestrator.report.sections import MOST_CELLS, MOST_ROWS, shortened
 from orchestrator.stats import margins
 from protocol.exit_codes import ExitCode
 from tests.fakes.browser import Browser
@@ -176,28 +173,6 @@ def test_what_has_no_verdict_says_why(opened: Browser) -> None:
     assert "1 cell of before was not measured in the other run: gone inference bf16 b8." in text
 
 
-def test_cells_are_sorted_narrowed_down_and_exported(opened: Browser) -> None:
-    """By the script of the report: what has no number comes last, and the file has what is shown."""
-    assert column(opened, "Verdict")[0] == "SLOWER"
-    titles = opened.run(COLUMNS)
-    opened.run("document.querySelectorAll('#cells-table th button')[arguments[0]].click()", titles.index("Speed"))
-    speeds = column(opened, "Speed")
-    values = [float(text) for text in speeds if text]
-    assert (values, speeds[-1]) == (sorted(values), "")
-    select = opened.driver.find_element("css selector", f'select[data-column="{titles.index("Verdict")}"]')
-    opened.run(CHOOSE, select, "SAME")
-    assert column(opened, "Verdict") == ["SAME"] * 3
-    opened.run("document.getElementById('cells-export').click()")
-    deadline = time.monotonic() + 20
-    path = opened.downloads / "gpubench-comparison.csv"
-    while not path.exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    header, *rows = csv.reader(io.StringIO(path.read_text(encoding="utf-8")))
-    path.unlink()
-    assert header == [*titles, "Remarks"]
-    assert [row[titles.index("Speed")] for row in rows] == column(opened, "Speed")
-
-
 def test_several_runs_are_chosen_between(browser: Browser, mixed: Comparison, tmp_path: Path) -> None:
     """Each has a card and a plot; the table has a column with the run, to filter by; notes are said once."""
     path = tmp_path / "several.html"
@@ -257,10 +232,11 @@ def test_a_huge_comparison_fits(mixed: Comparison) -> None:
     assert [row[made.cells.filters[-1][0]].text for row in made.cells.table.rows[:2]] == ["SLOWER"] * 2  # type: ignore[union-attr]  # these are badges
     assert "more cells are in --format json" in made.cells.table.note
     chart = made.sections[1].charts[0]
-    assert chart.table is not None
+    table = made.sections[1].table(chart.table)
+    assert table is not None
     assert len(chart.plots[0].rows) == MOST_DRAWN + 1  # type: ignore[union-attr]  # rows of ratios
-    assert chart.table.note.startswith(f"The chart has the first {MOST_DRAWN} cells")
-    assert chart.table.note.endswith("more rows are in --format json.")
+    assert table.note.startswith(f"The chart has the first {MOST_DRAWN} cells")
+    assert shortened(table, MOST_ROWS).note.endswith("more rows are in --format json.")
     (facts,) = made.sections[2].tables
     assert str(facts.rows[0][-1]).endswith(f"and {101 - MOST_NAMES} more")
     assert len(to_html([huge, huge], ExitCode.MISSED)) < MOST_BYTES

@@ -1,8 +1,5 @@
 """The page of trends in a real browser: every chart drawn with its marks, the figures as tables, and silence."""
 
-import csv
-import io
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,8 +11,8 @@ from orchestrator.history import reading, store, trend
 from orchestrator.history.as_html import MOST_POINTS, MOST_SERIES, page, to_html
 from orchestrator.history.records import RunRecord
 from orchestrator.history.trend import Trend
-from orchestrator.report.html.cells import MOST_CELLS
-from orchestrator.report.html.plots import OverRuns
+from orchestrator.report.charts import OverRuns
+from orchestrator.report.sections import MOST_CELLS
 from orchestrator.stats import margins
 from tests.fakes import sides
 from tests.fakes.browser import Browser
@@ -143,27 +140,6 @@ def test_a_trend_can_be_read_without_seeing_it(opened: Browser) -> None:
     assert opened.driver.switch_to.active_element.text == "Skip to the report"
 
 
-def test_figures_are_sorted_narrowed_down_and_exported(opened: Browser) -> None:
-    """By the script of the report: thousands are numbers too, and the file has what is shown."""
-    opened.run("document.querySelectorAll('#cells-table th button')[5].click()")
-    values = [row[5] for row in opened.run(ROWS, "#cells-table tbody tr:not(.remark)")]
-    assert (values[0], values[-1]) == ("60", "4500.0")
-    opened.run("document.getElementById('cells-words').value = 'throttled'")
-    opened.run("document.getElementById('cells-words').dispatchEvent(new Event('input'))")
-    shown = opened.run(ROWS, "#cells-table tbody tr:not([hidden], .remark)")
-    assert [(row[0], *row[5:]) for row in shown] == [(run_id(THROTTLED), "60", "")]
-    remarks = opened.run(ROWS, "#cells-table tbody tr.remark:not([hidden])")
-    assert remarks == [["not counted: throttled"]]
-    opened.run("document.getElementById('cells-export').click()")
-    deadline = time.monotonic() + 20
-    path = opened.downloads / "gpubench-trend.csv"
-    while not path.exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    header, *rows = csv.reader(io.StringIO(path.read_text(encoding="utf-8")))
-    path.unlink()
-    assert (header[:3], rows) == (["Run", "Began", "Device"], [[*shown[0], *remarks[0]]])
-
-
 def test_names_are_text_whatever_they_say(browser: Browser, tmp_path: Path) -> None:
     """GPUs, hosts, drivers and what was asked for may look like markup; nothing of it runs."""
     device = sides.device(gpu_uuid="GPU-1", gpu_name=HOSTILE)
@@ -229,14 +205,15 @@ def test_a_long_history_fits(tmp_path: Path) -> None:
     [section] = made.sections
     assert len(section.charts) == MOST_SERIES
     assert section.charts[0].title.startswith("resnet50 inference")
-    assert "21 more series are in --format json" in section.words[-1]
+    assert "21 more series are in --format json" in section.summary[-1]
     for chart in section.charts:
         [plot] = chart.plots
         assert isinstance(plot, OverRuns)
-        assert chart.table is not None
-        assert len(plot.runs) == len(chart.table.rows) == MOST_POINTS // MOST_SERIES
+        table = section.table(chart.table)
+        assert table is not None
+        assert len(plot.runs) == len(table.rows) == MOST_POINTS // MOST_SERIES
         assert "Of 2400 runs, these are the last 25; all of them are in --format json." in chart.says
-    assert chart.table.rows[-1][0] == run_id(6)
+    assert table.rows[-1][0] == run_id(6)
     assert len(made.cells.table.rows) == MOST_CELLS
     assert made.cells.table.rows[0][6] == "-5.0"
     assert "more are in --format json" in made.cells.table.note

@@ -1,0 +1,54 @@
+"""A comparison as a section: what changed, what matters first."""
+
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Final
+
+from orchestrator.compare import wording
+from orchestrator.compare.comparison import Comparison
+from orchestrator.report.numbers import number
+from orchestrator.report.sections import Finding, Section, numbers, table, texts
+from orchestrator.stats.two_runs import Verdict
+
+_ROWS: Final = 300
+_REMARKS: Final = 20
+"""In text."""
+
+
+def comparison(one: Comparison, without: Collection[Verdict]) -> Section:
+    """The cells of all verdicts but those in `without`, and what stands against a verdict."""
+    name = wording.naming(one)
+    shown = [cell for cell in wording.ordered(one.cells) if cell.verdict not in without]
+    rows = [
+        (
+            name(cell),
+            wording.ratio(cell),
+            wording.interval(cell),
+            wording.effect(cell.cohens_d),
+            wording.effect(cell.cliffs_delta),
+            str(cell.verdict),
+        )
+        for cell in shown
+    ]
+    columns = (
+        *texts("Cell"),
+        *numbers("Speed", "95% interval", "d"),
+        *numbers("delta", priority=1),
+        *texts("Verdict"),
+    )
+    margins = sorted({cell.margin_percent for cell in shown if cell.margin_percent is not None})
+    legend = f"{wording.LEGEND} Margin: {', '.join(number(margin) for margin in margins)} percent."
+    remarks = (
+        *one.notes,  # of the margin: few, and never cut off
+        *wording.apart(one),
+        *wording.remarks(one, Verdict.SLOWER),
+        *wording.remarks(one, Verdict.INCONCLUSIVE),
+        *wording.remarks(one, Verdict.NOT_COMPARABLE),
+    )
+    return Section(
+        "comparison",
+        one.title,
+        tables=(replace(table("", columns, rows, legend, elsewhere="--format json"), most=_ROWS),),
+        findings=(Finding(None, "", remarks, listed=True, most=_REMARKS),),
+        notes=(f"{wording.headline(one)}.",),
+    )

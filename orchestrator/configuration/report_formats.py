@@ -1,0 +1,41 @@
+"""The formats of the report, a record for each. Made of the standard library alone: `--help` names them."""
+
+import enum
+from typing import Final
+
+
+class ReportFormat(enum.StrEnum):
+    """Formats of the report. The first ones come first where a disk has little room: what is large comes last.
+
+    The value is the suffix of the file, and the name for -f. renderer: module and function below orchestrator/report,
+    imported late because the CSV brings pandas. needs: what the function takes beside the report. always: every run has
+    it in its folder; the others are made for programs and places that ask for them.
+    """
+
+    renderer: str
+    needs: tuple[str, ...]
+    always: bool
+
+    def __new__(cls, suffix: str, renderer: str, needs: tuple[str, ...] = (), always: bool = False) -> "ReportFormat":  # noqa: FBT001, FBT002 - a row of a table
+        """One row of the table below."""
+        made = str.__new__(cls, suffix)
+        made._value_ = suffix
+        made.renderer, made.needs, made.always = renderer, needs, always
+        return made
+
+    JSON = "json", "as_json:to_json", (), True
+    TXT = "txt", "as_text:to_text", (), True
+    MD = "md", "as_markdown:to_markdown"
+    CSV = "csv", "as_csv:to_csv", (), True
+    PYTORCH = "pytorch.json", "as_pytorch:to_pytorch"
+    HTML = "html", "html.page:to_html", ("timeline",), True
+    SAMPLES = "samples.csv", "as_samples:to_samples", ("samples",)
+
+    @classmethod
+    def of_name(cls, name: str) -> "ReportFormat | None":
+        """The format that the name of a file says: by the longest suffix that it ends with."""
+        own = [kind for kind in cls if name.lower().endswith(f".{kind}")]
+        return max(own, key=len, default=None)
+
+
+ALWAYS: Final = tuple(kind for kind in ReportFormat if kind.always)

@@ -1,0 +1,294 @@
+"""The burn-in: what each GPU did and its verdict, the reasons, and the evidence.
+
+GPUs of which the same is to be said share a finding: an interrupted burn-in is one, not eight.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from os.path import commonprefix
+from typing import Final
+
+from orchestrator.configuration.naming import counted
+from orchestrator.health.judges import Action
+from orchestrator.health.verdict import GRAVEST_FIRST
+from orchestrator.report.burn_in import BurnInReport, CheckReport, Fate, GpuBurnIn, InjectedReport, ReasonReport
+from orchestrator.report.chapters import health
+from orchestrator.report.device_labels import groups, label_of, labels
+from orchestrator.report.model import Report
+from orchestrator.report.numbers import duration
+from orchestrator.report.root_cause import out_of_time
+from orchestrator.report.sections import MOST_ROWS, Column, Finding, Rank, Section, Table
+from protocol.cell import Workload
+
+SHOWN_REASONS: Final = 3
+COLUMNS: Final = ("GPU", "Verdict", "Load", "Rounds", "Checks", "Wrong", "FLOP", "Max C", "W")
+_PRIORITIES: Final = {"FLOP": 2, "Rounds": 1}
+"""Columns that a narrow format drops: what they say is in the JSON report."""
+_LONGEST_TITLE: Final = 80
+_MOST_AN_HOUR: Final = 1
+"""Errors an hour that it means something to have excluded: no GPU that is in use makes more."""
+
+
+def burn_in(report: Report) -> Section | None:
+    """The chapter; None for a run that was no burn-in."""
+    night = report.burn_in
+    if night is None:
+        return None
+    titles, *rows = zip(*_columns_of(night, report), strict=True)
+    columns = tuple(
+        Column(title, number=place > 1, priority=_PRIORITIES.get(title, 0)) for place, title in enumerate(titles)
+    )
+    verdicts = [(who, health.badge(gpu.verdict), *rest) for gpu, (who, _, *rest) in zip(night.gpus, rows, strict=True)]
+    return Section(
+        "burn-in",
+        "Burn-in",
+        (f"{asked(night)}. {meaning(night)}",),
+        tables=(Table("Burn-in", columns, tuple(verdicts), name="burn-in"),),
+        findings=tuple(_findings(night, report)),
+    )
+
+
+def _findings(night: BurnInReport, report: Report) -> Iterator[Finding]:
+    kinds = (f"{labels(group.devices)}: {group.shown.gpu_name}" for group in groups(report))
+    yield from _told("What was tested", "", kinds)
+    alike: dict[tuple[ReasonReport, ...], list[GpuBurnIn]] = {}
+    for gpu in sorted(night.gpus, key=lambda gpu: GRAVEST_FIRST.index(gpu.verdict)):
+        alike.setdefault(gpu.reasons, []).append(gpu)
+    for reasons, gpus in alike.items():
+        if reasons:
+            yield Finding(
+                health.badge(gpus[0].verdict),
+                _who(gpus, report),
+                tuple(_reasons(reasons)),
+                opened=True,
+                listed=True,
+                most=SHOWN_REASONS,
+                ranks=(Rank.GRAVEST, Rank.MORE),
+            )
+    named = ((label_of(judged.gpu_uuid, report), judged.earlier) for judged in report.health.gpus)
+    yield from _told("What earlier runs found", "earlier", (f"{who}: {earlier}" for who, earlier in named if earlier))
+    yield from _told("What was injected", "injected", injected(night))
+    yield from _told("What was checked", "", evidence(night))
+    planned = any(gpu.unfinished for gpu in night.gpus)
+    untested = Rank.GRAVEST if planned else Rank.TOLD
+    yield from _told("What was not tested", "not tested", not_tested(night), untested, SHOWN_REASONS)
+    yield from _told("What the rates were judged by", "rates", _warming_up(night))
+    yield from _told("What the health signals say", "health", _health(report))
+    yield from _told("Launches without a result", "launches", _without_result(report))
+
+
+def _told(
+    title: str, label: str, lines: Iterable[str], first: Rank = Rank.TOLD, most: int = MOST_ROWS
+) -> Iterator[Finding]:
+    told = tuple(lines)
+    if told:
+        yield Finding(None, title, told, opened=True, label=label, most=most, ranks=(first, Rank.TOLD))
+
+
+def answer(night: BurnInReport, report: Report) -> str:
+    """The gravest verdict and the GPUs that have it: "PASS: 3 of 3 GPUs", "FAIL: GPU 1 of 2"."""
+    gravest = {gpu.gpu_uuid for gpu in night.gpus if gpu.verdict is night.verdict}
+    devices = [device for device in report.gpu_info if device.gpu_uuid in gravest]
+    kind = "GPU" if all(device.kind == "cuda" for device in report.gpu_info) else "device"
+    count = len(night.gpus)
+    who = f"{count} of {counted(count, kind)}" if len(devices) == count else f"{labels(devices)} of {count}"
+    return f"{night.verdict}: {who}" + (f", with faults injected{proven(night)}" if night.tainted else "")
+
+
+def injected(night: BurnInReport) -> Iterator[str]:
+    """The faults that were asked for, those that were not found first; what became of each comes first.
+
+    A line that is cut off has lost how often, never whether.
+    """
+    told = [(_fate(one), one) for one in night.injected]
+    for fate, one in sorted(told, key=lambda pair: list(Fate).index(pair[0])):
+        yield f"{fate.upper()}: {one.fault}: {one.outcome.removeprefix(f'{fate}: ')}"
+
+
+def proven(night: BurnInReport) -> str:
+    """Behind "injected on purpose": how many were brought about, if not all, and how many of these were found."""
+    asked = len(night.injected)
+    done = sum(_fate(one) is not Fate.UNDONE for one in night.injected)
+    found = sum(one.found for one in night.injected)
+    brought = f", {done} of {asked} BROUGHT ABOUT" if done < asked else ""
+    if not done:
+        return brought
+    return f"{brought}, {found} of {done} found" if found == done else f"{brought}, NOT ALL FOUND: {found} of {done}"
+
+
+def _fate(one: InjectedReport) -> Fate:
+    return one.fate or (Fate.FOUND if one.found else Fate.MISSED)
+
+
+def _columns_of(night: BurnInReport, report: Report) -> Iterator[tuple[str, ...]]:
+    """What a column is called and what it says of each device; what none has (a CPU no temperature) is no column."""
+    every = zip(COLUMNS, *(_row(gpu, report) for gpu in night.gpus), strict=True)
+    return (column for column in every if any(column[1:]))
+
+
+def meaning(night: BurnInReport) -> str:
+    """How far the verdicts may be taken."""
+    if night.tainted:
+        return f"Faults were injected on purpose{proven(night)}: this says nothing about the GPUs."
+    return "PASS says that no error was seen in the checks below, never that there is none."
+
+
+def _row(gpu: GpuBurnIn, report: Report) -> tuple[str, ...]:
+    """What one device did, in the columns of COLUMNS."""
+    operations = sum(check.verified_operations for check in gpu.checks)
+    return (
+        label_of(gpu.gpu_uuid, report),
+        gpu.verdict,
+        short(gpu.under_load_seconds),
+        str(gpu.rounds),
+        f"{sum(check.checks for check in gpu.checks):,}",
+        str(sum(check.mismatches for check in gpu.checks)),
+        f"{operations:.1e}".replace("e+", "e"),
+        "" if gpu.temperature_max_c is None else f"{gpu.temperature_max_c:.0f}",
+        "" if gpu.average_power_draw_w is None else f"{gpu.average_power_draw_w:.0f}",
+    )
+
+
+def asked(night: BurnInReport) -> str:
+    """What was asked for, and how long GPUs were at work: the least and the most.
+
+    Ordinary gaps between launches are included; the column of load is without them.
+    """
+    served = sorted(gpu.served_seconds for gpu in night.gpus)
+    at_work = " to ".join(dict.fromkeys(duration(seconds) for seconds in (*served[:1], *served[-1:])))
+    return f"Level {night.level}, {duration(night.duration_seconds)} asked for, {at_work} at work"
+
+
+def short(seconds: float) -> str:
+    """A duration that fits into a column: "42 s", "1:22 min", "12 min", "7:58 h"."""
+    if round(seconds) < 60:
+        return f"{seconds:.0f} s"
+    if seconds < 600 and round(seconds) % 60:
+        return f"{round(seconds) // 60}:{round(seconds) % 60:02} min"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60}:{minutes % 60:02} h"
+
+
+def _who(gpus: Sequence[GpuBurnIn], report: Report) -> str:
+    """These GPUs, at least one, and what to do; of one alone, the board to look for, as far as a line holds it."""
+    devices = {device.gpu_uuid: device for device in report.gpu_info}
+    alike = [devices[gpu.gpu_uuid] for gpu in gpus]
+    todo = f": {gpus[0].action}" if gpus[0].action is not Action.NOTHING else ""
+    board = {"serial": alike[0].serial, "at": alike[0].pci_address} if len(alike) == 1 else {}
+    who = labels(alike)
+    for fact in (f", {word} {fact}" for word, fact in board.items() if fact):
+        who += fact if len(f"{gpus[0].verdict}: {who}{fact}{todo}") <= _LONGEST_TITLE else ""
+    return f"{who}{todo}"
+
+
+def _reasons(reasons: Sequence[ReasonReport]) -> Iterator[str]:
+    """Why the verdict is no PASS."""
+    told = Counter(f"{reason.verdict}: {reason.text}" for reason in reasons)
+    return (text if count == 1 else f"{text} ({count} times)" for text, count in told.items())
+
+
+def _warming_up(night: BurnInReport) -> Iterator[str]:
+    """What was left out of the rates, and why no longer."""
+    soaks = [gpu.heat_soak for gpu in night.gpus if gpu.heat_soak is not None]
+    if not soaks:
+        return
+    seconds = sorted(soak.left_out_seconds for soak in soaks if soak.left_out_seconds is not None)
+    spans = dict.fromkeys(short(length) for length in (*seconds[:1], *seconds[-1:]))
+    first = ["the first round"] if len(seconds) < len(soaks) else []
+    left_out = " and ".join([*([" to ".join(spans)] if spans else []), *first])
+    why = ", or ".join(dict.fromkeys(ending for soak in soaks for ending in soak.ended_because))
+    yield f"judged without {left_out} of warming up, until {why}"
+
+
+def _health(report: Report) -> Iterator[str]:
+    """The verdicts on the hardware; what led to one that is no PASS stands among the reasons."""
+    told: dict[str, list[str]] = {}
+    devices = {device.gpu_uuid: device for device in report.gpu_info}
+    for one in report.health.gpus:
+        if one.applicable:
+            told.setdefault(health.words(one), []).append(one.gpu_uuid)
+    if not told:
+        return
+    parts = [f"{labels([devices[uuid] for uuid in uuids])}: {words}" for words, uuids in told.items()]
+    yield "; ".join([*parts, f"the machine: {report.health.node.verdict}"])
+
+
+def _without_result(report: Report) -> Iterator[str]:
+    """How many launches have none; what explains them stands among the reasons, and their logs in the run's folder."""
+    ended = sum(map(out_of_time, report.failures))
+    if ended:
+        yield f"ended by the time limit: {ended}"
+    if failed := len(report.failures) - ended:
+        yield f"without a result: {failed}; where their logs are is in the JSON report"
+
+
+def evidence(night: BurnInReport) -> Iterator[str]:
+    """What the checks were, told once: they are the same on every GPU; and how fast the devices are connected."""
+    for kind in dict.fromkeys(check.check for gpu in night.gpus for check in gpu.checks):
+        told = [check for gpu in night.gpus for check in gpu.checks if check.check == kind]
+        wrong = sum(check.mismatches for check in told)
+        transfers = night.wrong_transfers if kind == Workload.LINKS else wrong
+        checks = sum(check.checks for check in told)
+        found = f", {wrong:,} wrong" if wrong or transfers else _bound(told)
+        if transfers != wrong:  # a copy may count against both ends, what follows from another one against none
+            follow = ", some of which follow from others" if transfers > wrong else ""
+            found += f" by device ({counted(transfers, 'wrong transfer')}{follow})"
+        shares = [check.covered_share for check in told if check.covered_share is not None]
+        moved = sum(check.verified_bytes for check in told) / 1e9
+        least = "at least " if len(set(shares)) > 1 else ""
+        covered = f", {moved:,.1f} GB, {least}{100 * min(shares):.0f} % of it covered" if shares else ""
+        yield f"{kind}: {checks:,} checks in {_launches(kind, told, night)}{covered}{found}"
+    yield from _links(night)
+
+
+def _bound(told: Sequence[CheckReport]) -> str:
+    """What the GPU that was checked least excludes; by the hour only where that says something: after three of them."""
+    each = [check.error_bound for check in told if check.error_bound is not None]
+    hourly = [check.error_bound_per_hour for check in told if check.error_bound_per_hour is not None]
+    if not each:
+        return ""
+    by_the_hour = f", {max(hourly):.2g} an hour" if hourly and max(hourly) <= _MOST_AN_HOUR else ""
+    return f"; excluded with 95 %: errors > {max(each):.1e} a check{by_the_hour}"
+
+
+def not_tested(night: BurnInReport) -> list[str]:
+    """What was not tested, and why, told once: first what was planned and did not come to its end.
+
+    What has the same reason is told of together: patterns of memory that have never come to theirs are one line.
+    """
+    unfinished = {what for gpu in night.gpus for what in gpu.unfinished}
+    alike: dict[tuple[bool, str], set[str]] = {}
+    for gpu in night.gpus:
+        for what, why in gpu.not_tested.items():
+            alike.setdefault((what not in unfinished, why), set()).add(what)
+    told = sorted((impossible, f"{_joined(sorted(whats))}: {why}") for (impossible, why), whats in alike.items())
+    return [words for _, words in told]
+
+
+def _joined(names: Sequence[str]) -> str:
+    """Names, at least one, with the words that all begin with told once: "memory: pattern modulo 20, random"."""
+    begin = commonprefix(names) if len(names) > 1 else ""  # noqa: RUF071 - cut back to whole words below
+    begin = begin[: begin.rfind(" ") + 1]
+    return begin + ", ".join(name.removeprefix(begin) for name in names)
+
+
+def _launches(kind: str, told: Sequence[CheckReport], night: BurnInReport) -> str:
+    """How many there were. One of links is the same launch for all its devices."""
+    launches = [one.launches for one in (night.links if kind == Workload.LINKS else told)]
+    return counted(sum(launches), "launch", "launches")
+
+
+def _links(night: BurnInReport) -> Iterator[str]:
+    """How fast the devices are connected."""
+    for one in night.links:
+        rates = {
+            "copies": one.copies_gb_per_second,
+            "all-reduce": one.all_reduce_gb_per_second,
+            "on the bus": one.all_reduce_bus_gb_per_second,
+            "to the host": one.to_host_gb_per_second,
+            "from the host": one.to_device_gb_per_second,
+        }
+        told = ", ".join(f"{what} {rate:.3g} GB/s" for what, rate in rates.items() if rate is not None)
+        if told:
+            among = f"links of {counted(len(one.gpu_uuids), 'device')}, {one.precision}"
+            yield f"{among}, each: {told}; {one.connection}"

@@ -1,0 +1,164 @@
+"""Every planned cell: what became of it, and its figures, as text that agrees with the other formats."""
+
+from functools import partial
+from typing import Final
+
+from orchestrator.configuration.naming import counted
+from orchestrator.disk.outcomes import Status
+from orchestrator.report.cells import LoadMetrics
+from orchestrator.report.device_labels import label
+from orchestrator.report.figure_rows import UNITS
+from orchestrator.report.lines import WITHOUT_BATCH, Line, lines, memory_mb, time_ms
+from orchestrator.report.model import Report
+from orchestrator.report.numbers import NOT_AVAILABLE, number, share, unit
+from orchestrator.report.remarks import remark
+from orchestrator.report.sections import Badge, Cells, Entry, Section, Table, Tone, numbers, ranked, texts
+from protocol.cell import Mode, Workload
+
+_MORE: Final = "{} more cells are in report.csv and report.json; what is not ok is here first."
+LONGEST_REMARK: Final = 300
+_TONES: Final = {
+    Status.OK: Tone.GOOD,
+    Status.DEGRADED: Tone.WARN,
+    Status.REFERRED: Tone.QUIET,
+    Status.DOES_NOT_FIT: Tone.WARN,
+    Status.FAILED: Tone.BAD,
+    Status.DROPPED: Tone.QUIET,
+    Status.MISSING: Tone.WARN,
+}
+COLUMNS: Final = (
+    *texts("GPU", "Model", "Phase", "Precision", "Mode"),
+    *numbers("Input", "Batch"),
+    *texts("Status"),
+    *numbers("Figure"),
+    *texts("Unit"),
+    *numbers("Time ms", "± %", "Memory MB", "Power W", "Temp. C", "SM MHz", "Attempts"),
+    *texts("Remarks"),
+)
+_FILTERED: Final = (0, 2, 7)
+"""Device, phase and status: what a reader narrows the table down to."""
+_CHECKS: Final = (
+    *texts("GPU", "Model", "Phase", "Precision", "Status"),
+    *numbers("Launches", "Attempts"),
+    *texts("Remarks"),
+)
+"""A check of a burn-in has no figures of its own: what it found is told of each GPU. How many launches were planned
+says nothing: more rounds are planned than there is time for."""
+_FILTERED_CHECKS: Final = (0, 2, 4)
+
+
+def cells(report: Report) -> Cells:
+    """Every planned cell with its figures, in columns that can be sorted."""
+    checks = report.burn_in is not None
+    columns, narrowed = (_CHECKS, _FILTERED_CHECKS) if checks else (COLUMNS, _FILTERED)
+    names = {device.gpu_uuid: label(device) for device in report.gpu_info}
+    row = _check if checks else _row
+    found = [
+        (int(line.entry.status is Status.OK), partial(row, names[line.entry.gpu_uuid], line)) for line in lines(report)
+    ]
+    return ranked(Table("All cells", columns, (), more=_MORE), narrowed, found)
+
+
+def _check(device: str, line: Line) -> tuple[Entry, ...]:
+    entry = line.entry
+    which = (device, entry.model_name, entry.workload, entry.precision, badge(entry.status))
+    return (*which, str(entry.launches), str(entry.attempts), _remark(entry.reason))
+
+
+def _row(device: str, line: Line) -> tuple[Entry, ...]:
+    entry, metric = line.entry, line.metric
+    size = "" if entry.input_size is None else str(entry.input_size)
+    requested = entry.batch_size_requested if metric is None else metric.batch_size_requested
+    which = (device, entry.model_name, entry.workload, entry.precision, line.mode or "", size)
+    status = (batch(entry.workload, requested), badge(entry.status))
+    if metric is None:  # a scan that has found nothing
+        unknown = (NOT_AVAILABLE, "", *(NOT_AVAILABLE,) * 6)
+        return (*which, *status, *unknown, str(entry.attempts), _remark(entry.reason))
+    half_width = metric.relative_half_width
+    return (
+        *which,
+        *status,
+        number(line.value),
+        UNITS[line.figure],
+        number(time_ms(metric)),
+        NOT_AVAILABLE if half_width is None else f"{half_width * 100:.2f}",
+        number(memory_mb(metric)),
+        number(metric.power_draw_w),
+        _whole(metric.temperature_c),
+        _whole(metric.sm_clock_mhz),
+        str(len(metric.attempts)),
+        _remark(remark(metric, interval=False)),
+    )
+
+
+def listed(report: Report) -> Section | None:
+    """A row for each, with what it is called in one column."""
+    if not report.cells:
+        return None
+    counts = report.summary.cells
+    became = f"{counts.ok} ok, {counts.failed} failed, {counts.missing} missing"
+    columns = (
+        *texts("Cell", "GPU"),
+        *numbers("Batch"),
+        *texts("Status"),
+        *numbers("Rate", "Time", "95% interval", "Launch spread", "Memory"),
+    )
+    names = {device.gpu_uuid: label(device) for device in report.gpu_info}
+    rows = tuple(_listed(line, names[line.entry.gpu_uuid]) for line in lines(report))
+    return Section(
+        "cells",
+        "All cells",
+        (f"{counted(counts.planned, 'cell')} planned, {became}.",),
+        tables=(Table("", columns, rows),),
+    )
+
+
+def _listed(line: Line, device: str) -> tuple[str, ...]:
+    entry, metric = line.entry, line.metric
+    status = entry.status.replace("_", " ") + (f": {entry.reason}" if entry.reason else "")
+    size = NOT_AVAILABLE if entry.batch_size is None or entry.workload in WITHOUT_BATCH else str(entry.batch_size)
+    if metric is None:
+        return (_name(line), device, size, status, *(NOT_AVAILABLE,) * 5)
+    interval = metric.relative_half_width
+    return (
+        _name(line),
+        device,
+        size,
+        status,
+        NOT_AVAILABLE if isinstance(metric, LoadMetrics) else unit(line.value, UNITS[line.figure]),
+        unit(time_ms(metric), "ms"),
+        NOT_AVAILABLE if interval is None else f"+/- {interval * 100:.2f}%",
+        share(metric.launch_spread_percent),
+        unit(memory_mb(metric), "MB"),
+    )
+
+
+def _name(line: Line) -> str:
+    """What was measured: "resnet50 inference fp32 b8"; sizes and formats where a cell has any."""
+    entry = line.entry
+    words = [entry.model_name, entry.workload, entry.precision]
+    if entry.workload not in (Workload.LOAD, Workload.PROBE):
+        words.append(f"b{entry.batch_size_requested or 'auto'}")
+    words += ["solo"] if line.mode == Mode.SOLO else []
+    words += [f"input {entry.input_size}"] if entry.input_size is not None else []
+    words += [entry.memory_format] if entry.memory_format == "channels_last" else []
+    words += [f"{entry.new_tokens} tokens"] if entry.new_tokens is not None else []
+    return " ".join(words)
+
+
+def _remark(text: str) -> str:
+    return text if len(text) <= LONGEST_REMARK else f"{text[:LONGEST_REMARK]}…"
+
+
+def batch(phase: str, size: int) -> str:
+    """The batch size, of phases that have one."""
+    return "" if phase in WITHOUT_BATCH else str(size)
+
+
+def badge(status: Status) -> Badge:
+    """What became of a cell."""
+    return Badge(status.replace("_", " "), _TONES[status])
+
+
+def _whole(value: float | None) -> str:
+    return NOT_AVAILABLE if value is None else f"{value:.0f}"

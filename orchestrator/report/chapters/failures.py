@@ -1,0 +1,109 @@
+"""What went wrong: the root cause with its evidence first, then every other launch without a result."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from orchestrator.configuration.naming import counted, sized
+from orchestrator.deciding.explanations import EXPLANATIONS
+from orchestrator.report.chapters.cells import badge
+from orchestrator.report.chapters.excluded import input_sizes
+from orchestrator.report.device_labels import label, label_of
+from orchestrator.report.model import FailureReport, Report
+from orchestrator.report.root_cause import kind, out_of_time, root
+from orchestrator.report.sections import Badge, Finding, Log, Section, Tone
+from protocol.failure import Category
+
+SHOWN_FAILURES: Final = 20
+MOST_FAILURES: Final = 100
+MOST_LINES: Final = 40
+"""Of one log."""
+_SKIPPED: Final = ("the model is skipped", "the cell is skipped")
+"""How outcomes.py begins the reason of a cell that was not tried because it had failed elsewhere."""
+FACTS: Final = {
+    "fault": "Whose fault",
+    "exit": "Exit",
+    "progress": "Progress",
+    "xids": "Xid",
+    "chain": "Raised",
+}
+MEMORY: Final = {
+    "device_free_bytes": "{} free on the device",
+    "device_total_bytes": "{} in all",
+    "device_used_bytes": "{} in use on the device, as last read",
+    "available_bytes": "{} available on the host",
+}
+FILES: Final = {"stderr": ("End of stderr", True), "stacks": ("Stacks", False)}
+"""Whether the end matters: in stacks the innermost call comes first."""
+
+
+def failures(report: Report) -> Section | None:
+    """Every launch without a result, up to MOST_FAILURES, the one that explains most before the others."""
+    if not report.failures:
+        return None
+    first = root(report.failures)
+    ordered = [] if first is None else [first]
+    ordered += [one for one in report.failures if one is not first]
+    ended = sum(map(out_of_time, ordered))
+    more = len(ordered) - MOST_FAILURES
+    summary = [f"{counted(len(ordered), 'launch', 'launches')} without a result."]
+    summary += [f"Ended by the time limit, which is no failure: {ended}."] if ended else []
+    return Section(
+        "failures",
+        "Launches without a result",
+        tuple(summary),
+        findings=tuple(_finding(one, report, root_cause=one is first) for one in ordered[:MOST_FAILURES]),
+        notes=(f"{more} more are in report.json.",) if more > 0 else (),
+        most=SHOWN_FAILURES,
+    )
+
+
+def _finding(one: FailureReport, report: Report, *, root_cause: bool) -> Finding:
+    status = one.status.replace("_", " ")
+    ended_as = [f"Ended as: {one.evidence['ended_as']}"] if "ended_as" in one.evidence else []
+    ended = f"At {one.at}. In the end the cell was: {status}. Logs: {one.folder}"
+    return Finding(
+        Badge("root cause", Tone.BAD) if root_cause else badge(one.status),
+        f"{what(one, report)}, attempt {one.attempt}: {kind(one)}",
+        (one.message, *ended_as, ended),
+        (*_evidence(one), *(_consequences(one, report) if root_cause else ())),
+        tuple(_logs(one)),
+        opened=root_cause,
+    )
+
+
+def _evidence(one: FailureReport) -> Iterator[str]:
+    yield from (f"{words}: {one.evidence[name]}" for name, words in FACTS.items() if name in one.evidence)
+    memory = [words.format(_gib(one.evidence[name])) for name, words in MEMORY.items() if name in one.evidence]
+    if memory:
+        yield f"Memory: {', '.join(memory)}"
+
+
+def _consequences(one: FailureReport, report: Report) -> Iterator[str]:
+    """What to do, and what the run did about it."""
+    if one.category is not None:
+        yield f"What to do: {EXPLANATIONS[Category(one.category)].advice}"
+    for device in report.gpu_info:
+        if device.taken_out:
+            yield f"{label(device)} was taken out of the run: {device.taken_out}"
+    skipped = (f"{cell.model_name}: {cell.reason}" for cell in report.cells if cell.reason.startswith(_SKIPPED))
+    yield from dict.fromkeys(skipped)
+
+
+def _logs(one: FailureReport) -> Iterator[Log]:
+    for name, (words, end) in FILES.items():
+        lines = [line for line in one.evidence.get(name, "").splitlines() if line.strip()]
+        if lines:
+            yield Log(words, tuple(lines[-MOST_LINES:] if end else lines[:MOST_LINES]), end)
+
+
+def _gib(count: str) -> str:
+    """Bytes, as evidence has them, in GiB; anything else as it is."""
+    return f"{int(count) / 2**30:.1f} GiB" if count.isdecimal() else count
+
+
+def what(failure: FailureReport, report: Report) -> str:
+    """Which launch it was, by its device and its cell."""
+    device = label_of(failure.gpu_uuid, report)
+    cell = next(cell for cell in report.cells if cell.cell == failure.cell)
+    name = sized(cell.model_name, cell.input_size, input_sizes(report)[cell.model_name, cell.workload])
+    return f"{device}: {name} {failure.workload} {failure.precision} at batch size {failure.batch_size}"

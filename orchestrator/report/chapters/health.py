@@ -1,0 +1,96 @@
+"""The hardware's health: a verdict for each device and for the machine, and what led to those that are not PASS."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from orchestrator.health.judges import State
+from orchestrator.health.verdict import Verdict
+from orchestrator.report.device_labels import label, label_of
+from orchestrator.report.health import DeviceHealth, NodeHealth, SignalReport
+from orchestrator.report.model import GpuInfo, Report
+from orchestrator.report.sections import Badge, Entry, Finding, Section, Table, Tone, table, texts
+
+SHOWN_XIDS: Final = 5
+TONES: Final = {
+    Verdict.PASS: Tone.GOOD,
+    Verdict.WARN: Tone.WARN,
+    Verdict.FAIL: Tone.BAD,
+    Verdict.UNKNOWN: Tone.WARN,
+    Verdict.NOT_APPLICABLE: Tone.QUIET,
+}
+
+
+def health(report: Report) -> Section | None:
+    """What each device and the machine has to say; None where no device has signals and the machine is well."""
+    slices = {device.gpu_uuid for device in report.gpu_info if device.slice_of}
+    told = [
+        device
+        for device in report.health.gpus
+        if device.verdict is not Verdict.NOT_APPLICABLE or device.gpu_uuid in slices
+    ]
+    node = report.health.node
+    if not told and node.verdict in {Verdict.PASS, Verdict.NOT_APPLICABLE}:
+        return None
+    found = [Finding(None, f"{label_of(one.gpu_uuid, report)}: {words(one)}", tuple(_lines(one))) for one in told]
+    unread = (one.message for one in node.signals if one.state is State.UNREADABLE and node.verdict is Verdict.UNKNOWN)
+    of_node = (*findings(node.signals), *(f"unread: {why}" for why in dict.fromkeys(unread)))
+    found.append(Finding(None, f"The machine: {words(node)}", of_node))
+    return Section("health", "Health of the hardware", findings=tuple(found))
+
+
+def words(judged: DeviceHealth | NodeHealth) -> str:
+    """The verdict, with how many of the signals that can be there were read."""
+    read = f" ({judged.readable} of {judged.applicable} applicable signals were read)" if judged.applicable else ""
+    return f"{judged.verdict}{read}"
+
+
+def findings(signals: Sequence[SignalReport]) -> Iterator[str]:
+    """What led to a verdict, and what else a signal has to say."""
+    for signal in signals:
+        if signal.state in {State.WARN, State.FAIL}:
+            yield f"{signal.state.upper()}: {signal.words}"
+        elif signal.state is State.PASS and signal.message:
+            yield f"{signal.title}: {signal.message}"
+        elif signal.required and signal.state is State.UNREADABLE:
+            yield f"unread but required: {signal.title}: {signal.message}"
+
+
+def _lines(device: DeviceHealth) -> Iterator[str]:
+    yield from filter(None, (device.note, f"earlier: {device.earlier}" if device.earlier else ""))
+    yield from findings(device.signals)
+    xids = list(_xids(device))
+    yield from xids[:SHOWN_XIDS]
+    if len(xids) > SHOWN_XIDS:
+        yield f"... and {len(xids) - SHOWN_XIDS} more in the JSON report"
+
+
+def _xids(device: DeviceHealth) -> Iterator[str]:
+    return (f"{xid.at}: Xid {xid.xid}, {xid.meaning}" for xid in device.xids)
+
+
+def verdicts(report: Report) -> Table:
+    """A row for each device, and one for the machine."""
+    judged = {one.gpu_uuid: one for one in report.health.gpus}
+    rows = [(label(device), *_judged(judged.get(device.gpu_uuid), device)) for device in report.gpu_info]
+    node = report.health.node
+    rows.append(("The machine", badge(node.verdict), _signals(node), "; ".join(findings(node.signals)) or "nothing"))
+    return table("Health of the hardware", texts("Device", "Verdict", "Signals read", "What to know"), rows)
+
+
+def _judged(judged: DeviceHealth | None, device: GpuInfo) -> tuple[Entry, ...]:
+    taken_out = f"taken out of the run: {device.taken_out}" if device.taken_out else ""
+    busy = f"busy when the run began: {device.busy_with}" if device.busy_with else ""
+    if judged is None:
+        return (badge(Verdict.NOT_APPLICABLE), "", "; ".join(filter(None, (taken_out, busy))))
+    earlier = f"earlier: {judged.earlier}" if judged.earlier else ""
+    told = (taken_out, busy, judged.note, earlier, *findings(judged.signals), *_xids(judged))
+    return (badge(judged.verdict), _signals(judged), "; ".join(filter(None, told)) or "nothing")
+
+
+def _signals(judged: DeviceHealth | NodeHealth) -> str:
+    return f"{judged.readable} of {judged.applicable}" if judged.applicable else "none apply"
+
+
+def badge(verdict: Verdict) -> Badge:
+    """A verdict on hardware."""
+    return Badge(verdict, TONES[verdict])

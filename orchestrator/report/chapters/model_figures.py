@@ -1,0 +1,156 @@
+"""What the charts of models are made of: figures by choice, model and batch size, medians over identical devices. Pure.
+
+choice   "inference, fp32", with the mode and the kind of device where the run has several: what a reader picks
+model    as people call it, with its input size and memory format where the run has several
+batch    the size that ran: a cell of 32 that ran at 16 for want of memory is a point at 16
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from statistics import median
+from typing import Final, NamedTuple
+
+from orchestrator.configuration.naming import shortened
+from orchestrator.report import keys
+from orchestrator.report.cells import BatchScan, Measured
+from orchestrator.report.device_labels import groups, label, labels
+from orchestrator.report.keys import CellKey
+from orchestrator.report.model import Report
+from orchestrator.report.plain import plain
+from protocol.cell import Workload
+
+LONGEST_NAME: Final = 60
+
+Figures = Mapping[str, Mapping[str, Mapping[int, float]]]
+"""Choice → model → batch size → figure."""
+
+
+class Found(NamedTuple):
+    """A measurement of a model, and where it belongs."""
+
+    choice: str
+    model: str
+    kind: str
+    key: CellKey
+    metric: Measured
+
+
+class _Shape(NamedTuple):
+    """What tells measurements of a model in one phase apart, but for batch size, precision, mode and device."""
+
+    model: str
+    phase: Workload
+    size: int | None
+    layout: str
+    tokens: int | None
+
+
+def found(report: Report) -> Iterator[Found]:
+    """Every measurement of a model, in the order of the report."""
+    kinds = _kinds(report)
+    names = _names(report)
+    modes = _modes(report)
+    for result in report.results:
+        for key, metric in keys.of_model(result):
+            where = kinds[result.gpu_uuid]
+            choice = ", ".join(filter(None, (key.phase, key.precision, key.mode if len(modes) > 1 else "", where)))
+            yield Found(choice, names[_shape(key, key.phase)], result.model_type, key, metric)
+
+
+def figures(report: Report, read: Callable[[Measured], float | None], *phases: Workload) -> Figures:
+    """A figure of every model, as medians over identical devices; choices without any are left out."""
+    values: dict[str, dict[str, dict[int, list[float]]]] = {}
+    for one in found(report):
+        value, batch = read(one.metric), one.metric.batch_size
+        if one.key.phase in phases and value is not None and batch is not None:
+            models = values.setdefault(one.choice, {})
+            models.setdefault(one.model, defaultdict(list))[batch].append(value)
+    return {
+        choice: {
+            model: {batch: median(known) for batch, known in sorted(batches.items())}
+            for model, batches in models.items()
+        }
+        for choice, models in values.items()
+    }
+
+
+def scans(report: Report) -> Figures:
+    """The throughput of each batch size that a scan has tried, in samples a second whatever the phase.
+
+    Each scan stands for itself: on its own device, in its own mode, of its own shape of the model.
+    """
+    names, modes = _names(report), _modes(report)
+    devices = {device.gpu_uuid: label(device) for device in report.gpu_info}
+    values: dict[str, dict[str, dict[int, float]]] = {}
+    for scan in report.batch_scans:
+        mode = scan.mode if len(modes) > 1 else ""
+        choice = ", ".join(filter(None, ("scan", scan.workload, scan.precision, mode, devices[scan.gpu_uuid])))
+        model = names[_shape(scan, Workload(scan.workload))]
+        points = {
+            point.batch_size: point.throughput_samples_per_sec
+            for point in scan.points
+            if point.throughput_samples_per_sec is not None
+        }
+        if points:
+            values.setdefault(choice, {})[model] = points
+    return values
+
+
+def over(report: Report) -> str:
+    """What one figure of a chart stands for: several devices, or another batch size than was asked for."""
+    words = []
+    alike = [group for group in groups(report) if len(group.devices) > 1]
+    if alike:
+        words.append(f"Medians over identical devices ({'; '.join(labels(group.devices) for group in alike)}).")
+    if report.summary.cells.degraded:
+        words.append("What ran out of memory stands at the batch size that it ran at in the end.")
+    return " ".join(words)
+
+
+def _kinds(report: Report) -> dict[str, str]:
+    """What tells the devices of the run apart, by UUID; nothing where all are alike."""
+    several = groups(report)
+    if len(several) == 1:
+        return dict.fromkeys((device.gpu_uuid for device in report.gpu_info), "")
+    return {
+        device.gpu_uuid: f"{plain(group.shown.gpu_name)} ({labels(group.devices)})"
+        for group in several
+        for device in group.devices
+    }
+
+
+def _names(report: Report) -> dict[_Shape, str]:
+    """How a model is called, by all that tells its measurements in one phase apart."""
+    shapes: dict[tuple[str, Workload], dict[_Shape, None]] = {}
+    for shape in _shapes(report):
+        shapes.setdefault((shape.model, shape.phase), {})[shape] = None
+    names = {}
+    for of_model in shapes.values():
+        for one in of_model:
+            words = [shortened(plain(one.model), LONGEST_NAME)]
+            if len({other.size for other in of_model}) > 1 and one.size is not None:
+                words[0] += f"@{one.size}"
+            if len({other.layout for other in of_model}) > 1:
+                words.append(one.layout)
+            if len({other.tokens for other in of_model}) > 1 and one.tokens is not None:
+                words.append(f"{one.tokens} tokens")
+            names[one] = " ".join(words)
+    return names
+
+
+def _shapes(report: Report) -> Iterator[_Shape]:
+    """Of everything that was measured, and of every scan, also of one that has not come to a measurement."""
+    for result in report.results:
+        for key, _ in keys.of_model(result):
+            yield _shape(key, key.phase)
+    for scan in report.batch_scans:
+        yield _shape(scan, Workload(scan.workload))
+
+
+def _shape(of: CellKey | BatchScan, phase: Workload) -> _Shape:
+    return _Shape(of.model_name, phase, of.input_size, of.memory_format, of.new_tokens)
+
+
+def _modes(report: Report) -> set[str]:
+    """Alone, or with all devices at work: whatever the run has."""
+    return {result.mode for result in report.results} | {scan.mode for scan in report.batch_scans}

@@ -1,0 +1,114 @@
+"""All models of one GPU at a glance: a line for each model, precision and input size; the tables below have the rest.
+
+Model            Prec.   Batch 1  Inference/s @B   Training/s @B   Tokens/s
+resnet50         fp32    4.00 ms     2727.1 @32       750.2 @32
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from orchestrator.configuration.naming import shortened
+from orchestrator.report.cells import GenerationMetrics, Measured, ModelResult, PhaseMetrics
+from orchestrator.report.numbers import number, unit
+from orchestrator.report.remarks import MARK, MARKED, SHORT, mark
+from orchestrator.report.sections import Table, numbers, texts
+
+LONGEST_NAME: Final = 20
+_HEAD: Final = ("Prec.", "Batch 1", "Inference/s @B", "Training/s @B", "Tokens/s")
+
+
+class _Key(NamedTuple):
+    """What makes a line: a model's generation stands beside its inference, whatever the length of the prompt."""
+
+    model: str
+    precision: str
+    input_size: int | None
+    memory_format: str
+
+
+@dataclass
+class _Line:
+    """What a line is made of."""
+
+    inference: dict[str, PhaseMetrics] = field(default_factory=dict)
+    training: dict[str, PhaseMetrics] = field(default_factory=dict)
+    generation: dict[str, GenerationMetrics] = field(default_factory=dict)
+
+
+def overview(results: Sequence[ModelResult]) -> Table:
+    """The table, without rows for a single line: the tables of that model say it all."""
+    lines = _lines(results)
+    drawn = [(_name(key, lines), *_entries(key, line)) for key, line in lines.items()] if len(lines) > 1 else []
+    shown = [place for place in range(1, len(_HEAD) + 1) if any(row[place] for row in drawn)]
+    rows = tuple((row[0], *(row[place] for place in shown)) for row in drawn)
+    columns = (*texts("Model"), *numbers(*(_HEAD[place - 1] for place in shown)))
+    return Table("", columns, rows, _legend([entry for row in rows for entry in row[1:]]), framed=False)
+
+
+def _lines(results: Sequence[ModelResult]) -> dict[_Key, _Line]:
+    lines: dict[_Key, _Line] = {}
+    for result in results:
+        if result.inference_metrics or result.training_metrics:
+            line = lines.setdefault(_key(result), _Line())
+            line.inference.update(result.inference_metrics)
+            line.training.update(result.training_metrics)
+    for result in results:
+        if result.generation_metrics:
+            same = [key for key in lines if key[:2] == _key(result)[:2]]
+            line = lines[same[0]] if same else lines.setdefault(_key(result), _Line())
+            line.generation.update(result.generation_metrics)
+    return lines
+
+
+def _key(result: ModelResult) -> _Key:
+    return _Key(result.model_name, result.precision, result.input_size, result.memory_format)
+
+
+def _name(key: _Key, lines: Iterable[_Key]) -> str:
+    """The model, with its input size and memory format where it has several."""
+    same = [other for other in lines if (other.model, other.precision) == (key.model, key.precision)]
+    size = f"@{key.input_size}" if len({other.input_size for other in same}) > 1 else ""
+    layout_of_images = f" {key.memory_format}" if len({other.memory_format for other in same}) > 1 else ""
+    return shortened(f"{key.model}{size}{layout_of_images}", LONGEST_NAME, "...")
+
+
+def _entries(key: _Key, line: _Line) -> tuple[str, ...]:
+    return (
+        key.precision,
+        _first(line.inference),
+        _best(line.inference, "throughput_samples_per_sec"),
+        _best(line.training, "throughput_samples_per_sec"),
+        _best(line.generation, "tokens_per_second", at_batch=False),
+    )
+
+
+def _first(metrics: Mapping[str, PhaseMetrics]) -> str:
+    """Forward time at batch size 1, where that was measured."""
+    one = metrics.get("batch_size_1")
+    if one is None:
+        return ""
+    return _without(one) if one.forward_time_ms is None else f"{unit(one.forward_time_ms, 'ms')}{mark(one)}"
+
+
+def _best(metrics: Mapping[str, Measured], figure: str, *, at_batch: bool = True) -> str:
+    """The highest rate, with the batch size that ran."""
+    known = [metric for metric in metrics.values() if getattr(metric, figure) is not None]
+    if not known:
+        return next((_without(metric) for metric in metrics.values()), "")
+    best = max(known, key=lambda metric: float(getattr(metric, figure)))
+    batch = f" @{best.batch_size}" if at_batch else ""
+    return f"{number(getattr(best, figure))}{batch}{mark(best)}"
+
+
+def _without(metric: Measured) -> str:
+    """Why there is no rate."""
+    return SHORT[metric.status][0] if metric.status in SHORT else metric.status
+
+
+def _legend(entries: Sequence[str]) -> str:
+    words = ["Batch 1: forward time; @B: at the batch size with the highest rate"]
+    words += [f"{short}: {meaning}" for short, meaning in SHORT.values() if short in entries]
+    if any(entry.endswith(MARK) for entry in entries):
+        words.append(f"{MARK}: {MARKED}")
+    return "; ".join(words) + "."

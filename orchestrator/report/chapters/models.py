@@ -1,0 +1,156 @@
+"""The models of one GPU of each kind: a table for each phase, precision and input size, batch sizes in columns."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from orchestrator.report.cells import Computed, LoadMetrics, Measured, ModelResult
+from orchestrator.report.chapters.model_overview import overview
+from orchestrator.report.chapters.probes import probes
+from orchestrator.report.device_labels import Group, groups, label, labels
+from orchestrator.report.figure_rows import GENERATION, INFERENCE, SHARED, TRAINING, M, Row
+from orchestrator.report.lines import memory_mb
+from orchestrator.report.model import Report
+from orchestrator.report.numbers import NOT_AVAILABLE, count, number, unit
+from orchestrator.report.remarks import remark
+from orchestrator.report.sections import Column, Section, Table
+
+COLUMNS: Final = 3
+"""Batch sizes side by side: more do not fit into 80 columns with throughputs of six digits."""
+LEAST: Final = (16, 11)
+"""Widths of the columns in the requirements document: the first, the others."""
+_SECONDS: Final = re.compile(r", this took [0-9.]+ s")
+"""What differs from note to note for the same reason."""
+_MODES: Final = {"solo": "Alone at work on the node", "loaded": "With all devices at work"}
+
+
+def models(report: Report) -> Section | None:
+    """The results of one device of each kind, model by model, after its probes and all of its models at a glance."""
+    if not report.results and not report.probes:
+        return None
+    parts = [part for group in groups(report) for part in _group(report, group)]
+    return Section("models", "Model Performance Summary", parts=tuple(parts))
+
+
+def _group(report: Report, group: Group) -> Iterator[Section]:
+    results = [result for result in report.results if result.gpu_uuid == group.shown.gpu_uuid]
+    own_probes = [probe for probe in report.probes if probe.gpu_uuid == group.shown.gpu_uuid]
+    if len(report.gpu_info) > 1:
+        alike = f"Identical to it: {labels(group.others)}. The spread below says where they differ."
+        yield Section("device", f"{label(group.shown)}: {group.shown.gpu_name}", (alike,) if group.others else ())
+    modes = dict.fromkeys([*(one.mode for one in own_probes), *(one.mode for one in results)])
+    for mode in modes:
+        if len(modes) > 1:
+            yield Section("mode", f"{_MODES[mode]}:")
+        of_mode = [result for result in results if result.mode == mode]
+        glance = (probes([probe for probe in own_probes if probe.mode == mode]), overview(of_mode))
+        yield from (Section("glance", "", tables=(one,)) for one in glance if one.rows)
+        for name in dict.fromkeys(result.model_name for result in of_mode):
+            yield _model([result for result in of_mode if result.model_name == name])
+    if found := reasons(_lacking(results)):
+        yield Section("readings", "", (f"Where GPU Utilization or Power Draw is not given: {found}.",))
+
+
+def _model(results: Sequence[ModelResult]) -> Section:
+    first = results[0]
+    kind = first.model_type.upper() if len(first.model_type) <= 3 else first.model_type.capitalize()
+    parameters = "" if first.parameters_count is None else f", {count(first.parameters_count)} params"
+    loads = [words for one in results if one.load_metrics for words in _load(one, one.load_metrics)]
+    tables = (
+        table
+        for result in results
+        for table in (
+            *_phase("Inference", result, result.inference_metrics, INFERENCE),
+            *_phase("Training", result, result.training_metrics, TRAINING),
+            *_phase("Generation", result, result.generation_metrics, GENERATION),
+        )
+    )
+    return Section("model", f"{first.model_title} ({kind}{parameters})", tuple(loads), tables=tuple(tables))
+
+
+def _lacking(results: Sequence[ModelResult]) -> Iterator[Measured]:
+    """Cells without readings. Why is said once for all of a device: their notes differ in little but seconds."""
+    for result in results:
+        phases = (result.inference_metrics, result.training_metrics, result.generation_metrics)
+        for metric in (metric for of_phase in phases for metric in of_phase.values()):
+            if metric.gpu_utilization_percent is None or metric.power_draw_w is None:
+                yield metric
+
+
+def reasons(lacking: Iterable[Measured]) -> str:
+    """Why these have no readings, each reason once; empty where nobody said why."""
+    notes = [_SECONDS.sub("", metric.telemetry_note) for metric in lacking if metric.telemetry_note]
+    return "; ".join(dict.fromkeys(reason for note in notes for reason in note.split("; ")))
+
+
+def _load(result: ModelResult, metrics: LoadMetrics) -> Iterator[str]:
+    if metrics.model_load_time_ms is None:
+        status = metrics.status.replace("_", " ")
+        yield f"Load ({result.precision}): {': '.join(filter(None, (status, metrics.reason)))}"
+        return
+    parts = {
+        "instantiate": metrics.instantiate_time_ms,
+        "weights": metrics.weights_time_ms,
+        "to the device": metrics.to_device_time_ms,
+    }
+    detail = ", ".join(f"{name} {number(value)}" for name, value in parts.items() if value is not None)
+    words = remark(metrics, interval=False)
+    yield (
+        f"Load ({result.precision}): {unit(metrics.model_load_time_ms, 'ms')} ({detail}), "
+        f"cold {unit(metrics.cold_load_time_ms, 'ms')}, memory {unit(memory_mb(metrics), 'MB')}"
+        + (f". {words}" if words else "")
+    )
+
+
+def _phase(title: str, result: ModelResult, metrics: Mapping[str, M], own: Sequence[Row[M]]) -> Iterator[Table]:
+    batches = tuple(metrics.values())
+    for begin in range(0, len(batches), COLUMNS):
+        columns = batches[begin : begin + COLUMNS]
+        if len(columns) == 1:
+            header = ["Metric", "Value"]
+            caption = f"{title} (batch_size={columns[0].batch_size_requested}, {_shape(result)})"
+        else:
+            header = ["Metric", *(f"batch {metric.batch_size_requested}" for metric in columns)]
+            caption = f"{title} ({_shape(result)})"
+        made = tuple(Column(name, number=place > 0, least=LEAST[min(place, 1)]) for place, name in enumerate(header))
+        yield Table(caption, made, tuple(_rows(columns, own)), remarks=tuple(_remarks(columns)))
+
+
+def _shape(result: ModelResult) -> str:
+    """Precision, sizes, and how images lie in memory where that is not torch's default."""
+    words = [result.precision]
+    if result.new_tokens is not None:
+        words.append(f"{result.new_tokens} tokens after {result.input_size}")
+    elif result.input_size is not None:
+        words.append(f"input {result.input_size}")
+    if result.memory_format != "contiguous":
+        words.append(result.memory_format)
+    return ", ".join(words)
+
+
+def _rows(columns: Sequence[M], own: Sequence[Row[M]]) -> list[tuple[str, ...]]:
+    """The rows of a table. Those in which no column has a value are left out: the lines below it say why."""
+    rows = [(words, *(say(metric) for metric in columns)) for words, say in (*own, *SHARED)]
+    known = [row for row in rows if set(row[1:]) != {NOT_AVAILABLE}]
+    if any(metric.status != "ok" for metric in columns):
+        known.append(("Status", *(metric.status.replace("_", " ") for metric in columns)))
+    return known
+
+
+def _remarks(columns: Sequence[Measured]) -> Iterator[str]:
+    """What is to be said of the columns, once for those of which the same is said."""
+    sizes: dict[str, list[str]] = {}
+    for metric in columns:
+        if words := "; ".join(filter(None, (remark(metric), _without_rate(metric, columns)))):
+            sizes.setdefault(words, []).append(str(metric.batch_size_requested))
+    for words, of in sizes.items():
+        yield f"batch {', '.join(of)}: {words}"
+
+
+def _without_rate(metric: Measured, columns: Sequence[Measured]) -> str:
+    """Why its operations were not counted, where they were of another column; where of none, there is no such row."""
+    known = [one.plausibility.achieved_tflops for one in columns if isinstance(one, Computed)]
+    if not isinstance(metric, Computed) or metric.plausibility.achieved_tflops is not None or {*known} == {None}:
+        return ""
+    reason = metric.plausibility.note.partition("; ")[0]
+    return f"Achieved is not known: {reason}" if reason else ""

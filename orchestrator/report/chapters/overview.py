@@ -1,0 +1,221 @@
+"""What stands first and last: the verdict with its reasons, the run in a few figures, its stack and its command."""
+
+import datetime
+from collections.abc import Iterator
+from typing import Final
+
+from orchestrator.configuration.naming import counted
+from orchestrator.health.verdict import Verdict
+from orchestrator.report.chapters import health
+from orchestrator.report.chapters.burn_in import SHOWN_REASONS, answer, asked
+from orchestrator.report.device_labels import groups, label_of, labels
+from orchestrator.report.model import BestThroughput, ConfigurationReport, GpuInfo, Metadata, Report
+from orchestrator.report.numbers import duration, number, share, unit
+from orchestrator.report.sections import MOST_ROWS, Badge, Card, Finding, Rank, Section, Tone
+from protocol.exit_codes import ExitCode
+
+_RUN: Final = {
+    ExitCode.PASSED: Tone.GOOD,
+    ExitCode.MISSED: Tone.BAD,
+    ExitCode.HARDWARE: Tone.BAD,
+    ExitCode.INCOMPLETE: Tone.WARN,
+}
+
+
+def head(report: Report) -> Section:
+    """The run and its stack, then what to know before reading any figure."""
+    facts_of = (f"{name}: {fact}" for name, fact in facts(report))
+    night = [] if report.burn_in is None else [f"Burn-in: {answer(report.burn_in, report)}"]
+    return Section("head", "PyTorch GPU Benchmark Report", (*night, *facts_of, *notices(report)))
+
+
+def ticket(report: Report) -> Section:
+    """The same with the verdict and its reasons first."""
+    night = report.burn_in
+    ended = f"{report.verdict.word} (exit code {report.verdict.exit_code})"
+    title = f"gpubench: {ended}" if night is None else f"gpubench burn-in: {answer(night, report)}; {ended}"
+    told = "; ".join(f"{name}: {fact}" for name, fact in (*facts(report), *more_facts(report)))
+    reasons = Finding(None, "", (*report.verdict.reasons, *notices(report)), listed=True)
+    return Section("head", title, (f"{told}.",), findings=(reasons,))
+
+
+def facts(report: Report) -> Iterator[tuple[str, str]]:
+    """The run, and the stack that it ran on."""
+    data = report.metadata
+    yield "Test Date", f"{_date(data):%Y-%m-%d %H:%M:%S} UTC"
+    yield "Duration", duration(data.test_duration_seconds)
+    yield "Host", data.hostname
+    yield "Run", f"{data.run_id}, gpubench {data.tool_version}"
+    stack = {
+        "PyTorch": data.pytorch_version,
+        "CUDA": data.cuda_version,
+        "Python": data.python_version,
+    }
+    known = ", ".join(f"{name} {text}" for name, text in stack.items() if text)
+    yield "Stack", known or "unknown, because no cell was measured"
+    if report.burn_in is None:
+        yield "Measured", _measured(report.test_configuration)
+        yield "Units", "1 MB = 1024 x 1024 bytes"
+    # A resume that found nothing left to do changed nothing.
+    if resumed := sum(1 for segment in data.segments[1:] if segment.launches):
+        yield "Resumed", counted(resumed, "time")
+
+
+def more_facts(report: Report) -> Iterator[tuple[str, str]]:
+    """What a reader looks up."""
+    data = report.metadata
+    versions = {"Driver": data.driver_version, "cuDNN": data.cudnn_version, "transformers": data.transformers_version}
+    yield from ((name, version) for name, version in versions.items() if version)
+    yield "Command", " ".join(data.command)
+
+
+def _date(data: Metadata) -> datetime.datetime:
+    return datetime.datetime.fromisoformat(data.test_date)
+
+
+def _measured(setup: ConfigurationReport) -> str:
+    launches = "1 launch a cell" if setup.launches == 1 else f"{setup.launches} launches a cell"
+    words = [*([f"preset {setup.preset}"] if setup.preset else []), f"profile {setup.profile}", launches]
+    if setup.test_iterations is not None and setup.warmup_iterations is not None:
+        words.append(f"{_iterations(setup.test_iterations)} after {setup.warmup_iterations} of warm-up")
+    elif setup.test_iterations is not None:
+        words.append(f"{_iterations(setup.test_iterations)} after an adaptive warm-up")
+    elif setup.warmup_iterations is not None:
+        words.append(f"{_iterations(setup.warmup_iterations)} of warm-up")
+    return ", ".join([*words, setup.mode, f"isolation {setup.isolation}", f"seed {setup.seed}"])
+
+
+def _iterations(count: int) -> str:
+    return "1 iteration" if count == 1 else f"{count} iterations"
+
+
+def notices(report: Report) -> Iterator[str]:
+    """What to know before reading any figure."""
+    if report.metadata.running:
+        yield "The run still goes on: what has no result here has not been measured yet."
+    if report.test_configuration.allow_busy:
+        yield "Busy GPUs were allowed: other processes may have slowed what was measured."
+    for note in filter(None, (_mixed_stack(report.metadata), report.metadata.stood_still)):
+        yield f"Note: {note}."
+    for one in report.metadata.settings:
+        yield f"Changed by the environment: {one.name}={one.value}: {one.effect}"
+    if report.metadata.telemetry_note:
+        yield f"Telemetry: {report.metadata.telemetry_note}"
+
+
+def _mixed_stack(data: Metadata) -> str:
+    """What differs between launches, and what that means; empty where all ran on one stack."""
+    of_launches = {
+        "PyTorch": data.pytorch_version,
+        "CUDA": data.cuda_version,
+        "cuDNN": data.cudnn_version,
+        "torchvision": data.torchvision_version,
+        "transformers": data.transformers_version,
+        "Python": data.python_version,
+    }
+    several = [name for name, versions in of_launches.items() if versions and ", " in versions]
+    drivers = {segment.driver_version for segment in data.segments if segment.launches and segment.driver_version}
+    several += ["driver"] if len(drivers) > 1 else []
+    if not several:
+        return ""
+    return f"launches of this run differ in {', '.join(several)}: their figures are not comparable with each other"
+
+
+def summary(report: Report) -> Section:
+    """The run in a few figures, as the requirements document has them; what nobody knows is not there."""
+    one = report.summary
+    told = {
+        "Overall Performance Score": None if one.overall_score is None else number(one.overall_score),
+        "Best Throughput": _best(report, one.best_model_throughput) if one.best_model_throughput else None,
+        "Peak Memory Usage": None if one.peak_memory_usage_mb is None else unit(one.peak_memory_usage_mb, "MB"),
+        "Average GPU Utilization": None if one.average_gpu_utilization is None else share(one.average_gpu_utilization),
+        "Average Power Draw": None if one.average_power_draw_w is None else unit(one.average_power_draw_w, "W"),
+        "Cells": f"{one.cells.planned} planned, {one.cells.ok} ok"
+        + "".join(f", {words}" for words in _without(report)),
+    }
+    lines = tuple(f"{name}: {fact}" for name, fact in told.items() if fact is not None)
+    return Section("summary", "Overall Summary", lines)
+
+
+def _best(report: Report, best: BestThroughput) -> str:
+    of = f"{best.phase}, {best.precision}, {label_of(best.gpu_uuid, report)}"
+    return f"{best.model} @ batch_size={best.batch_size} ({number(best.throughput)} smp/s, {of})"
+
+
+def _without(report: Report) -> Iterator[str]:
+    """What became of the planned cells that are not ok; what did not happen is not listed."""
+    cells = report.summary.cells
+    found = {
+        "degraded (measured at a smaller batch size)": cells.degraded,
+        "referred (measured as another planned batch size)": cells.referred,
+        "too large for the device's memory": cells.does_not_fit,
+        "failed": cells.failed,
+        "dropped for want of time": cells.dropped,
+        "missing": cells.missing,
+        "with rounds still to be done": cells.short_of_launches if report.burn_in is not None else 0,
+    }
+    return (f"{count} {word}" for word, count in found.items() if count)
+
+
+def ended(report: Report) -> Section:
+    """The verdict, what its exit code means, and every reason: it stands above the prompt of a printed report."""
+    code = f"Exit code {report.verdict.exit_code}: {report.verdict.meaning}"
+    must = Finding(None, f"Verdict: {verdict(report).text}", (code,), ranks=(Rank.MUST, Rank.MUST))
+    most = MOST_ROWS if report.burn_in is None else SHOWN_REASONS
+    reasons = Finding(None, "", report.verdict.reasons, listed=True, most=most)
+    return Section("verdict", "", findings=(must, reasons))
+
+
+def verdict(report: Report) -> Badge:
+    """How the run ended, in a word; of a burn-in what it says of the GPUs."""
+    if report.burn_in is not None:
+        return Badge(answer(report.burn_in, report), health.TONES[report.burn_in.verdict])
+    return Badge(report.verdict.word.upper(), _RUN.get(ExitCode(report.verdict.exit_code), Tone.BAD))
+
+
+def heading(report: Report) -> str:
+    """What was measured, and where: "8 x NVIDIA H200 on node-01"."""
+    kinds = [f"{len(group.devices)} x {group.shown.gpu_name}" for group in groups(report)]
+    what = "Burn-in of " if report.burn_in is not None else ""
+    return f"{what}{' and '.join(kinds)} on {report.metadata.hostname}"
+
+
+def meaning(report: Report) -> str:
+    """What the verdict says in full; of a burn-in the time at work comes first."""
+    ended = f"Exit code {report.verdict.exit_code}: {report.verdict.meaning}"
+    return ended if report.burn_in is None else f"{asked(report.burn_in)}. {ended}"
+
+
+def cards(report: Report) -> Iterator[Card]:
+    """The run in a few figures; what nobody knows has no card."""
+    summary, cells = report.summary, report.summary.cells
+    for group in groups(report):
+        device = group.shown
+        known = [device.gpu_architecture, *_memory(device)]
+        what = labels(group.devices) if len(report.gpu_info) > 1 else "Device"
+        yield Card(what, device.gpu_name, ", ".join(filter(None, known)))
+    words = ", ".join(_without(report)) or "every one with a result"
+    worst = Tone.BAD if cells.failed else Tone.WARN if cells.missing else Tone.GOOD
+    yield Card("Cells", f"{cells.ok} of {cells.planned}", words, worst)
+    if best := summary.best_model_throughput:
+        where = f", {label_of(best.gpu_uuid, report)}" if len(report.gpu_info) > 1 else ""
+        of = f"{best.model}, {best.phase}, {best.precision}, batch {best.batch_size}{where}"
+        yield Card("Best throughput", f"{number(best.throughput)} smp/s", of)
+    if summary.overall_score is not None:
+        yield Card("Score", number(summary.overall_score), summary.score_note)
+    if summary.peak_memory_usage_mb is not None:
+        yield Card("Peak memory", unit(summary.peak_memory_usage_mb, "MB"))
+    if summary.average_gpu_utilization is not None:
+        yield Card("GPU utilization", share(summary.average_gpu_utilization), "mean, first launch to last")
+    if summary.average_power_draw_w is not None:
+        yield Card("Power draw", unit(summary.average_power_draw_w, "W"), "mean of a GPU, first launch to last")
+    judged = report.health.verdict
+    if judged is not Verdict.NOT_APPLICABLE:
+        yield Card("Health", judged, "of the hardware, the gravest of all", health.TONES[judged])
+
+
+def _memory(device: GpuInfo) -> Iterator[str]:
+    if device.gpu_memory_total_mb is not None:
+        yield unit(device.gpu_memory_total_mb, "MB", digits=0)
+    if device.power_limit_w is not None:
+        yield unit(device.power_limit_w, "W limit", digits=0)

@@ -1,0 +1,37 @@
+"""What the GPUs reach without a model: matrix products, their memory, and the way to the host."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from orchestrator.report.cells import ProbeMetrics
+from orchestrator.report.numbers import NOT_AVAILABLE, unit
+from orchestrator.report.remarks import remark
+from orchestrator.report.sections import Table, numbers, table, texts
+
+
+def probes(found: Sequence[ProbeMetrics], where: str = "", *, with_mode: bool = False) -> Table:
+    """A row for each rate of the probes of one device. where: behind the caption."""
+    rows = [
+        (f"{name}, {probe.mode}" if with_mode else name, *figures) for probe in found for name, *figures in rates(probe)
+    ]
+    made = table(
+        f"What it reaches without a model{where}", (*texts("Probe"), *numbers("Sustained", "Best burst")), rows
+    )
+    return replace(made, remarks=tuple(f"{_name(probe)}: {words}" for probe in found if (words := remark(probe))))
+
+
+def rates(probe: ProbeMetrics) -> Iterator[tuple[str, str, str]]:
+    """A row for each rate. A probe without a result has one that says so."""
+    if probe.sustained_tflops is not None:
+        yield _name(probe), unit(probe.sustained_tflops, "TFLOP/s"), unit(probe.best_tflops, "TFLOP/s")
+    found = {", copy": probe.copy_gb_per_sec, ", triad": probe.triad_gb_per_sec, "": probe.transfer_gb_per_sec}
+    for what, rate in found.items():
+        if rate is not None:
+            yield f"{_name(probe)}{what}", unit(rate, "GB/s"), ""
+    if not probe.launches:
+        yield _name(probe), probe.status.replace("_", " "), NOT_AVAILABLE
+
+
+def _name(probe: ProbeMetrics) -> str:
+    """With the precision where that is what differs."""
+    return f"{probe.title}, {probe.precision}" if probe.name == "gemm" else probe.title

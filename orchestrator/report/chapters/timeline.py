@@ -1,0 +1,141 @@
+"""What happened when: the readings of each GPU over the run, and the launches on all devices beside each other."""
+
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from typing import Final
+
+from orchestrator.report.charts import Bar, Course, Kind, Reading, Spans
+from orchestrator.report.device_labels import label
+from orchestrator.report.model import Report
+from orchestrator.report.numbers import NOT_AVAILABLE, number
+from orchestrator.report.sections import Chart, Section, Table, numbers, table, texts
+from orchestrator.report.timeline import DeviceTimeline, Stretch, Timeline
+
+READINGS: Final[Mapping[str, tuple[str, str]]] = {
+    "utilization_percent": ("Utilisation", "%"),
+    "power_w": ("Power", "W"),
+    "temperature_c": ("Temperature", "C"),
+    "sm_clock_mhz": ("SM clock", "MHz"),
+    "memory_clock_mhz": ("Memory clock", "MHz"),
+}
+GAP_S: Final = 10.0
+"""From here on two points are not joined; longer where the points themselves are further apart."""
+
+Point = tuple[float, float | None, float | None, float | None]
+
+
+def course(report: Report, timeline: Timeline) -> Section:
+    """The chapter: all launches over time, and the readings of each GPU that has any."""
+    names = {device.gpu_uuid: label(device) for device in report.gpu_info}
+    known = [device for device in timeline.devices if device.gpu_uuid in names]
+    launches, table_of_launches = _launches(report, timeline, known, names)
+    readings, table_of_readings = _readings(timeline, known, names)
+    tables = (table_of_launches, table_of_readings)
+    return Section("course", "The run over time", charts=(launches, readings), tables=tables, wide=True)
+
+
+def _launches(
+    report: Report, timeline: Timeline, known: list[DeviceTimeline], names: Mapping[str, str]
+) -> tuple[Chart, Table]:
+    bars = tuple(bar for row, device in enumerate(known) for bar in _bars(device, row))
+    labels = tuple(names[device.gpu_uuid] for device in known)
+    rows = [_row(names[device.gpu_uuid], device) for device in known if device.spans]
+    header = (*texts("Device"), *numbers("Launches without a result", "First began", "Last ended"))
+    night = "Each launch of the burn-in" if report.burn_in is not None else "Each launch"
+    chart = Chart(
+        "launches",
+        "Launches on each device",
+        Kind.SPANS,
+        f"{night}, coloured by what it did; a red mark is a launch without a result, unless the time limit ended it. "
+        "Launches that lie too close "
+        f"together to be seen are drawn as one.{_not_drawn(known)}",
+        (Spans("launches", _milliseconds(timeline.began), labels, bars),) if bars else (),
+        "launches",
+        "" if bars else "Nothing was launched, or the folder of the run is not at hand.",
+    )
+    return chart, table("Launches on each device", header, rows, "Times since the run began.", name="launches")
+
+
+def _row(name: str, device: DeviceTimeline) -> tuple[str, ...]:
+    """What a device's bars say; the launch that ended last need not be the one that began last."""
+    failed = sum(span.failed for span in device.spans) + device.unseen
+    ended_s = max(span.end_s for span in device.spans)
+    return (name, str(failed), _clock(device.spans[0].start_s), _clock(ended_s))
+
+
+def _not_drawn(known: list[DeviceTimeline]) -> str:
+    """What to know where a device failed more often than can be drawn."""
+    unseen = sum(device.unseen for device in known)
+    return f" Of those without a result the earliest of each device are drawn: {unseen} more are not." if unseen else ""
+
+
+def _milliseconds(seconds: float) -> int:
+    """A time of day for a script; whole, because the digits of other numbers are cut (safe.py)."""
+    return round(seconds * 1000)
+
+
+def _bars(device: DeviceTimeline, row: int) -> Iterator[Bar]:
+    for span in device.spans:
+        yield Bar(row, span.start_s, span.end_s, span.workload or "several", span.failed, span.words)
+
+
+def _readings(timeline: Timeline, known: list[DeviceTimeline], names: Mapping[str, str]) -> tuple[Chart, Table]:
+    plots, rows = [], []
+    for device in known:
+        readings = tuple(_reading(name, device.stretches) for name in READINGS if device.stretches)
+        readings = tuple(one for one in readings if any(mean is not None for _, mean, _, _ in one.points))
+        if not readings:
+            continue
+        who = names[device.gpu_uuid]
+        plots.append(Course(who, _milliseconds(timeline.began), readings, tuple(_bars(device, 0))))
+        rows += [(who, f"{one.title}, {one.unit}", *_summary(one)) for one in readings]
+    header = (*texts("GPU", "Reading"), *numbers("Lowest", "Median point", "Highest"))
+    chart = Chart(
+        "readings",
+        "Utilisation, power, temperature and clocks",
+        Kind.COURSE,
+        "Means of short stretches as a line, the lowest and highest reading in each as a band. The strip on top are "
+        "the launches; red lines are launches without a result."
+        f"{_not_drawn(known)}",
+        tuple(plots),
+        "readings",
+        "" if plots else "No readings were kept: NVML reads GPUs, and there were none in this run, or nobody looked.",
+        "GPU",
+    )
+    return chart, table("Readings of each GPU", header, rows, name="readings")
+
+
+def _reading(name: str, stretches: tuple[Stretch, ...]) -> Reading:
+    title, unit = READINGS[name]
+    return Reading(title, unit, tuple(_points(name, stretches)))
+
+
+def _points(name: str, stretches: tuple[Stretch, ...]) -> Iterator[Point]:
+    """The points, with an empty one wherever a line may not be drawn through."""
+    for number_of, stretch in enumerate(stretches):
+        if number_of:
+            yield stretch.at_s[0], None, None, None
+        apart = sorted(later - earlier for earlier, later in pairwise(stretch.at_s))
+        gap_s = max(GAP_S, 3 * apart[len(apart) // 2]) if apart else GAP_S
+        curve = stretch.curves[name]
+        before = stretch.at_s[0]
+        for at_s, mean, low, high in zip(stretch.at_s, curve.mean, curve.low, curve.high, strict=True):
+            if at_s - before > gap_s:
+                yield (at_s + before) / 2, None, None, None
+            before = at_s
+            yield at_s, mean, low, high
+
+
+def _summary(reading: Reading) -> tuple[str, str, str]:
+    lows = [low for _, _, low, _ in reading.points if low is not None]
+    means = sorted(mean for _, mean, _, _ in reading.points if mean is not None)
+    highs = [high for _, _, _, high in reading.points if high is not None]
+    if not means:
+        return (NOT_AVAILABLE,) * 3
+    return number(min(lows)), number(means[len(means) // 2]), number(max(highs))
+
+
+def _clock(seconds: float) -> str:
+    """Since the run began: 0:07:42."""
+    whole = round(max(0.0, seconds))
+    return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02}"

@@ -1,0 +1,64 @@
+"""Sections as GitHub's Markdown, for a ticket or a pull request."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from orchestrator.report.plain import plain
+from orchestrator.report.sections import Finding, Section, Table
+
+_STEERS: Final = re.compile(r"[\\`*_\[\]|~@#$]|:(?=//)|(?<=www)\.")
+"""What Markdown, or the page that shows it (mentions, numbers of issues, links, formulas), would take for more than
+text."""
+
+
+def escaped(text: str) -> str:
+    """Text of others, on one line, harmless in Markdown."""
+    return _STEERS.sub(r"\\\g<0>", plain(text)).replace("&", "&amp;").replace("<", "&lt;")
+
+
+def lines(section: Section | None, heading: str = "") -> Iterator[str]:
+    """A chapter, ending with an empty line; nothing for None. heading: "##" and the like, none by default."""
+    if section is None:
+        return
+    if heading:
+        yield from (f"{heading} {escaped(section.title)}", "")
+    for words in section.summary:
+        yield from (escaped(words), "")
+    for table in section.tables:
+        yield from _table(table)
+    for part in section.parts:
+        yield from [escaped(part.title), ""] if part.title else []
+        yield from lines(part)
+    items = [item for finding in section.findings for item in _finding(finding)]
+    if items:
+        yield from (*(f"- {escaped(item)}" for item in items), "")
+    for words in section.notes:
+        yield from (escaped(words), "")
+
+
+def _finding(one: Finding) -> Iterator[str]:
+    """A line with its badge and title, or, of one that text has no title of, a line for each of its own."""
+    title = ": ".join(filter(None, ("" if one.badge is None else one.badge.text, one.title)))
+    if one.label is not None or not title:
+        yield from (": ".join(filter(None, (one.label, words))) for words in one.lines)
+        return
+    told = one.lines + (one.details if one.opened else ())
+    yield ". ".join(filter(None, (title, "; ".join(told))))
+
+
+def _table(table: Table) -> Iterator[str]:
+    if not table.rows:
+        return
+    if table.caption:
+        yield from (f"{escaped(table.caption)}:", "")
+    yield _row([column.title for column in table.columns])
+    yield "|" + "---|" * len(table.columns)
+    yield from (_row(row) for row in table.rows)
+    yield ""
+    for words in filter(None, (table.note, *table.remarks)):
+        yield from (escaped(words), "")
+
+
+def _row(entries: Sequence[object]) -> str:
+    return f"| {' | '.join(escaped(str(entry)) for entry in entries)} |"

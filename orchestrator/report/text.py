@@ -1,0 +1,224 @@
+"""Sections as text, never wider than 80 columns as a terminal counts them. rich measures and wraps.
+
+Tables have frames of ASCII, as the requirements document has them; columns are as wide as their text, and the widest
+are folded where a row would not fit.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Final
+
+from rich.box import ASCII2
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console
+from rich.text import Text
+
+from orchestrator.report.plain import aligned, plain
+from orchestrator.report.sections import Column, Finding, Log, Rank, Section, Table
+
+WIDTH: Final = 80
+RULE: Final = "=" * WIDTH
+THIN_RULE: Final = "-" * WIDTH
+MOST_LINES: Final = 5
+"""Of one field. What tells two names apart may stand anywhere in them, but no name is a page long."""
+LONGEST_NAME: Final = 40
+"""In the first column of an unframed table."""
+_LOG_LINES: Final = 8
+_MORE: Final = "... and {} more in the JSON report"
+_CONSOLE: Final = Console(width=WIDTH, color_system=None, force_terminal=False)
+
+
+@dataclass(frozen=True)
+class Paragraph:
+    """Lines that belong together, at least one. section: what it is one of several of."""
+
+    rank: Rank
+    lines: tuple[str, ...]
+    section: str = ""
+
+
+def wrap(text: str, indent: str = "", hanging: str = "", columns: int = WIDTH) -> Iterator[str]:
+    """`text` as lines that begin with `indent`, later ones with `hanging` too. A word too long for a line is broken."""
+    text = plain(text)
+    room = columns - cell_len(indent)
+    if cell_len(text) <= room:
+        yield from [f"{indent}{text}"] if text else []
+        return
+    first = _folded_lines(text, room)[0]
+    yield f"{indent}{first}"
+    rest = text[len(first) :].strip()
+    yield from (f"{indent}{hanging}{line}" for line in _folded_lines(rest, room - len(hanging)))
+
+
+def _folded_lines(text: str, columns: int) -> list[str]:
+    return [line.plain.rstrip() for line in Text(text).wrap(_CONSOLE, columns, overflow="fold")]
+
+
+def bullet(text: str, indent: str = "  ") -> Iterator[str]:
+    """An item of a list."""
+    mark = "- "
+    for line in wrap(text, f"{indent}  "):
+        yield f"{indent}{mark}{line[len(indent) + 2 :]}"
+        mark = "  "
+
+
+def cut(text: str, columns: int) -> str:
+    """`text` on one line, cut to so many columns; what was cut is shown by "..."."""
+    text = plain(text)
+    return text if cell_len(text) <= columns else f"{set_cell_size(text, columns - 3).rstrip()}..."
+
+
+def centred(text: str) -> str:
+    """`text` in the middle of the line."""
+    text = cut(text, WIDTH)
+    return " " * ((WIDTH - cell_len(text)) // 2) + text
+
+
+def lines(section: Section | None) -> Iterator[str]:
+    """A chapter, ending with an empty line; nothing for None."""
+    if section is not None:
+        yield from (line for one in paragraphs(section) for line in one.lines)
+
+
+def paragraphs(section: Section, *, heading: bool = True, limited: bool = True) -> Iterator[Paragraph]:
+    """The same as paragraphs with their ranks. limited: whether findings are cut to as many lines as text shows."""
+    content = list(_content(section, limited=limited))
+    while content and content[-1].lines == ("",):
+        content.pop()
+    if content:
+        yield from [_must(THIN_RULE, centred(section.title), THIN_RULE, "")] if heading and section.title else []
+        yield from content
+        yield _must("")
+
+
+def _must(*lines_of: str) -> Paragraph:
+    return Paragraph(Rank.MUST, lines_of)
+
+
+def _content(section: Section, indent: str = "", *, limited: bool) -> Iterator[Paragraph]:
+    for words in section.summary:
+        yield _must(*wrap(words, indent, "  "))
+    tables = [table for table in section.tables if table.rows]
+    for number, table in enumerate(tables):
+        if number and not indent:
+            yield _must("")
+        yield _must(*_captioned(table, "" if table.caption == section.title else table.caption, indent))
+    if tables and (section.parts or section.findings or section.notes) and not indent:
+        yield _must("")
+    for part in section.parts:
+        if part.title:
+            yield _must(*wrap(part.title, indent))
+        yield from _content(part, f"{indent}  " if part.title else indent, limited=limited)
+        yield from [] if indent else [_must("")]
+    for number, one in enumerate(section.findings[: section.most]):
+        yield from _finding(one, indent, str(number), limited=limited)
+    if len(section.findings) > section.most:
+        yield _must(f"{indent}{_MORE.format(len(section.findings) - section.most)}")
+    for words in section.notes:
+        yield _must(*wrap(words, indent, "  "))
+
+
+def _finding(one: Finding, indent: str, group: str, *, limited: bool) -> Iterator[Paragraph]:
+    if one.label is None:
+        badge = "" if one.badge is None else f"{one.badge.text[:1].upper()}{one.badge.text[1:]}"
+        yield _must(*wrap(": ".join(filter(None, (badge, one.title))), indent, "  "))
+    told = list(one.lines)
+    if limited and len(told) > one.most:
+        told = [*told[: one.most], _MORE.format(len(told) - one.most)]
+    told += one.details if one.opened else ()
+    for number, words in enumerate(told):
+        rank = one.ranks[min(number, 1)]
+        yield Paragraph(rank, tuple(_line(words, one, indent)), group)
+    for log in one.logs if one.opened else ():
+        yield _must(*_log(log, indent))
+
+
+def _line(words: str, one: Finding, indent: str) -> Iterator[str]:
+    if one.label is not None:
+        return wrap(": ".join(filter(None, (one.label, words))), indent, "  ")
+    return bullet(words, f"{indent}  ") if one.listed else wrap(words, f"{indent}  ", "  ")
+
+
+def _log(log: Log, indent: str) -> Iterator[str]:
+    yield f"{indent}  {log.title}:"
+    kept = log.lines[-_LOG_LINES:] if log.end else log.lines[:_LOG_LINES]
+    yield from (f"{indent}    {cut(line, WIDTH - 4 - len(indent))}" for line in map(aligned, kept))
+
+
+def _captioned(table: Table, caption: str, indent: str) -> Iterator[str]:
+    if caption:
+        yield from wrap(f"{caption}:", indent)
+        indent += "  " if indent else ""
+    beyond = table.beyond + max(len(table.rows) - table.most, 0)
+    rows = [[plain(str(entry)) for entry in row] for row in table.rows[: table.most]]
+    yield from (_framed if table.framed else _unframed)(table.columns, rows, indent)
+    if beyond:
+        yield from wrap(f"... {table.more.format(beyond)}", indent)
+    for words in filter(None, (table.words, *table.remarks)):
+        yield from wrap(words, indent, "  " if words in table.remarks else "")
+
+
+def _framed(columns: Sequence[Column], rows: Sequence[Sequence[str]], indent: str) -> Iterator[str]:
+    header = [column.title for column in columns]
+    widths = [
+        max(column.least, *(cell_len(row[place]) for row in (header, *rows))) for place, column in enumerate(columns)
+    ]
+    kept = list(range(len(columns)))
+    listed: list[str] = []
+    while sum(widths[place] + 3 for place in kept) + 1 > WIDTH - len(indent):
+        place = max(kept, key=lambda one: columns[one].priority)
+        if not columns[place].priority:
+            break
+        kept.remove(place)
+        listed += dict.fromkeys(row[place] for row in rows if row[place]) if columns[place].listed else ()
+    widths = _narrowed([widths[place] for place in kept], WIDTH - len(indent) - 3 * len(kept) - 1)
+    frame = indent + ASCII2.get_top([width + 2 for width in widths])
+    yield frame
+    for number, row in enumerate((header, *rows)):
+        yield from _row([row[place] for place in kept], widths, indent)
+        if not number:
+            yield frame
+    yield frame
+    more = [f"... and {len(listed) - MOST_LINES} more"] if len(listed) > MOST_LINES else []
+    for words in (*listed[:MOST_LINES], *more):
+        yield from bullet(words, f"{indent}  ")
+
+
+def _narrowed(widths: list[int], room: int) -> list[int]:
+    """Widths of which the widest were made narrower until all have room."""
+    while sum(widths) > room:
+        widths[max(range(len(widths)), key=widths.__getitem__)] -= 1
+    return widths
+
+
+def _row(row: Iterable[str], widths: Sequence[int], indent: str) -> Iterator[str]:
+    for line in zip_longest(*map(_folded, row, widths), fillvalue=""):
+        fields = (f" {set_cell_size(text, width)} " for text, width in zip(line, widths, strict=True))
+        yield f"{indent}|{'|'.join(fields)}|"
+
+
+def _folded(text: str, columns: int) -> list[str]:
+    """`text` in so many columns, on as many lines as it takes; of more than MOST_LINES, those of its two ends."""
+    if cell_len(text) <= columns:
+        return [text]
+    told = list(wrap(text, "", "  " if columns > 8 else "", columns))
+    return told if len(told) <= MOST_LINES else [*told[: MOST_LINES - 2], "...", told[-1]]
+
+
+def _unframed(columns: Sequence[Column], rows: Sequence[Sequence[str]], indent: str) -> Iterator[str]:
+    header = [column.title for column in columns]
+    widths = [max(cell_len(row[place]) for row in (header, *rows)) for place in range(len(columns))]
+    first = min(LONGEST_NAME, widths[0])
+    room = WIDTH - len(indent) - first
+    places = list(range(1, len(columns)))
+    while places:
+        shown = places[:1]
+        while len(shown) < len(places) and sum(widths[place] + 1 for place in places[: len(shown) + 1]) <= room:
+            shown = places[: len(shown) + 1]
+        places = places[len(shown) :]
+        for row in (header, *rows):
+            name, *below = _folded(row[0], first)
+            rest = "".join(f" {' ' * (widths[place] - cell_len(row[place]))}{row[place]}" for place in shown)
+            yield f"{indent}{set_cell_size(name, first)}{rest}"
+            yield from (f"{indent}{line}" for line in below)
