@@ -5,9 +5,9 @@ from typing import Final
 
 from orchestrator.compare import wording
 from orchestrator.compare.comparison import ComparedCell, Comparison
-from orchestrator.configuration.naming import counted
+from orchestrator.config.naming import plural
 from orchestrator.report.markup import escaped
-from orchestrator.stats.two_runs import Verdict
+from orchestrator.stats.two_runs import ChangeVerdict
 
 _MOST_ROWS: Final = 25
 
@@ -22,7 +22,11 @@ def _one(one: Comparison) -> Iterator[str]:
     yield ""
     yield f"Runs: {escaped(one.label_before)} -> {escaped(one.label_after)}. {escaped(wording.headline(one))}."
     yield ""
-    told = [cell for cell in wording.ordered(one.cells) if cell.verdict not in (Verdict.SAME, Verdict.NOT_COMPARABLE)]
+    told = [
+        cell
+        for cell in wording.ordered(one.cells)
+        if cell.verdict not in (ChangeVerdict.SAME, ChangeVerdict.NOT_COMPARABLE)
+    ]
     if told:
         yield "| cell | speed | 95 % interval | d | delta | verdict |"
         yield "|---|---|---|---|---|---|"
@@ -31,16 +35,16 @@ def _one(one: Comparison) -> Iterator[str]:
         if len(told) > _MOST_ROWS:
             yield f"| and {len(told) - _MOST_ROWS} more | | | | | |"
         yield ""
-    for words in (*wording.remarks(one, Verdict.NOT_COMPARABLE), *wording.apart(one), *one.notes):
+    for words in (*wording.remarks(one, ChangeVerdict.NOT_COMPARABLE), *wording.apart(one), *one.notes):
         yield f"- {escaped(words)}"
     yield ""
 
 
 def _word(one: Comparison) -> str:
     """The comparison in a word, by the gravest verdict that says something."""
-    for verdict in (Verdict.SLOWER, Verdict.FASTER, Verdict.SAME, Verdict.INCONCLUSIVE):
+    for verdict in (ChangeVerdict.SLOWER, ChangeVerdict.FASTER, ChangeVerdict.SAME, ChangeVerdict.INCONCLUSIVE):
         if number := one.counts.get(verdict):
-            return f"{number} of {counted(sum(one.counts.values()), 'cell')} {verdict}"
+            return f"{number} of {plural(sum(one.counts.values()), 'cell')} {verdict}"
     return "nothing compares"
 
 

@@ -7,7 +7,7 @@ from orchestrator.compare import wording
 from orchestrator.compare.comparison import Comparison
 from orchestrator.report import layout
 from orchestrator.report.numbers import number
-from orchestrator.stats.two_runs import Verdict
+from orchestrator.stats.two_runs import ChangeVerdict
 from protocol.exit_codes import ExitCode
 
 _HEAD: Final = ("Cell", "Speed", "95% interval", "d", "Verdict")
@@ -37,7 +37,7 @@ def _one(one: Comparison) -> Iterator[str]:
     yield from layout.wrap(f"{one.label_before} -> {one.label_after}")
     yield layout.RULE
     yield ""
-    shown = [cell for cell in wording.ordered(one.cells) if cell.verdict is not Verdict.NOT_COMPARABLE]
+    shown = [cell for cell in wording.ordered(one.cells) if cell.verdict is not ChangeVerdict.NOT_COMPARABLE]
     if shown:
         name = wording.naming(one)
         rows = [
@@ -60,9 +60,9 @@ def _one(one: Comparison) -> Iterator[str]:
     notes = [
         *one.notes,  # of the margin: few, and never cut off
         *wording.apart(one),
-        *wording.remarks(one, Verdict.SLOWER),
-        *wording.remarks(one, Verdict.INCONCLUSIVE),
-        *wording.remarks(one, Verdict.NOT_COMPARABLE),
+        *wording.remarks(one, ChangeVerdict.SLOWER),
+        *wording.remarks(one, ChangeVerdict.INCONCLUSIVE),
+        *wording.remarks(one, ChangeVerdict.NOT_COMPARABLE),
     ]
     if notes:
         yield from layout.bullets(notes, _REMARKS)

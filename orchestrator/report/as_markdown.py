@@ -11,21 +11,21 @@ import datetime
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from orchestrator.configuration.naming import counted
-from orchestrator.deciding.stopping import how_it_ended
-from orchestrator.report import mixed_stack
-from orchestrator.report.cells import LoadMetrics
+from orchestrator.config.naming import plural
+from orchestrator.figures.cells import LoadMetrics
+from orchestrator.figures.report import FailureReport, Report
+from orchestrator.report import stack_warning
 from orchestrator.report.lines import WITHOUT_BATCH, Line, lines, memory_mb, time_ms
 from orchestrator.report.markup import escaped, table
-from orchestrator.report.model import FailureReport, Report
 from orchestrator.report.numbers import NOT_AVAILABLE, duration, number, share, unit
 from orchestrator.report.text_burn_in import asked, meaning
+from orchestrator.report.text_burn_in_headline import answer
+from orchestrator.report.text_comparisons import actual, cell, cost_row, gravity, left_out, names, priced
 from orchestrator.report.text_gpus import label
-from orchestrator.report.text_held_against import actual, cell, cost_row, gravity, left_out, names, priced
 from orchestrator.report.text_injected import injected
-from orchestrator.report.text_night import answer
 from orchestrator.report.text_spread import UNITS, by_devices, cell_names
 from orchestrator.report.text_stragglers import MEANS_OF_LAUNCHES
+from orchestrator.state.stopping import how_it_ended
 from protocol.cell import Mode, Workload
 
 _CELLS: Final = ("Cell", "GPU", "Batch", "Status", "Rate", "Time", "95% interval", "Launch spread", "Memory")
@@ -54,7 +54,7 @@ def _head(report: Report) -> Iterator[str]:
     yield escaped(f"Run {data.run_id} on {data.hostname}, {date:%Y-%m-%d %H:%M} UTC, {took}; {_stack(report)}.")
     yield ""
     yield from (f"- {escaped(reason)}" for reason in verdict.reasons)
-    yield from (f"- {note}" for note in (mixed_stack.words(data), data.stood_still) if note)
+    yield from (f"- {note}" for note in (stack_warning.words(data), data.stood_still) if note)
     if data.running:
         yield "- The run still goes on: what has no result has not been measured yet."
     yield ""
@@ -94,7 +94,7 @@ def _cells(report: Report, names: Mapping[str, str]) -> Iterator[str]:
         return
     counts = report.summary.cells
     became = f"{counts.ok} ok, {counts.failed} failed, {counts.missing} missing"
-    yield f"{counted(counts.planned, 'cell')} planned, {became}."
+    yield f"{plural(counts.planned, 'cell')} planned, {became}."
     yield ""
     yield from table(_CELLS, (_cell(line, names) for line in lines(report)))
 
@@ -192,7 +192,7 @@ def _held_against(report: Report) -> Iterator[str]:
     held = report.baseline_comparison
     if held is not None:
         score = NOT_AVAILABLE if held.overall_score is None else number(held.overall_score)
-        over = "; ".join(filter(None, (f"over {counted(held.cells, 'cell')}", held.note)))
+        over = "; ".join(filter(None, (f"over {plural(held.cells, 'cell')}", held.note)))
         said = report.summary.score_note if held.overall_score is None else over
         yield escaped(f"Against {held.baseline} ({held.baseline_gpu}): score {score}, {said}.")
         yield ""

@@ -12,24 +12,18 @@ import datetime
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from orchestrator.configuration.presets import TRIAGE
-from orchestrator.report import layout, mixed_stack
-from orchestrator.report.model import (
-    BestThroughput,
-    CellCounts,
-    ConfigurationReport,
-    Metadata,
-    Report,
-)
+from orchestrator.config.presets import TRIAGE
+from orchestrator.figures.report import BestThroughput, CellCounts, ConfigurationReport, Metadata, Report
+from orchestrator.report import layout, stack_warning
 from orchestrator.report.numbers import duration, number, share, unit
 from orchestrator.report.text_burn_in import burn_in
+from orchestrator.report.text_burn_in_headline import answer
+from orchestrator.report.text_comparisons import held_against
+from orchestrator.report.text_exclusions import not_measured
 from orchestrator.report.text_failures import failures
 from orchestrator.report.text_gpus import gpus, groups, label, labels
 from orchestrator.report.text_health import health
-from orchestrator.report.text_held_against import held_against
-from orchestrator.report.text_left_out import not_measured
 from orchestrator.report.text_models import models, without_readings
-from orchestrator.report.text_night import answer
 from orchestrator.report.text_overview import overview
 from orchestrator.report.text_probes import probes
 from orchestrator.report.text_scans import batch_scans
@@ -79,7 +73,7 @@ def _head(report: Report) -> Iterator[str]:
         yield from layout.wrap("The run still goes on: what has no result here has not been measured yet.")
     if resumed := _resumed(data):
         yield f"Resumed: {resumed} {'time' if resumed == 1 else 'times'}"
-    for note in filter(None, (mixed_stack.words(data), data.stood_still)):
+    for note in filter(None, (stack_warning.words(data), data.stood_still)):
         yield from layout.wrap(f"Note: {note}.")
     if setup.allow_busy:
         yield from layout.wrap("Busy GPUs were allowed: other processes may have slowed what was measured.")

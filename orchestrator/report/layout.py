@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, zip_longest
 from typing import Final
 
-from orchestrator.report.plain import plain
+from orchestrator.system.plain_text import plain
 
 WIDTH: Final = 80
 RULE: Final = "=" * WIDTH

@@ -7,14 +7,14 @@ earliest: what follows a failure is often nothing but its consequence.
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from orchestrator.configuration.naming import sized
-from orchestrator.deciding.explanations import EXPLANATIONS
-from orchestrator.deciding.stopping import OUT_OF_TIME, how_it_ended
-from orchestrator.disk.outcomes import Status
+from orchestrator.analysis.outcomes import Status
+from orchestrator.config.naming import sized
+from orchestrator.figures.report import FailureReport, Report
 from orchestrator.report import layout
-from orchestrator.report.model import FailureReport, Report
+from orchestrator.report.text_exclusions import input_sizes
 from orchestrator.report.text_gpus import label, label_of
-from orchestrator.report.text_left_out import input_sizes
+from orchestrator.state.failure_explanations import EXPLANATIONS
+from orchestrator.state.stopping import OUT_OF_TIME, how_it_ended
 from protocol.failure import Category
 
 SHOWN_FAILURES: Final = 20

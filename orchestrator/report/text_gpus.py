@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from orchestrator.figures.report import GpuInfo, Report
 from orchestrator.report import layout
-from orchestrator.report.model import GpuInfo, Report
 from orchestrator.report.numbers import unit
-from orchestrator.report.plain import plain
+from orchestrator.system.plain_text import plain
 from protocol.cell import device_label
 
 _READINGS: Final = "power, temperature, clocks and utilisation of the whole GPU, which its slices share"

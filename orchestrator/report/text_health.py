@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from orchestrator.health.judges import State
-from orchestrator.health.verdict import Verdict
+from orchestrator.figures.health import DeviceHealth, NodeHealth, SignalReport
+from orchestrator.figures.report import Report
+from orchestrator.gpu.health.judges import State
+from orchestrator.gpu.health.verdict import HealthVerdict
 from orchestrator.report import layout
-from orchestrator.report.health import DeviceHealth, NodeHealth, SignalReport
-from orchestrator.report.model import Report
 from orchestrator.report.text_gpus import label_of
 
 SHOWN_XIDS: Final = 5
@@ -19,10 +19,10 @@ def health(report: Report) -> Iterator[str]:
     told = [
         device
         for device in report.health.gpus
-        if device.verdict is not Verdict.NOT_APPLICABLE or device.gpu_uuid in slices
+        if device.verdict is not HealthVerdict.NOT_APPLICABLE or device.gpu_uuid in slices
     ]
     node = report.health.node
-    if not told and node.verdict in {Verdict.PASS, Verdict.NOT_APPLICABLE}:
+    if not told and node.verdict in {HealthVerdict.PASS, HealthVerdict.NOT_APPLICABLE}:
         return
     yield from layout.chapter("Health of the Hardware")
     for device in told:
@@ -36,7 +36,7 @@ def health(report: Report) -> Iterator[str]:
         yield from _xids(device)
     yield from layout.wrap(f"The machine: {words(node)}")
     yield from _wrapped(findings(node.signals))
-    if node.verdict is Verdict.UNKNOWN:
+    if node.verdict is HealthVerdict.UNKNOWN:
         for why in dict.fromkeys(one.message for one in node.signals if one.state is State.UNREADABLE):
             yield from layout.wrap(f"unread: {why}", "    ", "  ")
     yield ""

@@ -5,7 +5,7 @@ A fault that was not brought about says nothing of the checks: it is told apart 
 
 from collections.abc import Iterator
 
-from orchestrator.report.burn_in import BurnInReport, Fate, InjectedReport
+from orchestrator.figures.burn_in import BurnInReport, Fate, InjectedReport
 
 
 def injected(night: BurnInReport) -> Iterator[str]:

@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
+from orchestrator.figures.cells import Computed, LoadMetrics, Measured, ModelResult
 from orchestrator.report import layout
-from orchestrator.report.cells import Computed, LoadMetrics, Measured, ModelResult
 from orchestrator.report.lines import memory_mb
 from orchestrator.report.numbers import NOT_AVAILABLE, count, number, unit
 from orchestrator.report.text_remarks import remark

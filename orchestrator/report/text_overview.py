@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from orchestrator.configuration.naming import shortened
+from orchestrator.config.naming import shortened
+from orchestrator.figures.cells import GenerationMetrics, Measured, ModelResult, PhaseMetrics
 from orchestrator.report import layout
-from orchestrator.report.cells import GenerationMetrics, Measured, ModelResult, PhaseMetrics
 from orchestrator.report.numbers import number, unit
 from orchestrator.report.text_remarks import MARK, MARKED, SHORT, mark
 

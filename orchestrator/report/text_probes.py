@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
+from orchestrator.figures.cells import ProbeMetrics
 from orchestrator.report import layout
-from orchestrator.report.cells import ProbeMetrics
 from orchestrator.report.numbers import NOT_AVAILABLE, unit
 from orchestrator.report.text_remarks import remark
 

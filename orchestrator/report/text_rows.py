@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from orchestrator.report.cells import Computed, GenerationMetrics, Measured, PhaseMetrics
+from orchestrator.figures.cells import Computed, GenerationMetrics, Measured, PhaseMetrics
 from orchestrator.report.numbers import NOT_AVAILABLE, share, unit
 
 M = TypeVar("M", bound=Measured)

@@ -6,9 +6,9 @@ Each size is one launch, and a quick one: where its times were not steady it is 
 from collections.abc import Iterator
 from typing import Final
 
+from orchestrator.figures.cells import BatchPoint, BatchScan
+from orchestrator.figures.report import Report
 from orchestrator.report import layout
-from orchestrator.report.cells import BatchPoint, BatchScan
-from orchestrator.report.model import Report
 from orchestrator.report.numbers import unit
 from orchestrator.report.text_gpus import label_of
 from orchestrator.report.text_remarks import MARK

@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
+from orchestrator.figures.comparisons import FullNode, Spread, SpreadValue
+from orchestrator.figures.report import Report
 from orchestrator.report import layout
-from orchestrator.report.comparisons import FullNode, Spread, SpreadValue
-from orchestrator.report.model import Report
 from orchestrator.report.numbers import share, unit
 from orchestrator.report.text_gpus import label
 from orchestrator.report.text_remarks import SHORT

@@ -8,21 +8,21 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import geometric_mean
 from typing import Final
 
-from orchestrator.configuration.presets import TRIAGE
+from orchestrator.config.presets import TRIAGE
+from orchestrator.figures.comparisons import SLOWED_DOWN, FullNode, SiblingEffect, Standing
+from orchestrator.figures.report import GpuInfo, Report
 from orchestrator.report import layout
-from orchestrator.report.comparisons import SLOWED_DOWN, FullNode, SiblingEffect, Standing
-from orchestrator.report.model import GpuInfo, Report
 from orchestrator.report.numbers import number, share, unit
 from orchestrator.report.text_gpus import label, labels
 from orchestrator.report.text_spread import UNITS, cell_name
-from orchestrator.stats.siblings import Verdict
+from orchestrator.stats.siblings import SiblingVerdict
 
 SHOWN_CELLS: Final = 3
 SHOWN_LOSSES: Final = 12
 MEANS_OF_LAUNCHES: Final = (
     "Figures alone and at work are geometric means over the launches; other tables have medians, which differ a little."
 )
-_FOUND: Final[Sequence[str]] = (Verdict.STRAGGLER, Verdict.SUSPECT, SLOWED_DOWN)
+_FOUND: Final[Sequence[str]] = (SiblingVerdict.STRAGGLER, SiblingVerdict.SUSPECT, SLOWED_DOWN)
 """Each is told for itself, in this order."""
 
 
@@ -41,7 +41,7 @@ def stragglers(report: Report) -> Iterator[str]:
     for one in found:
         yield from _found(one, devices[one.gpu_uuid])
     yield from _alike(report.stragglers, devices)
-    if any(one.verdict is Verdict.STRAGGLER for one in found):
+    if any(one.verdict is SiblingVerdict.STRAGGLER for one in found):
         yield from layout.wrap("A STRAGGLER changes no exit code (1 with --strict).")
     yield ""
 
@@ -80,9 +80,9 @@ def _alike(standings: Sequence[Standing], devices: Mapping[str, GpuInfo]) -> Ite
     for one in standings:
         if one.slowed:
             continue
-        if one.verdict is Verdict.OK:
+        if one.verdict is SiblingVerdict.OK:
             told.setdefault("OK: not slower than their siblings beyond the margin", []).append(devices[one.gpu_uuid])
-        elif one.verdict is Verdict.NONE:
+        elif one.verdict is SiblingVerdict.NONE:
             told.setdefault(f"no verdict: {one.why}", []).append(devices[one.gpu_uuid])
     for words, alike in told.items():
         yield from layout.wrap(f"{labels(alike)}: {words}", "", "  ")

@@ -4,11 +4,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import Final
 
+from orchestrator.figures.cells import CellReport
+from orchestrator.figures.parts import LaunchLedger
+from orchestrator.figures.report import Report
 from orchestrator.report import layout
-from orchestrator.report.cells import CellReport
-from orchestrator.report.model import Report
 from orchestrator.report.numbers import number
-from orchestrator.report.parts import LaunchLedger
 
 _LEAST: Final = (10, 8)
 """Widths of the columns: five workloads stand side by side."""

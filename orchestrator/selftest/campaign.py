@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from orchestrator import TOOL_VERSION
-from orchestrator.configuration.resolved import Configuration, Isolation, Plan, ReportFormat, StoredRun
+from orchestrator.config.run_configuration import Configuration, Isolation, Plan, ReportFormat, StoredRun
 from orchestrator.selftest.faults import DEADLINES, Fault
 from protocol.cell import Cell, Device, Mode, ModelSpec, Precision, Workload
 from protocol.messages import Measurement

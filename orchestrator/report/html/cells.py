@@ -4,13 +4,13 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
 
-from orchestrator.disk.outcomes import Status
-from orchestrator.report import keys
-from orchestrator.report.cells import Measured
-from orchestrator.report.html.view import Badge, Cells, Column, Entry, Table, Tone
-from orchestrator.report.keys import CellKey
+from orchestrator.analysis.outcomes import Status
+from orchestrator.figures import keys
+from orchestrator.figures.cells import Measured
+from orchestrator.figures.keys import CellKey
+from orchestrator.figures.report import CellEntry, Report
+from orchestrator.report.html.page_types import Badge, Cells, Column, Entry, Table, Tone
 from orchestrator.report.lines import WITHOUT_BATCH, figure, memory_mb, time_ms
-from orchestrator.report.model import CellEntry, Report
 from orchestrator.report.numbers import NOT_AVAILABLE, number
 from orchestrator.report.text_gpus import label
 from orchestrator.report.text_remarks import remark

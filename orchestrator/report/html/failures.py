@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 from typing import Final
 
-from orchestrator.configuration.naming import counted
-from orchestrator.deciding.explanations import EXPLANATIONS
-from orchestrator.disk.outcomes import Status
+from orchestrator.analysis.outcomes import Status
+from orchestrator.config.naming import plural
+from orchestrator.figures.report import FailureReport, Report
 from orchestrator.report.html.cells import badge
-from orchestrator.report.html.view import Badge, Finding, Section, Tone
-from orchestrator.report.model import FailureReport, Report
+from orchestrator.report.html.page_types import Badge, Finding, Section, Tone
+from orchestrator.report.text_exclusions import dropped_by_reason, dropped_lines, left_out
 from orchestrator.report.text_failures import FACTS, FILES, MEMORY, gib, kind, out_of_time, root, what
-from orchestrator.report.text_left_out import dropped_by_reason, dropped_lines, left_out
+from orchestrator.state.failure_explanations import EXPLANATIONS
 from protocol.failure import Category
 
 MOST_FAILURES: Final = 100
@@ -26,7 +26,7 @@ def failures(report: Report) -> Section:
     findings = tuple(_finding(one, report, root_cause=one is first) for one in ordered[:MOST_FAILURES])
     more = len(ordered) - MOST_FAILURES
     ended = sum(map(out_of_time, ordered))
-    words = [f"{counted(len(ordered), 'launch', 'launches')} without a result."]
+    words = [f"{plural(len(ordered), 'launch', 'launches')} without a result."]
     words += [f"Ended by the time limit, which is no failure: {ended}."] if ended else []
     words += [f"{more} more are in report.json."] if more > 0 else []
     return Section(

@@ -4,29 +4,29 @@ import datetime
 from collections.abc import Iterator
 from typing import Final
 
-from orchestrator.configuration.naming import counted
-from orchestrator.health.verdict import Verdict
-from orchestrator.report import mixed_stack
-from orchestrator.report.health import DeviceHealth, NodeHealth
+from orchestrator.config.naming import plural
+from orchestrator.figures.health import DeviceHealth, NodeHealth
+from orchestrator.figures.report import GpuInfo, Report
+from orchestrator.gpu.health.verdict import HealthVerdict
+from orchestrator.report import stack_warning
+from orchestrator.report.html.page_types import Badge, Card, Chart, Entry, Section, Table, Tone, numbers, table, texts
 from orchestrator.report.html.plots import Bars, Kind, Series
-from orchestrator.report.html.view import Badge, Card, Chart, Entry, Section, Table, Tone, numbers, table, texts
-from orchestrator.report.model import GpuInfo, Report
 from orchestrator.report.numbers import NOT_AVAILABLE, difference, duration, number, share, unit
 from orchestrator.report.text_burn_in import asked
+from orchestrator.report.text_burn_in_headline import answer
+from orchestrator.report.text_comparisons import left_out
 from orchestrator.report.text_gpus import facts_of, groups, label, label_of, labels
 from orchestrator.report.text_health import findings
-from orchestrator.report.text_held_against import left_out
-from orchestrator.report.text_night import answer
 from protocol.exit_codes import ExitCode
 
 LEAST_AXES: Final = 3
 """Of a radar chart: with fewer models it is a line."""
 TONES: Final = {
-    Verdict.PASS: Tone.GOOD,
-    Verdict.WARN: Tone.WARN,
-    Verdict.FAIL: Tone.BAD,
-    Verdict.UNKNOWN: Tone.WARN,
-    Verdict.NOT_APPLICABLE: Tone.QUIET,
+    HealthVerdict.PASS: Tone.GOOD,
+    HealthVerdict.WARN: Tone.WARN,
+    HealthVerdict.FAIL: Tone.BAD,
+    HealthVerdict.UNKNOWN: Tone.WARN,
+    HealthVerdict.NOT_APPLICABLE: Tone.QUIET,
 }
 _RUN: Final = {
     ExitCode.PASSED: Tone.GOOD,
@@ -78,7 +78,7 @@ def facts(report: Report) -> Iterator[tuple[str, str]]:
     if report.burn_in is not None:
         yield "Burn-in", f"level {report.burn_in.level}, {duration(report.burn_in.duration_seconds)}"
     else:
-        yield "Profile", f"{setup.profile}, {counted(setup.launches, 'launch', 'launches')} a cell, {setup.mode}"
+        yield "Profile", f"{setup.profile}, {plural(setup.launches, 'launch', 'launches')} a cell, {setup.mode}"
     yield "Command", " ".join(data.command)
 
 
@@ -88,7 +88,7 @@ def notices(report: Report) -> Iterator[str]:
         yield "The run still goes on: what has no result here has not been measured yet."
     if report.test_configuration.allow_busy:
         yield "Busy GPUs were allowed: other processes may have slowed what was measured."
-    for note in filter(None, (mixed_stack.words(report.metadata), report.metadata.stood_still)):
+    for note in filter(None, (stack_warning.words(report.metadata), report.metadata.stood_still)):
         yield f"Note: {note}."
     for one in report.metadata.settings:
         yield f"Changed by the environment: {one.name}={one.value}: {one.effect}"
@@ -129,7 +129,7 @@ def cards(report: Report) -> Iterator[Card]:
     if summary.average_power_draw_w is not None:
         yield Card("Power draw", unit(summary.average_power_draw_w, "W"), "mean of a GPU, first launch to last")
     health = report.health.verdict
-    if health is not Verdict.NOT_APPLICABLE:
+    if health is not HealthVerdict.NOT_APPLICABLE:
         yield Card("Health", health, "of the hardware, the gravest of all", TONES[health])
 
 
@@ -157,7 +157,7 @@ def _judged(health: DeviceHealth | None, device: GpuInfo) -> tuple[Entry, ...]:
     taken_out = f"taken out of the run: {device.taken_out}" if device.taken_out else ""
     busy = f"busy when the run began: {device.busy_with}" if device.busy_with else ""
     if health is None:
-        return (_badge(Verdict.NOT_APPLICABLE), "", "; ".join(filter(None, (taken_out, busy))))
+        return (_badge(HealthVerdict.NOT_APPLICABLE), "", "; ".join(filter(None, (taken_out, busy))))
     xids = [f"Xid {xid.xid} at {xid.at}: {xid.meaning}" for xid in health.xids]
     earlier = f"earlier: {health.earlier}" if health.earlier else ""
     words = "; ".join(filter(None, (taken_out, busy, health.note, earlier, *findings(health.signals), *xids)))
@@ -168,7 +168,7 @@ def _signals(health: DeviceHealth | NodeHealth) -> str:
     return f"{health.readable} of {health.applicable}" if health.applicable else "none apply"
 
 
-def _badge(verdict: Verdict) -> Badge:
+def _badge(verdict: HealthVerdict) -> Badge:
     return Badge(verdict, TONES[verdict])
 
 

@@ -1,7 +1,7 @@
 """The report as one HTML file: what the page says.
 
     Report   ┐
-             ├── Page (view.py) ── fitting.py ── binding.py ──▶ bytes
+             ├── Page (view.py) ── size_limit.py ── render.py ──▶ bytes
     Timeline ┘
 
 The verdict comes first, and every number is written as the text report writes it.
@@ -9,18 +9,18 @@ The verdict comes first, and every number is written as the text report writes i
 
 from typing import Final
 
-from orchestrator.configuration.presets import TRIAGE
+from orchestrator.config.presets import TRIAGE
+from orchestrator.figures.report import Report
+from orchestrator.figures.timeline import Timeline
 from orchestrator.report.html.cells import cells
 from orchestrator.report.html.course import course
 from orchestrator.report.html.failures import failures, not_measured
-from orchestrator.report.html.fitting import fitted
-from orchestrator.report.html.further import burn_in, held_against, overhead
+from orchestrator.report.html.other_sections import burn_in, held_against, overhead
 from orchestrator.report.html.overview import cards, devices, facts, heading, meaning, notices, score, verdict
+from orchestrator.report.html.page_types import Page, Section
 from orchestrator.report.html.performance import performance
+from orchestrator.report.html.size_limit import fitted
 from orchestrator.report.html.spread import spread
-from orchestrator.report.html.view import Page, Section
-from orchestrator.report.model import Report
-from orchestrator.report.timeline import Timeline
 
 FACTS: Final = "Run, stack and command"
 FOOTER: Final = (

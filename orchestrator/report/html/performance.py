@@ -3,12 +3,12 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from orchestrator.disk.outcomes import Status
-from orchestrator.report.cells import GenerationMetrics, Measured, PhaseMetrics
+from orchestrator.analysis.outcomes import Status
+from orchestrator.figures.cells import GenerationMetrics, Measured, PhaseMetrics
+from orchestrator.figures.report import Report
 from orchestrator.report.html import measured
+from orchestrator.report.html.page_types import Chart, Section, Table, numbers, table, texts
 from orchestrator.report.html.plots import Bars, Box, Curves, Heat, Kind, Line, Series
-from orchestrator.report.html.view import Chart, Section, Table, numbers, table, texts
-from orchestrator.report.model import Report
 from orchestrator.report.numbers import NOT_AVAILABLE, number, unit
 from orchestrator.report.text_gpus import groups, label
 from orchestrator.report.text_probes import rates

@@ -4,11 +4,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from orchestrator.configuration.presets import TRIAGE
-from orchestrator.report.comparisons import FullNode, Spread, SpreadValue
+from orchestrator.config.presets import TRIAGE
+from orchestrator.figures.comparisons import FullNode, Spread, SpreadValue
+from orchestrator.figures.report import Report
+from orchestrator.report.html.page_types import (
+    Badge,
+    Chart,
+    Entry,
+    Finding,
+    Section,
+    Table,
+    Tone,
+    numbers,
+    table,
+    texts,
+)
 from orchestrator.report.html.plots import Box, Heat, Kind
-from orchestrator.report.html.view import Badge, Chart, Entry, Finding, Section, Table, Tone, numbers, table, texts
-from orchestrator.report.model import Report
 from orchestrator.report.numbers import NOT_AVAILABLE, share, unit
 from orchestrator.report.text_gpus import label
 from orchestrator.report.text_remarks import SHORT
@@ -22,7 +33,7 @@ from orchestrator.report.text_spread import (
     speed_percent,
 )
 from orchestrator.report.text_stragglers import MEANS_OF_LAUNCHES
-from orchestrator.stats.siblings import Verdict
+from orchestrator.stats.siblings import SiblingVerdict
 
 MOST_CELLS: Final = 60
 """In the heat map, those with the largest spread."""
@@ -32,10 +43,10 @@ MOST_NOTES: Final = 20
 _OF_VERDICTS: Final = "A frame marks the devices that are called STRAGGLER or SUSPECT"
 _OF_FIGURES: Final = f"is slower than the median by more than {STANDS_OUT_PERCENT:g} %"
 _TONES: Final = {
-    Verdict.OK: Tone.GOOD,
-    Verdict.SUSPECT: Tone.WARN,
-    Verdict.STRAGGLER: Tone.BAD,
-    Verdict.NONE: Tone.QUIET,
+    SiblingVerdict.OK: Tone.GOOD,
+    SiblingVerdict.SUSPECT: Tone.WARN,
+    SiblingVerdict.STRAGGLER: Tone.BAD,
+    SiblingVerdict.NONE: Tone.QUIET,
 }
 
 
@@ -88,9 +99,9 @@ def _flagged(report: Report, one: Spread) -> set[str] | None:
     """The devices of a group that are called STRAGGLER or SUSPECT; None where none of the group has a verdict."""
     group = {value.gpu_uuid for value in one.values}
     told = {each.gpu_uuid: each.verdict for each in report.stragglers if each.gpu_uuid in group}
-    if {*told.values()} <= {Verdict.NONE}:
+    if {*told.values()} <= {SiblingVerdict.NONE}:
         return None
-    return {uuid for uuid, verdict in told.items() if verdict in (Verdict.STRAGGLER, Verdict.SUSPECT)}
+    return {uuid for uuid, verdict in told.items() if verdict in (SiblingVerdict.STRAGGLER, SiblingVerdict.SUSPECT)}
 
 
 def _standings(report: Report, names: dict[str, str]) -> Iterator[Table]:

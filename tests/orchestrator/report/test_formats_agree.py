@@ -19,20 +19,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from orchestrator.compare import against, side
-from orchestrator.compare.against import Against
-from orchestrator.configuration.resolved import ReportFormat
-from orchestrator.disk import reporting
-from orchestrator.report import parts, render
+from orchestrator.analysis import reporting
+from orchestrator.compare import references, run_figures
+from orchestrator.compare.references import Against
+from orchestrator.config.run_configuration import ReportFormat
+from orchestrator.figures.launch_samples import Samples
+from orchestrator.figures.report import Report
+from orchestrator.figures.timeline import NOTHING_KEPT
+from orchestrator.report import render
 from orchestrator.report.as_json import to_json
+from orchestrator.report.files import parts
 from orchestrator.report.html import overview
 from orchestrator.report.html.page import page
-from orchestrator.report.html.view import Page, said
-from orchestrator.report.launch_samples import Samples
+from orchestrator.report.html.page_types import Page, said
 from orchestrator.report.markup import escaped
-from orchestrator.report.model import Report
 from orchestrator.report.numbers import number
-from orchestrator.report.timeline import NOTHING_KEPT
 from tests.fakes.reports import (
     MAIN,
     PHASES,
@@ -362,9 +363,9 @@ def test_all_formats_say_the_same() -> None:
 def test_all_formats_say_how_many_cells_a_score_leaves_out_and_why() -> None:
     """A score over few cells would look like one over all."""
     report = measured()
-    old = side.of_report(report, "old")
+    old = run_figures.of_report(report, "old")
     hot = tuple(replace(one, throttled=one.key.phase == "load") for one in old.cells)
-    held = against.hold(report, Against(baseline=replace(old, run_id="another", cells=hot)))
+    held = references.hold(report, Against(baseline=replace(old, run_id="another", cells=hot)))
     known = json.loads(to_json(held))["baseline_comparison"]
     assert known["overall_score"] is not None
     assert len(known["not_comparable"]) > 1

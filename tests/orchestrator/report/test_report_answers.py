@@ -6,24 +6,24 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from orchestrator.compare import against
-from orchestrator.compare.against import Against
-from orchestrator.disk import reporting
-from orchestrator.health.judges import Action
-from orchestrator.health.verdict import Verdict
+from orchestrator.analysis import reporting
+from orchestrator.compare import references
+from orchestrator.compare.references import Against
+from orchestrator.figures.burn_in import ReasonReport
+from orchestrator.figures.report import Report
+from orchestrator.figures.timeline import NOTHING_KEPT
+from orchestrator.gpu.health.judges import Action
+from orchestrator.gpu.health.verdict import HealthVerdict
 from orchestrator.report import layout
 from orchestrator.report.as_markdown import to_markdown
 from orchestrator.report.as_pytorch import records
 from orchestrator.report.as_text import to_text
-from orchestrator.report.burn_in import ReasonReport
 from orchestrator.report.html import overview
 from orchestrator.report.html.page import page
-from orchestrator.report.html.view import Section, Tone
-from orchestrator.report.model import Report
-from orchestrator.report.text_held_against import priced
-from orchestrator.report.text_night import answer
+from orchestrator.report.html.page_types import Section, Tone
+from orchestrator.report.text_burn_in_headline import answer
+from orchestrator.report.text_comparisons import priced
 from orchestrator.report.text_stragglers import MEANS_OF_LAUNCHES
-from orchestrator.report.timeline import NOTHING_KEPT
 from protocol.cell import Mode, Workload
 from tests.fakes.findings import mismatch
 from tests.fakes.nights import Night, sound
@@ -85,8 +85,8 @@ def test_the_page_tells_of_devices_as_the_text_does(tmp_path: Path) -> None:
     report = burnt_in(tmp_path, wrong_on=1)
     night = report.burn_in
     assert night is not None
-    unknown = ReasonReport(verdict=Verdict.UNKNOWN, text="who knows", action=Action.NOTHING)
-    first = msgspec.structs.replace(night.gpus[0], verdict=Verdict.UNKNOWN, reasons=(unknown,))
+    unknown = ReasonReport(verdict=HealthVerdict.UNKNOWN, text="who knows", action=Action.NOTHING)
+    first = msgspec.structs.replace(night.gpus[0], verdict=HealthVerdict.UNKNOWN, reasons=(unknown,))
     report = msgspec.structs.replace(report, burn_in=msgspec.structs.replace(night, gpus=(first, night.gpus[1])))
     titles = [finding.title for finding in section(report, "burn-in").findings]
     assert titles[:2] == ["GPU 1: take it out of service", "GPU 0"]
@@ -163,7 +163,7 @@ def test_costs_say_why_energy_is_not_known(tmp_path: Path) -> None:
         run.measured(run.cell(batch_size=8), blocks=blocks, iterations=40)
         run.samples()
         run.finish()
-        report = against.hold(run.report(), Against(price_per_hour=2.5))
+        report = references.hold(run.report(), Against(price_per_hour=2.5))
         (cost,) = report.costs
         assert (cost.energy_kwh_per_million is not None) is known
         reason = "Energy is not known of each cell: utilisation, power and energy need 5 s of measuring."

@@ -7,14 +7,14 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from orchestrator.deciding.stopping import OUT_OF_TIME
-from orchestrator.disk import reporting
+from orchestrator.analysis import reporting
+from orchestrator.figures.burn_in import InjectedReport
+from orchestrator.figures.report import Report
 from orchestrator.report import text_burn_in
 from orchestrator.report.as_text import to_text
-from orchestrator.report.burn_in import InjectedReport
 from orchestrator.report.html.page import page
-from orchestrator.report.html.view import said
-from orchestrator.report.model import Report
+from orchestrator.report.html.page_types import said
+from orchestrator.state.stopping import OUT_OF_TIME
 from protocol.cell import Workload
 from protocol.failure import Category
 from tests.fakes.findings import mismatch

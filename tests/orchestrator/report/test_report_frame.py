@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from orchestrator.configuration.resolved import Configuration
+from orchestrator.config.run_configuration import Configuration
 from orchestrator.report.as_markdown import to_markdown
 from orchestrator.report.as_text import to_text
 from orchestrator.report.html import overview

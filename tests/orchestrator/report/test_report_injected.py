@@ -3,13 +3,13 @@
 import pytest
 from msgspec.structs import replace
 
+from orchestrator.figures.burn_in import Fate, InjectedReport
+from orchestrator.figures.report import Report
+from orchestrator.figures.timeline import NOTHING_KEPT
 from orchestrator.report.as_markdown import to_markdown
 from orchestrator.report.as_text import to_text
-from orchestrator.report.burn_in import Fate, InjectedReport
 from orchestrator.report.html.page import page
-from orchestrator.report.model import Report
 from orchestrator.report.text_injected import injected, proven
-from orchestrator.report.timeline import NOTHING_KEPT
 from tests.fakes.nights import Night
 from tests.fakes.runs import cpus
 

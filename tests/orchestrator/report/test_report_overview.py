@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.configuration import catalogue
+from orchestrator.config import catalogue
 from orchestrator.report import layout
 from orchestrator.report.as_text import to_text
 from protocol import floats

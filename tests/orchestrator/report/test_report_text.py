@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from orchestrator.report import layout
 from orchestrator.report.as_text import to_text
 from orchestrator.report.numbers import count, duration, number
-from orchestrator.report.plain import plain
 from orchestrator.report.text_models import without_readings
+from orchestrator.system.plain_text import plain
 from protocol.cell import Precision, Workload
 from protocol.failure import Category, Phase
 from tests.fakes.runs import FakeRun, cpus, gpus, shipped

@@ -9,18 +9,18 @@ from typing import Any
 
 import msgspec
 
-from orchestrator.disk import reporting
-from orchestrator.report.burn_in import InjectedReport
+from orchestrator.analysis import reporting
+from orchestrator.figures.burn_in import InjectedReport
+from orchestrator.figures.report import Report
+from orchestrator.figures.timeline import NOTHING_KEPT, DeviceTimeline, Span, Timeline
 from orchestrator.report.html import to_html
-from orchestrator.report.html.binding import bound
 from orchestrator.report.html.course import course
 from orchestrator.report.html.page import page
+from orchestrator.report.html.page_types import Chart, Section, said, shortened
 from orchestrator.report.html.performance import MOST_MODELS, performance
 from orchestrator.report.html.plots import Bars, Curves, Heat
-from orchestrator.report.html.view import Chart, Section, said, shortened
-from orchestrator.report.model import Report
+from orchestrator.report.html.render import bound
 from orchestrator.report.text_burn_in import evidence
-from orchestrator.report.timeline import NOTHING_KEPT, DeviceTimeline, Span, Timeline
 from protocol.cell import AUTO, Mode, Workload
 from protocol.failure import Category
 from tests.fakes.nights import Night
